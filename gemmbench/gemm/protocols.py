@@ -324,47 +324,36 @@ class _Method:
             self.powers_w += [value for value in window.power_w if value is not None]
 
 
+@dataclass
 class _Rounds:
-    """Takes the methods in turn, every other round in the reverse order.
+    """Takes the methods in turn, every other round in the reverse order."""
 
-    Attributes:
-        done: whole rounds.
-    """
+    methods: Sequence[Protocol]
+    case: Case
+    device: DeviceFacts | None
+    policy: Policy
+    now: Clock
+    sleep: Sleep
+    done: int = 0  # whole rounds
+    conditions: list[Conditions | None] = field(default_factory=list)
 
-    def __init__(
-        self,
-        methods: Sequence[Protocol],
-        case: Case,
-        device: DeviceFacts | None,
-        policy: Policy,
-        now: Clock,
-        sleep: Sleep,
-    ) -> None:
-        self._methods, self._case, self._device, self._policy = methods, case, device, policy
-        self._now, self._sleep = now, sleep
-        self._results = {protocol.method: _Method() for protocol in methods}
-        self.done = 0
-        self._conditions: list[Conditions | None] = []
+    def __post_init__(self) -> None:
+        self.results = {protocol.method: _Method() for protocol in self.methods}
 
     def run(self, handles: Mapping[Operands, Handle]) -> Iterator[Staged]:
-        for number in range(self._case.rounds):
-            for protocol in self._methods[:: -1 if number % 2 else 1]:
-                result = self._results[protocol.method]
+        for number in range(self.case.rounds):
+            for protocol in self.methods[:: -1 if number % 2 else 1]:
+                result = self.results[protocol.method]
                 if result.reason:
                     continue
-                yield Staged(f"round {number + 1} of {self._case.rounds}: {protocol.name}")
-                taking = _Taking(
-                    protocol,
-                    handles[_operands(protocol, self._case)],
-                    self._flush_bytes(protocol),
-                    self._policy,
-                    self._now,
-                )
+                yield Staged(f"round {number + 1} of {self.case.rounds}: {protocol.name}")
+                handle = handles[_operands(protocol, self.case)]
+                taking = _Taking(protocol, self._manner(protocol), handle, self.policy, self.now)
                 try:
-                    samples, clock, conditions = taking.round(number == 0, self._sleep)
-                    is_wall = variant_of(self._case).executor == CLBLAST  # its batches' clock
+                    samples, clock, conditions = taking.round(number == 0, self.sleep)
+                    is_wall = variant_of(self.case).executor == CLBLAST  # its batches' clock
                     result.add(samples, "wall" if is_wall else clock, conditions)
-                    self._conditions.append(conditions)
+                    self.conditions.append(conditions)
                 except NotMeasuredError as error:
                     if error.status != "unsupported" or error.restart:
                         raise
@@ -375,9 +364,9 @@ class _Rounds:
         """The row with the protocols' samples of whole rounds."""
         entries: list[ProtocolSamples] = []
         first: dict[Protocol, str] = {}
-        for name in self._case.protocols:
+        for name in self.case.protocols:
             protocol = BY_NAME[name]
-            result, like = self._results[protocol.method], first.setdefault(protocol.method, name)
+            result, like = self.results[protocol.method], first.setdefault(protocol.method, name)
             entries.append(
                 ProtocolSamples(
                     name,
@@ -391,69 +380,68 @@ class _Rounds:
                     power_w=round(median(result.powers_w), 1) if result.powers_w else None,
                 )
             )
-        on_cpu = self._device is None or self._device.type == "cpu"
-        disturbed = disturbances(joined(self._conditions), on_cpu)
+        on_cpu = self.device is None or self.device.type == "cpu"
+        disturbed = disturbances(joined(self.conditions), on_cpu)
         notes = [f"disturbed: {', '.join(disturbed)}"] if disturbed else []
         return replace(_of_kind(row), protocols=tuple(entries), notes=(*row.notes, *notes))
 
-    def _flush_bytes(self, protocol: Protocol) -> int:
-        if protocol.flush_bytes != _CACHES:
-            return protocol.flush_bytes
-        if self._device is not None:
-            return last_level_cache(self._device)
-        return _FLUSH_BYTES
+    def _manner(self, protocol: Protocol) -> Manner | None:
+        """The protocol's, with the bytes that it flushes on this device."""
+        flushed = protocol.flush_bytes
+        if flushed == _CACHES:
+            flushed = last_level_cache(self.device) if self.device else _FLUSH_BYTES
+        return protocol.manner and replace(protocol.manner, flush_bytes=flushed)
 
 
+@dataclass
 class _Taking:
     """One round of one protocol."""
 
-    def __init__(
-        self, protocol: Protocol, handle: Handle, flush_bytes: int, policy: Policy, now: Clock
-    ) -> None:
-        self._protocol, self._handle, self._policy, self._now = protocol, handle, policy, now
-        self._manner = protocol.manner and replace(protocol.manner, flush_bytes=flush_bytes)
-        self._size = 1  # launches in a sample
-        self._batches: list[Batch] = []
-        self._clock = ""
+    protocol: Protocol
+    manner: Manner | None  # of the protocol, with the bytes that it flushes
+    handle: Handle
+    policy: Policy
+    now: Clock
+    size: int = 1  # launches in a sample
+    batches: list[Batch] = field(default_factory=list)
+    clock: str = ""
 
     def round(self, is_first: bool, sleep: Sleep) -> tuple[list[float], str, Conditions | None]:
         """Warm or rest, and sample: the seconds of each sample, the clock that told them, the conditions."""
-        protocol, watch = self._protocol, self._handle.watch
-        apart = self._manner is not None and self._manner.apart
+        protocol, watch = self.protocol, self.handle.watch
+        apart = self.manner is not None and self.manner.apart
         watch.begin()
         if protocol.rests and watch.load_s:
-            rest(watch, self._now, sleep, _IDLE_S)
+            rest(watch, self.now, sleep, _IDLE_S)
         elif protocol.rests or protocol.state == "burst":
-            rest(watch, self._now, sleep)
+            rest(watch, self.now, sleep)
         if apart:
             self._run(1)
         one_s = self._wall_s(_ESTIMATES if apart else 1)
         if not apart:
             one_s = max(one_s, 1e-9)
-            wanted = (
-                int(protocol.chain_s / one_s) + 1 if protocol.chain_s else batch_size(one_s, self._policy)
-            )
-            self._size = min(wanted, protocol.most_in_chain)
+            wanted = int(protocol.chain_s / one_s) + 1 if protocol.chain_s else batch_size(one_s, self.policy)
+            self.size = min(wanted, protocol.most_in_chain)
         each = max(1, min(_MOST_LAUNCHES, int(_REQUEST_S / one_s))) if apart else 1
         if protocol.state == "settled":
-            self._settle(each, one_s * (each if apart else self._size))
+            self._settle(each, one_s * (each if apart else self.size))
         elif protocol.state == "own":
             self._warm(is_first, each)
         one_s += protocol.loads_s / _ESTIMATES
-        if protocol.warm_each_s and self._manner:
-            self._manner = replace(self._manner, warms=max(1, int(protocol.warm_each_s / one_s)))
-        self._batches = []
+        if protocol.warm_each_s and self.manner:
+            self.manner = replace(self.manner, warms=max(1, int(protocol.warm_each_s / one_s)))
+        self.batches = []
         samples = self._sampled(one_s, each)
-        return samples, self._clock, watch.end(self._clock, self._batches)
+        return samples, self.clock, watch.end(self.clock, self.batches)
 
     def _sampled(self, one_s: float, each: int) -> list[float]:
-        protocol, policy, samples = self._protocol, self._policy, list[float]()
-        begin = self._now()
+        protocol, policy, samples = self.protocol, self.policy, list[float]()
+        begin = self.now()
         if protocol.chain_s:
             return self._run(1)
         if protocol.stop:
             rule = StdRel()
-            while not rule.is_finished and self._now() - begin < NVBENCH_TIMEOUT_S:
+            while not rule.is_finished and self.now() - begin < NVBENCH_TIMEOUT_S:
                 samples += self._run(each)
                 rule.add(samples[-each:])
             return samples
@@ -461,45 +449,45 @@ class _Taking:
         if not wanted and protocol.sampled_s:
             wanted = max(1, int(protocol.sampled_s / one_s))
         limit_s = _BURST_S if protocol.state == "burst" else policy.sampling_s
-        while len(samples) < (wanted or LEAST_SAMPLES) or (not wanted and self._now() - begin < limit_s):
+        while len(samples) < (wanted or LEAST_SAMPLES) or (not wanted and self.now() - begin < limit_s):
             samples += self._run(min(each, wanted - len(samples)) if wanted else each)
         return samples
 
     def _settle(self, each: int, batch_s: float) -> None:
-        settling = Settling(self._policy, batch_s, self._now(), self._policy.sampling_s, self._handle.watch)
-        while not settling.over(self._now()):
+        settling = Settling(self.policy, batch_s, self.now(), self.policy.sampling_s, self.handle.watch)
+        while not settling.over(self.now()):
             self._run(each)
-            settling.add(self._batches[-1])
+            settling.add(self.batches[-1])
 
     def _warm(self, is_first: bool, each: int) -> None:
-        protocol = self._protocol
-        again_s = min(protocol.warm_s, self._policy.settle_s if self._handle.watch.load_s else 0.0)
-        end = self._now() + (protocol.warm_s if is_first else again_s)
-        while self._now() < end:
+        protocol = self.protocol
+        again_s = min(protocol.warm_s, self.policy.settle_s if self.handle.watch.load_s else 0.0)
+        end = self.now() + (protocol.warm_s if is_first else again_s)
+        while self.now() < end:
             self._run(each)
         left = protocol.warm_launches
-        size, self._size = self._size, 1
+        size, self.size = self.size, 1
         while left > 0:
             self._run(min(left, each))
             left -= min(left, each)
-        self._size = size
+        self.size = size
 
     def _wall_s(self, count: int) -> float:
         """Wall seconds of one launch in the protocol's manner."""
         self._run(count)
-        return self._batches[-1].wall_s
+        return self.batches[-1].wall_s
 
     def _run(self, count: int) -> list[float]:
         """So many samples; of what is no launch by itself, one."""
-        if self._manner is None:
-            batch = self._handle.batch(self._handle.prepared.clocks[0], self._size)
+        if self.manner is None:
+            batch = self.handle.batch(self.handle.prepared.clocks[0], self.size)
             scope = "device" if "device" in batch.seconds else "host"
         else:
-            batch = self._handle.launches(count if self._manner.apart else self._size, self._manner)
+            batch = self.handle.launches(count if self.manner.apart else self.size, self.manner)
             scope = next(iter(batch.seconds))
-            self._manner = replace(self._manner, warms=0)
-        self._batches.append(batch)
-        self._clock = "wall" if scope == "host" else "stamps"
+            self.manner = replace(self.manner, warms=0)
+        self.batches.append(batch)
+        self.clock = "wall" if scope == "host" else "stamps"
         return list(batch.each.get(scope, (batch.seconds[scope],)))
 
 

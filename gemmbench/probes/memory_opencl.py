@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import cycle
 from typing import Any, Protocol
 
@@ -101,63 +102,59 @@ class Loop:
         return self.check(self, work)
 
 
+@dataclass
 class Bench:
-    """A candidate that is timed by its events and the wall clock: see `measure.instrument.Bench`.
+    """A candidate that is timed by its events and the wall clock: see `measure.instrument.Bench`."""
 
-    Args:
-        operands: what it shares with others.
-        candidate: what is launched.
-        choice: what tells it from the others, for the row.
-        unit: what it does in a unit of work.
-        trips: the least and the most units of work in a launch that is measured.
-        notes: for the row.
-        inspect: looks into its program: what is wrong there, or "", and figures for the check.
-        written: the buffer that a launch writes, if it writes the same each time.
-    """
+    operands: Operands  # what it shares with others
+    candidate: Candidate  # what is launched
+    choice: Parameters  # what tells it from the others, for the row
+    unit: Work  # what it does in a unit of work
+    trips: tuple[int, int]  # the least and the most units of work in a launch that is measured
+    notes: tuple[str, ...] = ()  # for the row
+    inspect: Inspect = lambda: ("", {})  # its program: what is wrong there, or "", and figures for the check
+    written: Any = None  # the buffer that a launch writes, if it writes the same each time
+    comparers: dict[int, Comparer] = field(default_factory=dict)  # by work
 
-    def __init__(
-        self,
-        operands: Operands,
-        candidate: Candidate,
-        choice: Parameters,
-        unit: Work,
-        trips: tuple[int, int],
-        notes: tuple[str, ...] = (),
-        inspect: Inspect = lambda: ("", {}),
-        written: Any = None,
-    ) -> None:
-        self.operands, self.candidate, self._inspect = operands, candidate, inspect
-        self._written, self._comparers = written, dict[int, Comparer]()
-        built = replace(candidate.launcher.build, choice=choice)
-        checked = written is not None
-        self.prepared = Prepared(("device",), (), built, notes=notes, unit=unit, trips=trips, checked=checked)
-        self._work = trips[0]  # of the latest launch
+    def __post_init__(self) -> None:
+        self._work = self.trips[0]  # of the latest launch
+
+    @cached_property
+    def prepared(self) -> Prepared:
+        return Prepared(
+            ("device",),
+            built=replace(self.candidate.launcher.build, choice=self.choice),
+            notes=self.notes,
+            unit=self.unit,
+            trips=self.trips,
+            checked=self.written is not None,
+        )
 
     def verify(self, when: When) -> Verified:
         with errors():
             wrong = self.candidate.wrong(self._work)
-        lacking, figures = self._inspect()
+        lacking, figures = self.inspect()
         reasons = tuple(filter(None, (wrong, lacking)))
         return Verified(Check("suspect" if reasons else "ok", figures, reasons))
 
     def _checked_batch(self, count: int, work: int) -> Batch:
         """So many launches, what each writes compared with what the first has written."""
         queue = self.candidate.launcher.queue
-        if work not in self._comparers:
-            erased(queue, self._written)
-            first = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, self._written.size)
+        if work not in self.comparers:
+            erased(queue, self.written)
+            first = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, self.written.size)
             self.candidate.enqueue(work)
-            cl.enqueue_copy(queue, first, self._written)
+            cl.enqueue_copy(queue, first, self.written)
             runtime = self.operands.runtime  # type: ignore[attr-defined]  # of those that say what is written
-            self._comparers[work] = Comparer(runtime, first, self._written.size)
+            self.comparers[work] = Comparer(runtime, first, self.written.size)
 
         def erase(number: int) -> list[Any]:
-            return [erased(queue, self._written)]
+            return [erased(queue, self.written)]
 
         def launch(number: int) -> tuple[list[Any], Any]:
-            return [self.candidate.enqueue(work)], self._written
+            return [self.candidate.enqueue(work)], self.written
 
-        return self._comparers[work].batch(count, "kernel", erase, launch).finish()
+        return self.comparers[work].batch(count, "kernel", erase, launch).finish()
 
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work
@@ -299,48 +296,34 @@ _WHOLE = 1 << 12  # vectors: halves and quarters of a set then begin at the begi
 _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here on
 
 
+@dataclass
 class Pass:
-    """A kernel that goes once through a set; or through a part of it, and next time through the next.
+    """A kernel that goes once through a set; or through a part of it, and next time through the next."""
 
-    Args:
-        launcher: the kernel with its geometry.
-        arguments: of the kernel.
-        units: vectors or texels in the set.
-        part: of them in a launch of the most work.
-        flat: whether there are as many work-items as there is work: fewer for a part.
-        check: how the result of a launch of all of a part differs from what the host expects, or "".
-    """
-
-    def __init__(
-        self,
-        launcher: Launcher,
-        arguments: Arguments,
-        units: int,
-        part: int,
-        flat: bool,
-        check: Callable[[Pass], str],
-    ) -> None:
-        self.launcher = launcher
-        self._arguments, self._units, self.part, self._flat = arguments, units, part, flat
-        self._check = check
-        self._stretches: dict[int, Any] = {}
+    launcher: Launcher
+    arguments: Arguments  # of the kernel
+    units: int  # vectors or texels in the set
+    part: int  # of them in a launch of the most work
+    flat: bool  # whether there are as many work-items as there is work: fewer for a part
+    check: Callable[[Pass], str]  # how a launch of all of a part differs from what the host expects, or ""
+    stretches: dict[int, Any] = field(default_factory=dict)  # where the next launch begins, by work
 
     def launch(self, first: int, count: int) -> Any:
         items = self.launcher.items
-        if self._flat:
+        if self.flat:
             group = self.launcher.group
-            items = max(group, items * count // self._units // group * group)
-        return self.launcher.enqueue(self._arguments(first, count), items)
+            items = max(group, items * count // self.units // group * group)
+        return self.launcher.enqueue(self.arguments(first, count), items)
 
     def enqueue(self, work: int) -> Any:
         """Quarters of a part, stretch after stretch: what a cache has kept of one is gone in a round."""
         count = self.part * work // _PARTS
-        if work not in self._stretches:
-            self._stretches[work] = cycle(range(0, self._units - count + 1, count))
-        return self.launch(next(self._stretches[work]), count)
+        if work not in self.stretches:
+            self.stretches[work] = cycle(range(0, self.units - count + 1, count))
+        return self.launch(next(self.stretches[work]), count)
 
     def wrong(self, work: int) -> str:
-        return self._check(self)
+        return self.check(self)
 
 
 class GlobalMemory:

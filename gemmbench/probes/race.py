@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -96,6 +96,7 @@ class Entry:
         return self.handle.prepared.built.choice
 
 
+@dataclass
 class Race:
     """Candidates of a case and their rates: a context manager that holds their handles.
 
@@ -104,25 +105,22 @@ class Race:
     outlives the race.
     """
 
-    def __init__(
-        self,
-        instrument: Instrument,
-        case: Case,
-        device: DeviceFacts,
-        policy: Policy,
-        budget_s: float = math.inf,
-        hopeless: float = math.inf,
-        now: Clock = time.monotonic,
-    ) -> None:
-        self._instrument, self._case, self._device, self._policy = instrument, case, device, policy
-        self._hopeless, self._now = hopeless, now
-        self._end = now() + budget_s
-        self._handles: list[Handle] = []
-        self._builds: dict[str, float] = {}  # seconds by source: candidates may share a program
-        self._cut_short = False
-        self.entries: list[Entry] = []
-        self.failure = ""
-        self.kept: Handle | None = None
+    instrument: Instrument
+    case: Case
+    device: DeviceFacts
+    policy: Policy
+    budget_s: float = math.inf
+    hopeless: float = math.inf
+    now: Clock = time.monotonic
+    entries: list[Entry] = field(default_factory=list)
+    failure: str = ""
+    kept: Handle | None = None
+    _handles: list[Handle] = field(default_factory=list)
+    _builds: dict[str, float] = field(default_factory=dict)  # seconds by source: several may share a program
+    _cut_short: bool = False
+
+    def __post_init__(self) -> None:
+        self._end = self.now() + self.budget_s
 
     def __enter__(self) -> Race:
         return self
@@ -138,7 +136,7 @@ class Race:
         Building takes most of the time, so that nothing is built any more when the budget is spent, unless
         what comes late is needed as evidence. A candidate that is refused is left out.
         """
-        if self.entries and not late and self._now() > self._end:
+        if self.entries and not late and self.now() > self._end:
             self._cut_short = True
             return False
         handles = [handle for candidate in candidates if (handle := self._prepared(candidate))]
@@ -154,10 +152,10 @@ class Race:
         return max((sized(handle, trips_for(handle, LAUNCH_S)) for handle in handles), key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
-        case = replace(self._case, parameters={**self._case.parameters, **candidate})
+        case = replace(self.case, parameters={**self.case.parameters, **candidate})
         like = self._handles[0].number if self._handles else None
         try:
-            handle = self._instrument.prepare(case, self._device, self._policy, like)
+            handle = self.instrument.prepare(case, self.device, self.policy, like)
         except NotMeasuredError as error:
             if error.restart or isinstance(error, LostError):
                 raise
@@ -173,7 +171,7 @@ class Race:
         clock = handle.prepared.clocks[0]
         for _ in range(_RACE_RUNS):
             rate = max(rate, amount(handle.prepared) * handle.work / handle.batch(clock, 1).finest_s)
-            if rate * self._hopeless < best:
+            if rate * self.hopeless < best:
                 break
         return rate
 
@@ -208,7 +206,7 @@ class Race:
         if deep.rate <= most * shallow.rate:
             return deep.rate / shallow.rate
         first, second = (sized(each.handle, trips_for(each.handle, LAUNCH_S)) for each in (deep, shallow))
-        pairs = in_turn(first, second, first.prepared.clocks[0], self._policy, _IN_TURN_S, self._now)
+        pairs = in_turn(first, second, first.prepared.clocks[0], self.policy, _IN_TURN_S, self.now)
         return amount(first.prepared) * first.work / (amount(second.prepared) * second.work) / pairs.ratio
 
     @property

@@ -15,7 +15,7 @@ import random
 import time
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations, product
 
 from msgspec import UNSET
@@ -203,36 +203,40 @@ def run(
             yield from steps.take(step, worker)
 
 
+@dataclass
 class _Hunt:
     """The search for one kernel and data type on one device."""
 
-    def __init__(
-        self, case: Case, steps: Steps, worker: Worker, search: Search, clock: Clock, sleep: Sleep
-    ) -> None:
-        self._case, self._steps, self._worker, self._search = case, steps, worker, search
-        self._clock, self._sleep = clock, sleep
-        self._device = steps.devices[case.device] if case.device >= 0 else None
-        same = [row for row in steps.held if _contender(row.key) == _contender(case.key)]
-        self._held = {row.key: row for row in same if row.kind == LOOK and not row.phase}
-        self._results = [row for row in same if row.kind == "gemm"]
-        self._looks: list[Row] = []
-        self._is_exact = bool(self._held)
-        self._spent_s = 0.0  # by the looks, those of earlier calls too
-        self._look_s = _LOOK_SHARE * search.budget_s
+    case: Case
+    steps: Steps
+    worker: Worker
+    search: Search
+    clock: Clock
+    sleep: Sleep
+    looks: list[Row] = field(default_factory=list)
+    spent_s: float = 0.0  # by the looks, those of earlier calls too
+
+    def __post_init__(self) -> None:
+        self.device = self.steps.devices[self.case.device] if self.case.device >= 0 else None
+        same = [row for row in self.steps.held if _contender(row.key) == _contender(self.case.key)]
+        self.held = {row.key: row for row in same if row.kind == LOOK and not row.phase}
+        self.results = [row for row in same if row.kind == "gemm"]
+        self.is_exact = bool(self.held)
+        self.look_s = _LOOK_SHARE * self.search.budget_s
 
     def run(self) -> Generator[Event, None, None]:
         """Search, measure the few best in turn, and the best of them anew; nothing where that was done."""
-        held = (*self._held.values(), *self._results)
-        self._steps.check(self._at(shape_of(row), row.kind) for row in held)
-        if any(row.status == "ok" for row in self._results):
+        held = (*self.held.values(), *self.results)
+        self.steps.check(self._at(shape_of(row), row.kind) for row in held)
+        if any(row.status == "ok" for row in self.results):
             yield from (Finished(row, resumed=True) for row in held)
             return
-        yield self._steps.planned(1, self._search.budget_s)
+        yield self.steps.planned(1, self.search.budget_s)
         yield from self._searched()
-        ranked = sorted(filter(rate_of, self._looks), key=rate_of, reverse=True)[:FINALISTS]
+        ranked = sorted(filter(rate_of, self.looks), key=rate_of, reverse=True)[:FINALISTS]
         if not ranked:
             nothing = "no shape from --min to --max fits the device's memory"
-            yield self._finished(self._looks[-1] if self._looks else self._case.row("skipped", nothing))
+            yield self._finished(self.looks[-1] if self.looks else self.case.row("skipped", nothing))
             return
         for row in (yield from self._finals(ranked)):
             result = yield from self._anew(shape_of(row))
@@ -241,63 +245,63 @@ class _Hunt:
                 return
 
     def _at(self, shape: Shape, kind: Kind = "gemm") -> Case:
-        assert self._case.problem is not None
+        assert self.case.problem is not None
         m, n, k = shape
-        return replace(self._case, kind=kind, problem=replace(self._case.problem, m=m, n=n, k=k))
+        return replace(self.case, kind=kind, problem=replace(self.case.problem, m=m, n=n, k=k))
 
     def _finished(self, row: Row) -> Finished:
         """The result, in the place of one of an earlier call."""
         row = replace(row, kind="gemm", work=None, took_s=UNSET)
-        again = any(row.key == each.key for each in self._results)
-        return self._steps.finished(replace(row, supersedes=again))
+        again = any(row.key == each.key for each in self.results)
+        return self.steps.finished(replace(row, supersedes=again))
 
     def _searched(self) -> Generator[Event, None, None]:
         """Look at shapes while there is time, and the kernel is right."""
-        device = self._device or self._steps.devices[0]
-        shapes = proposals(Space.of(self._search, device, self._case.dtype), self._search.seed)
+        device = self.device or self.steps.devices[0]
+        shapes = proposals(Space.of(self.search, device, self.case.dtype), self.search.seed)
         rate = None
-        while self._spent_s < self._search.budget_s * _SEARCH_SHARE:
+        while self.spent_s < self.search.budget_s * _SEARCH_SHARE:
             try:
                 shape = shapes.send(rate)
             except StopIteration:
                 return
             rate = yield from self._look(shape)
-            if self._looks and self._looks[-1].status == "wrong":
+            if self.looks and self.looks[-1].status == "wrong":
                 return
 
     def _look(self, shape: Shape) -> Generator[Event, None, float | None]:
         """The rate of a shape in flop/s; None where it has none, or would take too long."""
-        case, best = self._at(shape), max(map(rate_of, self._looks), default=0.0)
-        row = self._held.get(replace(case, kind=LOOK).key)
+        case, best = self._at(shape), max(map(rate_of, self.looks), default=0.0)
+        row = self.held.get(replace(case, kind=LOOK).key)
         assert case.problem is not None
         if row is not None:
             yield Finished(row, resumed=True)
-        elif best and case.problem.flops / best * _LOOK_RUNS > self._look_s:
+        elif best and case.problem.flops / best * _LOOK_RUNS > self.look_s:
             return None
         else:
-            yield self._steps.started(f"{case.label}, best {units.rate(best)}" if best else case.label)
-            begin = self._clock()
+            yield self.steps.started(f"{case.label}, best {units.rate(best)}" if best else case.label)
+            begin = self.clock()
             row = yield from self._looked(replace(case, operands=_QUICK))
-            took_s = max(self._clock() - begin, 1e-6)
+            took_s = max(self.clock() - begin, 1e-6)
             row = replace(row, kind=LOOK, work=Work(case.problem.flops), took_s=round(took_s, 6))
-            yield self._steps.finished(row, is_planned=False)
-        self._spent_s += row.took_s or 0.0
-        self._looks.append(row)
+            yield self.steps.finished(row, is_planned=False)
+        self.spent_s += row.took_s or 0.0
+        self.looks.append(row)
         return rate_of(row) or None
 
     def _looked(self, case: Case) -> Generator[Staged, None, Row]:
         """A look; before the first, the kernel is held against exact results of small problems."""
-        worker, policy = self._worker, replace(self._steps.policy, budget_s=self._look_s)
+        worker, policy = self.worker, replace(self.steps.policy, budget_s=self.look_s)
         worker.limit(policy.time_limit_s)
         try:
-            is_exact = self._is_exact or gemm.predict(worker, case, self._device, policy)
-            with worker.prepare(case, self._device, policy) as handle:
+            is_exact = self.is_exact or gemm.predict(worker, case, self.device, policy)
+            with worker.prepare(case, self.device, policy) as handle:
                 if not is_exact:
                     yield Staged("verifying")
                     gemm.check_exact(case, handle)
-                self._is_exact = True
+                self.is_exact = True
                 yield Staged("timing")
-                sampled = self._sampled(handle, self._search.state)
+                sampled = self._sampled(handle, self.search.state)
         except gemm.WrongError as error:
             return error.row
         except Exception as error:
@@ -310,13 +314,13 @@ class _Hunt:
         handle.batch(clock, 1)  # the first launch may compile
         one_s = handle.batch(clock, 1).wall_s
         count = BATCHES if one_s * BATCHES < _BURST_S else LEAST_BATCHES
-        policy = replace(self._steps.policy, state=state, min_batches=count, precision=math.inf)
+        policy = replace(self.steps.policy, state=state, min_batches=count, precision=math.inf)
         budget_s = max(_LOOK_S[state], _LOOK_RUNS * one_s)
-        return alone(handle, clock, policy, budget_s, one_s=one_s, now=self._clock, sleep=self._sleep)
+        return alone(handle, clock, policy, budget_s, one_s=one_s, now=self.clock, sleep=self.sleep)
 
     def _finals(self, ranked: Sequence[Row]) -> Generator[Event, None, list[Row]]:
         """The few best in turn, every other round in the reverse order; the best of the rounds first."""
-        worker, policy = self._worker, self._steps.policy
+        worker, policy = self.worker, self.steps.policy
         rounds: dict[int, list[Sampled]] = {index: [] for index in range(len(ranked))}
         handles: dict[int, Handle] = {}
         with ExitStack() as stack:
@@ -327,8 +331,8 @@ class _Hunt:
                     try:
                         worker.limit(policy.time_limit_s)
                         if index not in handles:
-                            handles[index] = stack.enter_context(worker.prepare(case, self._device, policy))
-                        rounds[index].append(self._sampled(handles[index], self._search.state))
+                            handles[index] = stack.enter_context(worker.prepare(case, self.device, policy))
+                        rounds[index].append(self._sampled(handles[index], self.search.state))
                     except NotMeasuredError:
                         del rounds[index]  # it had a rate in the search, and what it lacks now is no better
         finals = []
@@ -336,16 +340,16 @@ class _Hunt:
             conditions = joined([part.conditions for part in parts])
             row = replace(ranked[index], phase=FINALIST, samples=_pooled(parts), conditions=conditions)
             finals.append(replace(row, took_s=UNSET))
-            yield self._steps.finished(finals[-1], is_planned=False)
+            yield self.steps.finished(finals[-1], is_planned=False)
         return sorted(finals, key=rate_of, reverse=True)
 
     def _anew(self, shape: Shape) -> Generator[Event, None, Row]:
         """A shape prepared anew, verified, measured in bursts and settled, and verified again."""
-        case, policy, worker = self._at(shape), self._steps.policy, self._worker
-        yield self._steps.started(f"{case.label} anew")
+        case, policy, worker = self._at(shape), self.steps.policy, self.worker
+        yield self.steps.started(f"{case.label} anew")
         worker.limit(policy.time_limit_s)
         try:
-            ready = yield from gemm.begun(worker, case, self._device, policy)
+            ready = yield from gemm.begun(worker, case, self.device, policy)
             if isinstance(ready, Row):
                 return ready
             with ready.handle as handle:
@@ -355,11 +359,11 @@ class _Hunt:
                     bursts.append(self._sampled(handle, "burst"))
                 yield Staged("timing, settled")
                 clock = handle.prepared.clocks[0]
-                settled = alone(handle, clock, policy, policy.sampling_s, now=self._clock, sleep=self._sleep)
+                settled = alone(handle, clock, policy, policy.sampling_s, now=self.clock, sleep=self.sleep)
                 row = ready.sampled([settled])
                 row = replace(row, burst=_pooled(bursts))
                 in_burst = rates.in_state(row, "burst")
-                judged = gemm.beside_ceiling(in_burst, self._device) if in_burst else row
+                judged = gemm.beside_ceiling(in_burst, self.device) if in_burst else row
                 if judged.status == "wrong":
                     row = replace(row, status="wrong", reason=judged.reason, check=judged.check)
                 yield Staged("verifying")
