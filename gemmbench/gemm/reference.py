@@ -228,9 +228,8 @@ class Reference:
                 most = np.maximum(most, block.max(axis=0, initial=0))
         return np.asarray(np.ldexp(1.0, 1 - np.frexp(np.where(most > 0, most, 1.0))[1]))
 
-    def _rows_of_a(self, rows: Any, kind: Any = np.float64) -> ReferenceArray:
-        numbers = decode(self._a[rows], self._dtype) * self._row_scale[rows, None]
-        return np.asarray(numbers, kind)
+    def _rows_of_a(self, rows: Any) -> ReferenceArray:
+        return np.asarray(decode(self._a[rows], self._dtype) * self._row_scale[rows, None], np.float64)
 
     def _rows_of_b(self, part: Any, columns: ReferenceArray) -> ReferenceArray:
         block = self._b[part] if len(columns) == self._problem.n else self._b[part][:, columns]

@@ -265,8 +265,8 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
     missing(axes, box, box.series, status)
 
 
-def _contenders(panel: Panel, families: pane.Families, most: int = 2) -> tuple[Series, ...]:
-    """What the chart compares: few kernels, and the host's own BLAS.
+def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
+    """What the chart compares: two or three kernels, and the host's own BLAS.
 
     Those with the best rate in the host scope, at any size, and the one that the break-even is of.
     """
@@ -282,7 +282,7 @@ def _contenders(panel: Panel, families: pane.Families, most: int = 2) -> tuple[S
     )
     earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
     hosts = (line for line in panel.series if line.is_host)
-    return tuple(dict.fromkeys((*fastest[:most], *earliest, *hosts)))
+    return tuple(dict.fromkeys((*fastest[:2], *earliest, *hosts)))
 
 
 def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:

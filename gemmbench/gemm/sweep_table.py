@@ -29,13 +29,11 @@ from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_eve
 _T = TypeVar("_T")
 
 
-def sheets(
-    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str | None = None
-) -> list[Sheet]:
+def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """One table of GFLOPS for each device and data type, and one of GFLOP/J; scope is not ``all``."""
     return [
         sheet
-        for panel in panels(run, axis, order, dtype)
+        for panel in panels(run, axis, order)
         for sheet in (
             _sheet(run, panel, scope),
             _versus_sheet(panel, scope),
@@ -207,9 +205,9 @@ def _sentence(even: BreakEven, axis: str, rival: str) -> str:
 # --- Every figure of every row: the verbose table -----------------------------------------------------------
 
 
-def row_sheets(run: Run, order: Sequence[str] = (), dtype: str | None = None) -> list[Sheet]:
+def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
     """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
-    rows = [row for row in run.rows if row.kind == "gemm" and dtype in (None, row.dtype)]
+    rows = [row for row in run.rows if row.kind == "gemm"]
     grouped = by_device(rows, attrgetter("dtype"), order)
     return [_row_sheet(run, device, name, own_rows) for device, name, own_rows in grouped]
 

@@ -261,22 +261,22 @@ def _most(device: DeviceFacts) -> int:
 # --- the plan -----------------------------------------------------------------------------------------------
 
 
-def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str], first: int = 0) -> Plan:
-    """Every probe of the families for every device; ``first`` is the first device's position."""
+def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
+    """Every probe of the families for every device."""
     return tuple(
         _step(index, device, probe, parameters)
-        for index, device in enumerate(devices, first)
+        for index, device in enumerate(devices)
         for probe in PROBES
         if probe.family in families
         for parameters in _parameters(probe, device)
     )
 
 
-def bandwidth_plan(devices: Sequence[DeviceFacts], first: int = 0) -> Plan:
+def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
     """Global memory read and copied, at the vector width that is likely to be the best: for a roofline."""
     return tuple(
         _step(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
-        for index, device in enumerate(devices, first)
+        for index, device in enumerate(devices)
         for name in ("global-read", "global-copy")
     )
 

@@ -246,7 +246,6 @@ def doubling(
     tolerance: float,
     launches: int = 1,
     seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
-    now: Clock = time.monotonic,
 ) -> float:
     """Time of twice the work over time of the work, from pairs of runs next to each other.
 
@@ -260,7 +259,7 @@ def doubling(
     """
     single: list[float] = []
     double: list[float] = []
-    clock, end = handle.prepared.clocks[0], now() + _MOST_DOUBLING_S
+    clock, end = handle.prepared.clocks[0], time.monotonic() + _MOST_DOUBLING_S
     while True:
         for _ in range(_DOUBLING_RUNS):
             single.append(seconds(handle.batch(clock, launches, work)))
@@ -269,7 +268,7 @@ def doubling(
         short = min(double) < _SHORT_S
         ratio = least if short else min(least, pairs, key=lambda value: abs(value - 2))
         right = abs(ratio / 2 - 1) <= tolerance
-        if (right and not short) or len(single) >= _MOST_DOUBLING_RUNS or now() > end:
+        if (right and not short) or len(single) >= _MOST_DOUBLING_RUNS or time.monotonic() > end:
             return ratio
 
 
@@ -411,30 +410,26 @@ Kind = tuple[str, str]
 Unit = tuple[str, str, int]
 """A probe, a data type and a vector width (0 where there is none): what a rate is known of."""
 
+# Matrix units: today's best are at 30 times float in half precision, and twice that in a byte.
+_MATRIX = {"half": 64, "bfloat16": 64, "tf32": 32, "fp8": 128, "char": 128}
+
+_TIMES_FLOAT: Mapping[str, Mapping[str, float]] = {
+    "flops": {"double": 1.1, "half": 4.5, "bfloat16": 4.5, "long": 1.1, "int": 2.2, "short": 4.5, "char": 9},
+    "mixed": {"half": 4.5},
+    "mad24": {"int": 2.2},
+    "dot8": {"char": 9},
+    "mma": _MATRIX,
+    "wgmma": _MATRIX,
+}
+
 # No device runs the first faster than this multiple of the second.
 RATIO_CEILINGS: tuple[tuple[Kind, Kind, float], ...] = (
-    (("flops", "double"), ("flops", "float"), 1.1),
-    (("flops", "half"), ("flops", "float"), 4.5),
-    (("flops", "bfloat16"), ("flops", "float"), 4.5),
-    (("flops", "long"), ("flops", "float"), 1.1),
-    (("flops", "int"), ("flops", "float"), 2.2),
-    (("flops", "short"), ("flops", "float"), 4.5),
-    (("flops", "char"), ("flops", "float"), 9.0),
-    (("mixed", "half"), ("flops", "float"), 4.5),
-    (("mad24", "int"), ("flops", "float"), 2.2),
-    (("dot8", "char"), ("flops", "float"), 9.0),
-    # Matrix units: today's best are at 30 times float in half precision, and twice that in a byte.
-    (("mma", "half"), ("flops", "float"), 64.0),
-    (("mma", "bfloat16"), ("flops", "float"), 64.0),
-    (("mma", "tf32"), ("flops", "float"), 32.0),
-    (("mma", "fp8"), ("flops", "float"), 128.0),
-    (("mma", "char"), ("flops", "float"), 128.0),
+    *(
+        ((probe, dtype), ("flops", "float"), limit)
+        for probe, limits in _TIMES_FLOAT.items()
+        for dtype, limit in limits.items()
+    ),
     (("mma", "double"), ("flops", "double"), 4.5),
-    (("wgmma", "half"), ("flops", "float"), 64.0),
-    (("wgmma", "bfloat16"), ("flops", "float"), 64.0),
-    (("wgmma", "tf32"), ("flops", "float"), 32.0),
-    (("wgmma", "fp8"), ("flops", "float"), 128.0),
-    (("wgmma", "char"), ("flops", "float"), 128.0),
 )
 
 _PLAIN_OF: Mapping[Kind, Kind] = {("mixed", "half"): ("flops", "float")}

@@ -78,12 +78,12 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
     return None
 
 
-def panels(run: Run, axis: str, order: Sequence[str] = (), dtype: str | None = None) -> list[Panel]:
+def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
     """The GEMM rows of a run by device and data type; the host's rows go with every device of their type.
 
     The axis, ``m`` or ``k``, is what is taken as size; `order` is as of `series`.
     """
-    rows = [row for row in run.rows if row.kind == "gemm" and row.problem and dtype in (None, row.dtype)]
+    rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
 
     def size(row: Row) -> int:

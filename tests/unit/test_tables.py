@@ -41,7 +41,8 @@ def text(renderable: RenderableType, width: int = 80) -> str:
 def sweep(
     run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str = ""
 ) -> RenderableType:
-    return stack(sweep_table.sheets(run, axis, scope, order, dtype or None))
+    shown = replace(run, rows=tuple(row for row in run.rows if dtype in ("", row.dtype)))
+    return stack(sweep_table.sheets(shown, axis, scope, order))
 
 
 def detail(run: Run, order: Sequence[str] = ()) -> RenderableType:
