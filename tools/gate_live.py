@@ -142,13 +142,17 @@ class Bench:
         kernels = self.checkout.parent / f"kernels-{slow}-{size}"
         if not kernels.exists():
             shares = dict.fromkeys(planted_machine.PLANTS, _TRIAL)
+            closest: dict[str, tuple[float, float]] = {}  # how far off it was, and the share
             for looks in _LOOKS:
                 took = self._tried(shares, size, looks)
                 print(f"planted at {size}: {took}", file=sys.stderr, flush=True)
-                if all(abs(each / slow - 1) < _CLOSE for each in took.values()):
-                    shares = {name: shares[name] for name in took}
+                for name, each in took.items():
+                    off = abs(each / slow - 1), shares[name]
+                    closest[name] = min(off, closest.get(name, off))
+                    shares[name] *= 1 if off[0] < _CLOSE else slow / each
+                if all(off < _CLOSE for off, _ in closest.values()):
                     break
-                shares = {name: share * slow / took[name] for name, share in shares.items() if name in took}
+            shares = {name: share for name, (_, share) in closest.items()}
             planted_machine.plant(kernels, shares)
         return kernels
 
