@@ -78,10 +78,11 @@ def reaches(values: Values) -> tuple[Reach, ...]:
     )
 
 
-def jobs(values: Values, base: int, new: int) -> tuple[list[float], list[float]]:
-    """For each row of each job the logarithm of new over base; and the same in standard errors."""
+def jobs(values: Values, base: int, new: int) -> tuple[list[float], list[float], list[float]]:
+    """For each row of each job the logarithm of new over base; in standard errors; of the least new run."""
     apart: list[float] = []
     scaled: list[float] = []
+    least: list[float] = []
     rows = np.array(list(values.values()))
     for before, after in _jobs(rows.shape[1], base, new):
         noise = (
@@ -89,13 +90,15 @@ def jobs(values: Values, base: int, new: int) -> tuple[list[float], list[float]]
             if base >= FEW
             else None
         )
-        changes = np.median(rows[:, after], axis=1) - np.median(rows[:, before], axis=1)
+        middle = np.median(rows[:, before], axis=1)
+        changes = np.median(rows[:, after], axis=1) - middle
+        least += (np.min(rows[:, after], axis=1) - middle).tolist()
         for key, change in zip(values, changes.tolist(), strict=True):
             apart.append(change)
             if noise:
                 error = noise.of(key).deviation * math.sqrt(1 / base + 1 / new)
                 scaled.append(apart[-1] / error)
-    return apart, scaled
+    return apart, scaled, least
 
 
 def _jobs(runs: int, base: int, new: int) -> Iterator[tuple[list[int], list[int]]]:

@@ -2,15 +2,8 @@
 
 The same for every executor: OpenCL kernels, numpy and the libraries.
 
-* Before: C is poisoned where it must not be read, and the launches that are timed run once on the timed
-  operands, and before a user's on generated ones, on which the sharpest bounds hold.
-* After: C as the last batch left it, in host memory where that was of the host scope; then the rows of A and
-  the columns of B are moved on, C is filled with numbers that look like an answer and are none, and one more
-  problem runs on a drawn operand set and in a drawn scope: the same answer, moved; and that once more. A
-  kernel that acts only on a fresh C, on new operands or every other time shows: by a wrong answer, or by the
-  time that it takes then; see `skipping`.
-
-A user's ``--out`` is written when all that has passed.
+docs/verification.md says what is compared before and after, and why. A user's ``--out`` is written when all
+that has passed.
 """
 
 from __future__ import annotations
@@ -34,6 +27,9 @@ from gemmbench.model.row import SHOWN, Check, Elements
 
 _TIMES, _MORE_S, _TRIES = 3.0, 20e-6, 20
 _PROBLEMS = 2  # after the last batch: one that works every other time is wrong in one of them
+_AGAIN = 1000  # problems that have added to C: it changes no more then, or is infinite
+_TINY = 1e-3  # alpha below which products may be lost
+_BLIND = "no result can be verified with these operands: their products are lost below the range of {}"
 _MOST_SCALAR, _MOST_DIGITS = 4, 12  # alpha and beta, and digits, of operands that are scaled
 _MOST_MOVED_BYTES = 1 << 28  # of operands that are moved again for every try
 
@@ -57,8 +53,7 @@ def skipping(paces: Paces) -> str:
     """Whether a kernel does less where C holds the answer already: a sentence, or "".
 
     A busy machine delays this problem or that, and a GPU that waited runs slower: so the fastest of twenty is
-    held against the slowest where C holds the result, which run in turn with them, and against the batches.
-    The operands of each of the twenty are moved anew, and are the timed ones where C holds their result.
+    held against the slowest where C holds the result, in turn with them, and against the batches.
     """
     usual, fastest = paces.batch_s, inf
     for _ in range(_TRIES):
@@ -101,7 +96,7 @@ class Answering(Protocol):
         Args:
             index: of the set.
             new: what C is filled with anew, m x ldc.
-            result: the right one, m x ldc.
+            result: the one that batches find, m x ldc.
         """
 
 
@@ -155,6 +150,21 @@ class Answers:
         if self._result is None:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
         return guarded(self._problem, self._result)
+
+    @property
+    def _standing(self) -> ReferenceArray:
+        """C as batches find it: the right one; where each problem adds to it, what very many leave."""
+        problem, beta = self._problem, np.float64(self._problem.beta)
+        if beta == 0:
+            return self.verified_result
+        result, c0 = (
+            decode(c, problem.result).astype(float)
+            for c in (self._inside(self.verified_result), self._values.c)
+        )
+        with np.errstate(all="ignore"):
+            power = beta**_AGAIN
+            times = _AGAIN if beta == 1 else (1 - power) / (1 - beta)
+            return guarded(problem, encode((result - beta * c0) * times + power * c0, problem.result))
 
     @property
     def erased_result(self) -> ReferenceArray:
@@ -222,8 +232,11 @@ class Answers:
         rng = np.random.default_rng()
         scope, index = str(rng.choice(bench.scopes)), int(rng.integers(bench.sets))
         try:
-            for _ in range(_PROBLEMS):
+            for number in range(_PROBLEMS):
                 other = self._unlike(rng)
+                if number and self._problem.beta != 0:  # beside which no product is too small to be seen
+                    other = np.zeros_like(other)
+                index = (index + 1) % bench.sets
                 moved = self._move(bench, index, rng)
                 result = np.array(bench.answer(scope, index, guarded(self._problem, moved.of(other))))
                 inside = self._inside(result)
@@ -232,10 +245,11 @@ class Answers:
                 checks.append(_named(self._judged(self._values, result, other), what))
             check = merged(checks)
             known = self._result is not None and self._result.size
-            if check.verdict == "ok" and self._problem.beta == 0 and known:
+            if check.verdict == "ok" and known and (self._problem.beta == 0 or self._problem.result.is_float):
                 check = self._paced(bench, index, other, check, rng)
         finally:
-            bench.put(self._values.stored(self._problem), index)
+            for each in {index, (index - 1) % bench.sets}:
+                bench.put(self._values.stored(self._problem), each)
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
         return check
@@ -244,7 +258,7 @@ class Answers:
         self, bench: Answering, index: int, other: ReferenceArray, check: Check, rng: np.random.Generator
     ) -> Check:
         """The check, or what `skipping` says."""
-        paces = bench.paces(index, guarded(self._problem, other), self.verified_result)
+        paces = bench.paces(index, guarded(self._problem, other), self._standing)
         if paces is None:
             return check
 
@@ -289,6 +303,9 @@ class Answers:
                 return check
         reference = _reference(self._problem, values, self._budget_s)
         check = reference.check(result, c0, self._sums)
+        may_be_lost = not values.generated or abs(self._problem.alpha) < _TINY
+        if check.verdict == "ok" and may_be_lost and reference.is_blind:
+            raise NotMeasuredError("failed", _BLIND.format(self._problem.result.name))
         self._last = values, c0, result, check
         return check
 

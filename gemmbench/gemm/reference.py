@@ -2,53 +2,19 @@
 
 `Reference.check` compares C with alpha A B + beta C0: every element where the host can make the product
 within a row's budget, otherwise drawn rows and columns, and a residual over all of C. Each figure is a
-fraction of its bound, and 1 or less is right:
-
-* ``element``: the worst element;
-* ``slope``: how far C is scaled, by least squares on the product: alpha 1 % off;
-* ``row_mean`` and ``column_mean``: the mean residual of a row or column;
-* ``step``: the share of one step a_p b_p^T in the residual, -1 where it is missing: the worst of all p, or
-  of 64 drawn ones where A is large and not all of C is compared;
-* ``residual``: C t against A (B t) in blocks of columns, where not all of C is compared.
-
-Rounding errors of operands that the suite drew itself (independent, mean zero) behave like a random walk:
-a sum of k products errs by about u sqrt(k) s, with s^2 the sum of the products' squares (Higham and Mary,
-"A new approach to probabilistic rounding error analysis", SIAM J. Sci. Comput. 41, 2019; "Sharper
-probabilistic backward error analysis for basic linear algebra kernels with random data", 42, 2020). So,
-with u = eps / 2 of the type that sums are kept in, v that of C's type and d what a multiplier may drop of
-an element (tf32: 2^-10),
+fraction of its bound: 1 or less is right. docs/verification.md says what they are, derives the bounds, and
+names the sources. With u = eps / 2 of the type that sums are kept in, v that of C's type and d what a
+multiplier may drop of an element (tf32: 2^-10), elements of the suite's own operands may be off by
 
     bound_ij = 8 (2 d + u sqrt(k + 4) + v) s_ij + e |A B|_ij
 
-with s_ij^2 = alpha^2 (A.^2 B.^2)_ij + beta^2 C0_ij^2 and e a share that may be gone by no chance: 2 d of
-elements that are cut short, 4 (u + v) for scaling and storing, u^2 (k + 4) for products that are smaller
-than half a unit of the partial sum and get lost, and u (k + 4) where sums are kept in float or double,
-since matrix units cut partial sums short instead of rounding them (Fasi, Higham, Mikaitis and Pranesh,
-"Numerical behavior of NVIDIA tensor cores", PeerJ Comput. Sci. 7, 2021). Errors of different elements are
-independent but for that share, so that a sum of them with weights w has the bound sqrt(sum w^2 bound^2) +
-e |sum w A B|.
-
-Hopper's tensor cores keep about 14 bits of a sum of fp8 products, and cut off the rest: of the 32 products
-of an instruction, once their exponents are made equal, and of the sum (DeepSeek-AI, "DeepSeek-V3 technical
-report", arXiv:2412.19437, 2024, sections 3.3.2 and 3.5.2). So such sums are of the type fp22 here, with 13
-bits behind the first (Zhang et al., "SageAttention2", arXiv:2411.10958, 2024, call it so), and instead of
-u^2 (k + 4) the share 2 u sqrt(k + 4) may be gone.
-
-On average half a unit is cut off: of C as a whole, the ``slope``, half of that share may be gone, and v by
-storing instead of 4 v, which is what cutting C short takes at most.
-
-Of a user's matrices nothing is known. Each addition rounds a partial sum, so that the error is at most u
-times the sum of all |partial sums| (Higham, "Accuracy and Stability of Numerical Algorithms", 2002,
-section 4.2): for sums whose terms do not cancel that is (k + 4) u |c| / 2, and it is reached, since equal
-products are rounded alike. How large partial sums become, t (the largest) and r (on average), is measured
-on drawn elements in natural order and in lanes of 2 to 64, relative to s:
+with s_ij^2 = alpha^2 (A.^2 B.^2)_ij + beta^2 C0_ij^2 and e a share that may be gone by no chance; a sum with
+weights w by sqrt(sum w^2 bound^2) + e |sum w A B|. Of a user's matrices nothing is known: partial sums are
+measured on drawn elements, the largest t and on average r, over s. Then
 
     bound_ij = 8 (u sqrt(k + 4) + v) t_ij + u (k + 4) r_ij
 
-with r = |c| / 2 where partial sums look like a random walk, whose rounding errors have no sign in common.
-Errors of elements may have a sign in common there (rows may be equal), so the bound of a weighted sum is
-the sum of the bounds (by Cauchy and Schwarz); what only sharp sums find is found by multiplying the
-suite's own operands, too.
+and errors may have a sign in common, so that the bound of a weighted sum is the sum of the bounds.
 """
 
 from __future__ import annotations
@@ -302,6 +268,13 @@ class Reference:
         return 1.25 * largest, 1.25 * average if largest > _WALK else 0.0
 
     # --- comparing with it ---
+
+    @cached_property
+    def is_blind(self) -> bool:
+        """Whether zeros would be called right, though products are none."""
+        zeros = np.zeros((self._problem.m, self._problem.n), self._problem.result.numpy)
+        is_something = self._problem.alpha and any(panel.product.any() for panel in self._panels)
+        return bool(is_something) and self.check(zeros, zeros).verdict == "ok"
 
     def check(self, c: ReferenceArray, c0: ReferenceArray, sums: str = "") -> Check:
         """Whether C is right. NaN fails.
@@ -592,6 +565,11 @@ class BatchReference:
         kind = np.float32 if self._generated else np.float64
         squares = np.square(a, out=a).astype(kind) @ np.square(b, out=b).astype(kind)
         return product, np.sqrt(squares)
+
+    @property
+    def is_blind(self) -> bool:
+        """See `Reference`."""
+        return any(reference.is_blind for reference in self._references.values())
 
     def check(self, c: ReferenceArray, c0: ReferenceArray, sums: str = "") -> Check:
         """Whether C of every problem is right; arguments as of `Reference.check`, one below the other."""

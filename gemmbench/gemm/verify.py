@@ -1,9 +1,8 @@
 """Operands, and exact cases: small problems of integers whose answer is known to the last bit.
 
-The cause of a wrong answer is looked for by experiment. A kernel that is wrong on an odd shape with gaps
-between its rows is run again on an easy problem: whole tiles, alpha = 1, beta = 0, a C of zeros, rows without
-gaps. If that is right, it is made harder in one thing at a time; what it fails on names the cause. If it is
-wrong, its answer is held against those of common mistakes: a transposed operand, products that are missing.
+The cause of a wrong answer is looked for by experiment: on an easy problem (whole tiles, alpha = 1, beta = 0,
+a C of zeros, rows without gaps), made harder in one thing at a time. If that is wrong, too, its answer is
+held against those of common mistakes: a transposed operand, products that are missing.
 """
 
 from __future__ import annotations

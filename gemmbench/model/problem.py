@@ -17,6 +17,7 @@ class Dimensions:
     m: int
     n: int
     k: int
+    alpha: float = 1.0
     ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
     trans_a: bool | UnsetType = False  # A is stored k x m, and op(A) is its transpose
     trans_b: bool | UnsetType = False  # B is stored n x k, likewise
@@ -49,8 +50,11 @@ class Dimensions:
 
     @property
     def flops(self) -> int:
-        """Operations: 2 m n k of every problem, a multiplication and an addition for each product."""
-        return 2 * self.m * self.n * self.k * self.count
+        """Operations: 2 m n k of every problem, a multiplication and an addition for each product.
+
+        None where alpha is 0: a BLAS does not read A and B then.
+        """
+        return 2 * self.m * self.n * self.k * self.count if self.alpha else 0
 
     @property
     def is_square(self) -> bool:

@@ -1,11 +1,9 @@
 """Suspicious rows measured again until each verdict is settled: the decisions, without the measuring.
 
-A gate that judges thousands of rows by one measurement each finds some slow by chance. So the first
-measurement only says which rows to look at again; it was chosen for being slow, and does not count. What
-counts is measured afresh, each time in a process of its own, between two measurements of a control: a row
-that should be as fast as it was, and that says whether the machine itself is. Each alone, as the base's
-rows were: batch by batch in turn with another kernel a row has another time. In turn (`sampling.in_turn`) it
-is with its own previous version only, which needs no control and no base's time.
+A first measurement only says which rows to look at again; it was chosen for being slow, and does not count.
+What counts is measured afresh, each time in a process of its own, between two measurements of a control: a
+row that should be as fast as it was, and that says whether the machine itself is. A row that is measured in
+turn with its own previous version needs no control.
 
 `settle` is a coroutine: it yields what it wants measured and is sent the figure. It knows neither clock nor
 device, so that a simulation drives it as well as a machine.
@@ -16,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from statistics import median, pvariance
 from typing import Literal
 
 from gemmbench.model.row import Row, RowKey
@@ -150,7 +149,7 @@ def decide(
     """
     if not new:
         return None
-    spread = noise.of(suspect.key, [_without_outliers(new)])
+    spread = noise.of(suspect.key, [_without_outliers(new, without_errors=is_exact(suspect.base))])
     plain = conclude(suspect.base, new, spread, suspect.limits, noise, suspect.key)
     is_final = _is_settled(plain) and (plain.verdict != "slower" or _is_clear(suspect, new, spread, noise))
     if suspect.ratio or not suspect.control_base or not beside:
@@ -179,15 +178,22 @@ def _is_clear(suspect: Suspect, new: Sequence[Measure], spread: Spread, noise: N
     if is_exact(suspect.base):
         return True
     margin = noise.margin(suspect.key, len(suspect.base), len(new), spread)
-    return centre(new) - centre(suspect.base) > suspect.limits.high + 2 * margin
+    return noise.apart(suspect.key, suspect.base, new) > suspect.limits.high + 2 * margin
 
 
-def _without_outliers(figures: Sequence[Measure]) -> list[float]:
-    """Values of which those far out are drawn in: one disturbed round says little of the others' noise."""
+def _without_outliers(figures: Sequence[Measure], without_errors: bool = False) -> list[float]:
+    """Values of which those far out are drawn in: one disturbed round says little of the others' noise.
+
+    If `without_errors`, they scatter only by what the figures' own errors do not explain.
+    """
     middle = centre(figures)
     apart = [figure.value - middle for figure in figures]
     most = floors.OUTLYING * floors.robust_deviation(apart)
-    return [middle + min(max(value, -most), most) for value in apart]
+    apart = [min(max(value, -most), most) for value in apart]
+    if without_errors and (scatter := pvariance(apart)):
+        rest = max(0.0, 1 - median(figure.error**2 for figure in figures) / scatter) ** 0.5
+        apart = [rest * value for value in apart]
+    return [middle + value for value in apart]
 
 
 def controls(

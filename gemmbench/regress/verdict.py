@@ -1,9 +1,8 @@
 """The noise floor: how far a row's figure lies from run to run on a machine where nothing has changed.
 
-The samples of a run cannot show it. Where a buffer came to lie, which core a thread woke up on, what clock
-the processor had: all of them are drawn once for a run, so that a run's interval of +-0.5 % stands beside
-another's, 4 % away. Only repetitions show it: an A/A measurement, or several bases. Where there are none, the
-recordings of unchanged machines tell of that kind of device (``noise.json``, by tools/recorded_noise.py).
+The samples of a run cannot show it, as where a buffer came to lie, which core a thread woke up on and what
+clock the processor had are drawn once for a run: only repetitions do. Where there are none, recordings of
+unchanged machines tell of that kind of device (``noise.json``, by tools/recorded_noise.py).
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from pathlib import Path
-from statistics import median
+from statistics import fmean, harmonic_mean, median
 from typing import Any, Literal
 
 import msgspec
@@ -42,6 +41,8 @@ _SIDE = 1.0282  # between the two quantiles of a side, in standard deviations of
 _NARROWER = 1.5  # the narrower of two sides is too narrow by this over the root of the number of rows
 _LEAST, _MOST_WORTH = 2.0, 30.0
 OUTLYING = 3.0  # robust standard deviations: a round beyond counts as if it lay there; a node is named
+_ELSEWHERE = 1.1  # a recording's margin, widened so far, does for the other CPU's recording, too
+_OF_MEDIAN = 1.4  # the variance of the median of 3 to 10 normal figures over that of their mean: 1.2 to 1.5
 _TICK = 1e-5  # no clock tells less than this apart, as a fraction
 _QUARTILE = 0.6744897501960817  # of the standard normal distribution: its median absolute deviation
 
@@ -56,7 +57,8 @@ class Reach:
     base: int
     new: int
     apart: tuple[float, ...]  # quantiles, at `Recordings.levels`, of the logarithm of new over base
-    scaled: tuple[float, ...] = ()  # of the same over its standard error by the rows' own repetitions
+    scaled: tuple[float, ...]  # of the same over its standard error by the rows' own repetitions
+    least: tuple[float, ...]  # of the least new run's over base
 
 
 @dataclass(frozen=True)
@@ -91,16 +93,8 @@ class Recorded:
     levels: tuple[float, ...]
     reaches: tuple[tuple[Reach, ...], ...]  # of each recording
 
-    def apart(self, level: float, base: int, new: int) -> float:
-        """The quantile of the logarithm of so many new runs over so many base runs."""
-        return self._furthest(level, base, new, "apart")
-
-    def scaled(self, level: float, base: int, new: int) -> float:
-        """The same in standard errors, for rows whose repetitions tell their deviation."""
-        return self._furthest(level, max(base, FEW), new, "scaled")
-
-    def _furthest(self, level: float, base: int, new: int, name: str) -> float:
-        """Of tabulated numbers of runs the largest that are no more than those asked for."""
+    def apart(self, level: float, base: int, new: int, name: str = "apart") -> float:
+        """A quantile, of those of `Reach`: of tabulated numbers of runs the largest that are no more."""
         values = []
         for reaches in self.reaches:
             fits = [each for each in reaches if each.base <= base and each.new <= new]
@@ -157,32 +151,41 @@ class Noise:
         total = self.worth + freedom
         return Spread(math.sqrt((self.worth * self.typical**2 + squares) / total), total)
 
-    def is_repeated(self, key: Hashable) -> bool:
-        """Whether repetitions of a row tell its own noise."""
-        return self.rows.get(key, (0.0, 0.0))[1] >= FEW - 1
+    def is_of_recordings(self, key: Hashable) -> bool:
+        """Whether recordings alone tell how noisy a row is: it was not repeated often enough."""
+        return key in self.recorded and self.rows.get(key, (0.0, 0.0))[1] < FEW - 1
 
     def margin(self, key: Hashable, base: int, new: int, spread: Spread) -> float:
         """How far beyond the threshold an unchanged row may lie, so that one job in fifty fails at most.
 
-        A job has as many chances of a false alarm as rows: each has its share of the 2 % (Sidak). What is
-        known of the row by its repetitions counts as far as the recordings bear it out: there, a row that was
-        quiet in five runs may be four times as slow in the next.
+        A job has as many chances of a false alarm as rows: each has its share of the 2 % (Sidak). What the
+        row's repetitions tell counts as far as the recordings bear it out.
         """
         level = (1 - JOB) ** (1 / max(len(self.recorded), 1))
         own = student(2 * level - 1, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
         if (recorded := self.recorded.get(key)) is None:
             return own
-        apart = recorded.apart(level, base, new)
-        if not self.is_repeated(key):
-            return apart
-        scaled = recorded.scaled(level, base, new) * spread.deviation * math.sqrt(1 / base + 1 / new)
-        return max(own, min(apart, scaled))
+        if self.is_of_recordings(key):
+            return recorded.apart(level, base, new, "least") * (_ELSEWHERE if new >= FEW else 1.0)
+        scaled = (
+            recorded.apart(level, max(base, FEW), new, "scaled")
+            * spread.deviation
+            * math.sqrt(1 / base + 1 / new)
+        )
+        return max(own, min(recorded.apart(level, base, new), scaled))
+
+    def apart(self, key: Hashable, base: Sequence[Measure], new: Sequence[Measure]) -> float:
+        """What `margin` is of: the logarithm of new over base; of recordings, of the least of the new runs.
+
+        Other programs make a run slower, never faster.
+        """
+        figure = min(each.value for each in new) if self.is_of_recordings(key) else centre(new)
+        return figure - centre(base)
 
     def hidden(self, key: Hashable, base: int, new: int, spread: Spread) -> float:
         """How far below its true ratio a row's figure lies no more than once in twenty; as of `margin`."""
-        recorded = self.recorded.get(key)
-        if recorded is not None and not self.is_repeated(key):
-            return -recorded.apart(1 - POWER, base, new)
+        if self.is_of_recordings(key):
+            return -self.recorded[key].apart(1 - POWER, base, new, "least")
         return student(2 * POWER - 1, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
 
 
@@ -199,8 +202,7 @@ def measured(groups: Groups, source: str) -> Noise | None:
     """The floor that repetitions show; None if no row has any.
 
     The typical variance, and what it is worth, come from the rows' variances: where they differ no more than
-    samples of one variance would, a typical row tells much of every other; where small problems are ten times
-    as noisy as large ones, little.
+    samples of one variance would, a typical row tells much of every other.
     """
     rows = {}
     for key, several in groups.items():
@@ -224,9 +226,8 @@ def measured(groups: Groups, source: str) -> Noise | None:
 def scattered(ratios: Sequence[float]) -> Noise | None:
     """The floor that the rows of two runs show by how far their ratios scatter; None for fewer than twelve.
 
-    A ratio is a logarithm, in units of what one run's noise would make it scatter by. Most rows of a
-    comparison have not changed. Those that have moved to one side, so that both sides are read apart, without
-    the outermost tenth, and the narrower one counts.
+    A ratio is a logarithm, in units of what one run's noise would make it scatter by. Rows that have changed
+    moved to one side, so that both are read apart, without the outermost tenth; the narrower one counts.
     """
     if len(ratios) < _LEAST_SCATTER_ROWS:
         return None
@@ -318,10 +319,12 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     """
     sides = (new,) if is_exact(base) else (base, new)
     difference = centre(new) - centre(base)
-    together = math.hypot if is_exact(base) else max  # the floor of ratios has no figure's own error in it
-    variance = sum(
-        together(spread.deviation, figure.error) ** 2 / len(side) ** 2 for side in sides for figure in side
-    )
+    if is_exact(base):  # the floor of ratios has no figure's own error in it
+        variance = _of_middle([math.hypot(spread.deviation, figure.error) for figure in new])
+    else:
+        variance = sum(
+            max(spread.deviation, figure.error) ** 2 / len(side) ** 2 for side in sides for figure in side
+        )
     own = [figure.freedom for side in sides for figure in side if figure.error > spread.deviation]
     freedom = min([spread.freedom, *own])
     half = student(limits.confidence, freedom) * math.sqrt(variance)
@@ -340,6 +343,13 @@ def judge(base: Sequence[Measure], new: Sequence[Measure], spread: Spread, limit
     else:
         reason = _doubt(difference, half, floor, past) if may_be_slower else "the same or faster, not slower"
     return Judgement(verdict, _exp(difference), _exp(low), _exp(high), _exp(floor) - 1, may_be_slower, reason)
+
+
+def _of_middle(errors: Sequence[float]) -> float:
+    """The variance of the `centre` of figures with such standard errors."""
+    if len(errors) < FEW or math.isinf(min(errors)):
+        return fmean(error**2 for error in errors) / len(errors)
+    return _OF_MEDIAN * harmonic_mean(errors) ** 2 / len(errors)
 
 
 def centre(figures: Sequence[Measure]) -> float:
@@ -369,12 +379,9 @@ def conclude(
     if is_exact(base):
         return usual
     margin = noise.margin(key, len(base), len(new), spread)
-    low = centre(new) - centre(base) - margin
-    if not noise.is_repeated(key) and len(new) >= FEW:  # the recordings tell of the base, the rounds of today
-        today = student(limits.confidence, len(new) - 1) * robust_deviation([each.value for each in new])
-        low = min(low, centre(new) - centre(base) - today * math.sqrt(1 / len(base) + 1 / len(new)))
-        if low > limits.high:
-            return replace(usual, verdict="slower", low=max(usual.low, _exp(low)), reason="")
+    low = noise.apart(key, base, new) - margin
+    if low > limits.high and len(new) >= FEW and noise.is_of_recordings(key):
+        return replace(usual, verdict="slower", low=max(usual.low, _exp(low)), reason="")
     if usual.verdict != "slower" or low > limits.high:
         return usual
     reason = f"slower, but among such rows one that is unchanged may seem so by {_percent(margin)}"
@@ -416,6 +423,8 @@ def unseen(base: int, new: int, spread: Spread, confidence: float, noise: Noise,
     `base` and `new` are numbers of figures, `confidence` is of the interval.
     """
     half = student(confidence, spread.freedom) * spread.deviation * math.sqrt(1 / base + 1 / new)
+    if new >= FEW and noise.is_of_recordings(key):
+        half = 0.0  # see `conclude`
     return max(noise.margin(key, base, new, spread), half) + noise.hidden(key, base, new, spread)
 
 

@@ -136,3 +136,35 @@ def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands())
     assert row.status == "wrong"
     assert row.reason.startswith("with another C and other operands after the last batch: ")
+
+
+_ELEMENT = "C[(size_t)row * ldc + column]"
+
+
+@pytest.mark.parametrize(
+    ("skips", "scalars"),
+    [
+        pytest.param(f"if (m > 200 && !(fabs({_ELEMENT}) < 1e20f)) return;", (1.0, 1e9), id="C is infinite"),
+        pytest.param(
+            f"if (fabs(alpha) < 1e-6f) {{ {_ELEMENT} *= beta; return; }}",
+            (1e-20, 0.5),
+            id="alpha is tiny",
+        ),
+    ],
+)
+def test_a_kernel_that_skips_what_does_not_show_beside_c_is_wrong(
+    device: DeviceFacts, skips: str, scalars: tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text: Any = kernel_files.source
+    old = "REAL sum = 0;"
+    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, old + skips))
+    alpha, beta = scalars
+    problem = Gemm(SIZE, SIZE, SIZE, alpha=alpha, beta=beta)
+    row = _measured(device, problem, Operands(), replace(QUICK, budget_s=0.5))
+    assert (row.status, row.samples) == ("wrong", {}), row.check_after
+
+
+def test_nothing_is_multiplied_where_alpha_is_0(device: DeviceFacts) -> None:
+    """A BLAS may leave A and B alone then: its rate was 100 times that of a multiplication."""
+    row = _measured(device, Gemm(SIZE, SIZE, SIZE, alpha=0.0, beta=0.5), Operands())
+    assert (row.status, row.samples) == ("ok", {})

@@ -17,6 +17,7 @@ from gemmbench.gemm.reference import Reference
 from gemmbench.gemm.verify import poison
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import FP8_DTYPES, PLAIN_DTYPES, ReferenceArray
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 from tests import rounding
@@ -37,14 +38,14 @@ class Simulated:
         self.values = self.own = load_operands(case)
         self.c = self.values.c
         self.timed: Paces | None = None
-        self.launches = 0
+        self.launches = self.index = 0
         self.kept: ReferenceArray | None = None  # by a kernel that has memory of its own
 
     def put(self, values: Matrices, index: int = 0) -> None:
         self.values = values
 
     def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
-        self.c = c
+        self.c, self.index = c, index
         return self.run()
 
     def run(self) -> ReferenceArray:
@@ -128,6 +129,16 @@ def every_other_time(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
     """It leaves C as it was in every second launch, whatever the operands are."""
     bench.launches += 1
     return right if bench.launches < 3 or bench.launches % 2 else bench.c
+
+
+def in_one_set(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    """It works on one operand set, which it knows by where its matrices lie."""
+    return bench.c if bench.index else right
+
+
+def for_a_tiny_alpha(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    """It leaves A B out where alpha times it is lost beside beta C."""
+    return (bench.problem.beta * bench.c).astype(right.dtype)
 
 
 def clamped(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
@@ -301,9 +312,56 @@ def test_an_honest_kernel_may_be_slow_at_times(
     assert skipping(paces(batch_s, on_new, on_result)) == ""
 
 
-@pytest.mark.parametrize("batch_s", [0.000489, 0.0])
-def test_a_kernel_that_skips_its_work_where_c_holds_the_answer_is_wrong(batch_s: float) -> None:
+def test_a_kernel_that_works_on_one_operand_set_is_wrong() -> None:
     case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+    for _ in range(20):  # the set is drawn
+        before, after = verified(case, in_one_set, "float", batches=0)
+        assert (before.verdict, after.verdict) == ("ok", "wrong")
+
+
+def test_a_kernel_that_leaves_out_what_a_tiny_alpha_hides_is_wrong() -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, alpha=1e-20, beta=0.5))
+    before, after = verified(case, for_a_tiny_alpha, "float")
+    assert (before.verdict, after.verdict) == ("ok", "wrong")
+
+
+@pytest.mark.parametrize(("beta", "times"), [(0.5, 2.0), (1.0, 1000.0), (2.0, np.inf), (-2.0, np.inf)])
+def test_where_problems_add_to_c_a_kernel_is_timed_on_what_they_leave(beta: float, times: float) -> None:
+    """It could leave alone a C that changes no more, or that is infinite, and be fast in batches alone."""
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, beta=beta))
+    bench = Simulated(case, "float", no_fault)
+    answers = Answers(case, bench.values, POLICY, "float")
+    standing: list[ReferenceArray] = []
+
+    def kept_paces(index: int, new: ReferenceArray, result: ReferenceArray) -> None:
+        standing.append(result)
+
+    bench.paces = kept_paces  # type: ignore[method-assign]  # what it is given is looked at
+    assert [answers.check(bench, when).verdict for when in ("before", "after")] == ["ok", "ok"]
+    product = bench.values.a.astype(float) @ bench.values.b
+    c0 = bench.values.c if beta == 1 else 0
+    expected = product * times + c0 if np.isfinite(times) else np.sign(standing[0]) * np.inf
+    np.testing.assert_allclose(standing[0], expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("generated", [False, True])
+def test_what_zeros_would_pass_is_not_verified(generated: bool, tmp_path: Path) -> None:
+    """A kernel that stores zeros was verified on numbers as small as these."""
+    own = Operands()
+    if not generated:
+        own = Operands(str(tmp_path / "a.npy"), str(tmp_path / "b.npy"))
+        np.save(str(own.a), np.full((40, 20), 1e-21, np.float32))
+        np.save(str(own.b), np.full((20, 30), 1e-21, np.float32))
+    problem = Gemm(40, 30, 20, alpha=1e-40 if generated else 1.0)
+    case = Case("gemm", 0, "naive", "float", {}, problem, operands=own)
+    with pytest.raises(NotMeasuredError, match=r"^no result can be verified with these operands: "):
+        verified(case, no_fault, "float")
+
+
+@pytest.mark.parametrize("batch_s", [0.000489, 0.0])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_kernel_that_skips_its_work_where_c_holds_the_answer_is_wrong(beta: float, batch_s: float) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, beta=beta))
     bench = Simulated(case, "float", no_fault)
     answers = Answers(case, bench.values, POLICY, "float")
     bench.timed = paces(batch_s, [0.03, 0.0247, 0.03, 0.028] * 5, [0.000489] * 40)

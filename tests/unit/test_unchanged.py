@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -32,14 +33,32 @@ def test_check_fails_at_most_one_unchanged_job_in_fifty(path: Path, bases: int) 
     assert 50 * failed <= jobs
 
 
+@pytest.mark.parametrize(("own", "other"), [("cpu-intel", "cpu-pocl"), ("cpu-pocl", "cpu-intel")])
+def test_the_margins_of_one_machine_do_for_another(
+    own: str, other: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the median of ten runs a fourth of PoCL's unchanged jobs failed, judged as Intel's."""
+    shipped = verdict.recordings()
+    kinds = {**shipped.kinds, own: shipped.kinds[other]}
+    monkeypatch.setattr(verdict, "recordings", lambda: replace(shipped, kinds=kinds))
+    path = next(path for path in DATA if path.stem == own)
+    failed, jobs = unchanged(recorded(path), Setting(0.05), 1, "check", most=24)
+    assert (failed, jobs) == (0, 24)
+
+
 def test_twice_slower_is_found_from_one_base_run() -> None:
-    """Not on PoCL's recording, whose runs lie twice apart: there a job says that it cannot tell."""
-    jobs_of: tuple[tuple[str, Literal["compare", "check"]], ...]
-    jobs_of = (("h200", "compare"), ("h200", "check"), ("cpu-intel", "check"))
-    for name, command in jobs_of:
+    """Less often on PoCL's recording, whose runs lie twice apart: there a job says that it cannot tell."""
+    jobs_of: tuple[tuple[str, Literal["compare", "check"], float], ...]
+    jobs_of = (
+        ("h200", "compare", 1.0),
+        ("h200", "check", 1.0),
+        ("cpu-intel", "check", 0.75),
+        ("cpu-pocl", "check", 0.45),
+    )
+    for name, command, share in jobs_of:
         path = next(path for path in DATA if path.stem == name)
         found, jobs = unchanged(recorded(path), Setting(0.05), 1, command, most=20, slow=1.0)
-        assert found >= 0.85 * jobs, name
+        assert found >= share * jobs, name
 
 
 @pytest.mark.parametrize("path", DATA, ids=NAMES)

@@ -274,6 +274,30 @@ def test_the_floor_of_ratios_has_no_figures_own_error_in_it() -> None:
     assert 0.04 < missed / 2000 < 0.06
 
 
+def test_a_look_that_was_disturbed_hardly_widens_the_interval_of_several() -> None:
+    """Its error, ten times the others', made a planted slowdown of 5 % inconclusive at 2.5 %."""
+    good = [Measure(math.log(1.05), 0.004, 50)] * 3
+    spread, limits, noise = Spread(0.005, 6), Limits(0.025), Noise(0.005, 4, "")
+    without = floors.conclude([EXACT], good, spread, limits, noise, "row")
+    disturbed = [*good, Measure(math.log(1.04), 0.06, 20)]
+    made = floors.conclude([EXACT], disturbed, spread, limits, noise, "row")
+    assert (without.verdict, made.verdict) == ("slower", "slower")
+    assert made.high - made.low == pytest.approx(without.high - without.low, rel=0.15)
+    few = floors.conclude([EXACT], disturbed[2:], spread, limits, noise, "row")  # of two, the mean
+    assert few.verdict == "inconclusive"
+
+
+def test_a_median_of_ratios_lies_in_its_interval_as_often_as_it_says() -> None:
+    draw = random.Random(4)
+    for count in (3, 6, 10):
+        missed = 0
+        for _ in range(2000):
+            new = [Measure(draw.gauss(0, 0.02 * 2**0.5), 0.02, 500) for _ in range(count)]
+            held = judge([EXACT], new, Spread(0.02, 500), Limits())
+            missed += not held.low <= 1 <= held.high
+        assert 0.02 < missed / 2000 < 0.06, count
+
+
 def test_what_comes_second_in_a_pair_is_no_change() -> None:
     """It takes 4 % longer, whichever of the two it is; of an odd number of pairs too."""
     pairs = [(1.04, 1.0), (1.0, 1.04)] * 6

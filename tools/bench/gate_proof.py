@@ -19,8 +19,9 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
-from itertools import product
+from itertools import permutations, product
 from pathlib import Path
+from unittest.mock import patch
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
@@ -29,6 +30,7 @@ import msgspec  # noqa: E402
 
 from gemmbench.measure.child import WorkerError  # noqa: E402
 from gemmbench.model.run_file import load  # noqa: E402
+from gemmbench.regress import verdict  # noqa: E402
 from gemmbench.regress.gate import MOST_ROUNDS  # noqa: E402
 from gemmbench.suite.plan import SelectionError  # noqa: E402
 from tools import gate_live, gate_replay  # noqa: E402
@@ -174,20 +176,30 @@ def simulated(jobs: Mapping[str, int], seed: int) -> list[Cell]:
 def unchanged_jobs(names: Sequence[str]) -> list[Unchanged]:
     """Every default on every recording, and the same jobs with a row that takes twice as long."""
     tasks = [
-        (DATA / f"{name}.jsonl", *rest)
+        (DATA / f"{name}.jsonl", *rest, "")
         for name in names
         for rest in product(("compare", "check"), (1, 5), THRESHOLDS)
+    ]
+    cpus = [name for name in names if name.startswith("cpu")]
+    tasks += [
+        (DATA / f"{name}.jsonl", "check", 1, threshold, other)
+        for name, other in permutations(cpus, 2)
+        for threshold in THRESHOLDS
     ]
     with ProcessPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
         return list(pool.map(one_default, *zip(*tasks, strict=True)))
 
 
-def one_default(path: Path, command: Command, bases: int, threshold: float) -> Unchanged:
-    """One line of the table of unchanged jobs."""
+def one_default(path: Path, command: Command, bases: int, threshold: float, margins: str) -> Unchanged:
+    """One line of the table of unchanged jobs; with another recording's margins, if one is named."""
     recording, setting = recorded(path), Setting(threshold)
-    failed, jobs = unchanged(recording, setting, bases, command)
-    found, _ = unchanged(recording, setting, bases, command, slow=1.0)
-    return Unchanged(recording.name, command, bases, threshold, jobs, failed, found)
+    shipped = verdict.recordings()
+    kinds = {name: shipped.kinds[margins or name] for name in shipped.kinds}
+    with patch.object(verdict, "recordings", lambda: replace(shipped, kinds=kinds)):
+        failed, jobs = unchanged(recording, setting, bases, command)
+        found, _ = unchanged(recording, setting, bases, command, slow=1.0)
+    where = f"{recording.name} by the margins of {margins}" if margins else recording.name
+    return Unchanged(where, command, bases, threshold, jobs, failed, found)
 
 
 def cell(path: Path, ratio: bool, threshold: float, slow: float, trials: int, seed: int) -> Cell:
