@@ -8,11 +8,8 @@ was measured until then is saved. No signal handler is set here.
 from __future__ import annotations
 
 import inspect
-import os
 import re
-import shutil
 import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields
@@ -316,25 +313,9 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
     """
     check_overwriting([("--out", path)], [("", other) for other in inputs])
     try:
-        _replace(path, text)
+        run_file.replace_file(path, text.encode())
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file beside the old one and put it in its place; what is no file is written to."""
-    if path.exists() and not path.is_file():
-        path.write_text(text, encoding="utf-8")
-        return
-    target = path.resolve()
-    beside = target.with_name(f".gemmbench-{os.getpid()}-{threading.get_ident()}")
-    try:
-        beside.write_text(text, encoding="utf-8")
-        if target.exists():
-            shutil.copymode(target, beside)
-        beside.replace(target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def schema(name: str) -> dict[str, Any]:

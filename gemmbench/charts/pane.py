@@ -34,7 +34,7 @@ from gemmbench.charts import SUFFIXES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem, Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, replace_file
 from gemmbench.model.units import clean, reason_of
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels
@@ -126,7 +126,7 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
         else:
             picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
     try:
-        path.write_bytes(drawn.getvalue())
+        replace_file(path, drawn.getvalue())
     except OSError as error:
         raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
 

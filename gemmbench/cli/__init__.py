@@ -112,6 +112,8 @@ class _Lazy(click.Group):
         atexit.register(gc.freeze)
         if COMPLETE_VAR in os.environ:
             importlib.import_module("gemmbench.cli.running")  # what shells need beyond click's own
+        if os.environ.get("COLUMNS") == "0":
+            del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
         _fill_streams()
         _heard.clear()
         try:

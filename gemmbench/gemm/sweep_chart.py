@@ -258,9 +258,10 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
                 if end := _line(axes, run, curve, box, _rates(shown), style, shown):
                     name = f"{clean(curve.label)}{scope}{box.name(run)}"
                     labels.append(Label(name, end, look.colour))
-        _mark_break_even(axes, box, panel)
     below = f"{box.dtype}, host scope (with transfers) and device scope; {_BARS}"
     frame(axes, box, "GFLOPS", units.number, below)
+    for _, panel in box.parts:
+        _mark_break_even(axes, box, panel)
     at_ends(axes, labels, box)
     missing(axes, box, box.series, status)
 
@@ -300,15 +301,17 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
         text += f" ({FEW}: no interval): {even.kernel.label}"
     elif even.low is not None and even.high is not None:
         text += f" ({round(even.low)} to {round(even.high)}): {even.kernel.label}"
-    left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5  # the room is above the lines there, else below
+    left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5
+    low, high = axes.get_ylim()
+    room = (high / low) ** 0.07  # for the words, above all lines, or below
+    axes.set_ylim(*((low, high * room) if left else (low / room, high)))
     pane.say(
         axes,
         clean(text),
-        (even.size, 0.98 if left else 0.02),
+        (even.size, high if left else low),
         (4 if left else -4, 0),
-        pane.BELOW,
         ha="left" if left else "right",
-        va="top" if left else "bottom",
+        va="bottom" if left else "top",
         bbox=pane.OPAQUE,
         fontsize=8,
     )

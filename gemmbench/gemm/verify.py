@@ -449,6 +449,9 @@ def _of_easy(kernel: Kernel, easy: Gemm) -> Iterator[str]:
         "C is written transposed": (a @ b).T,
         'the operands are taken column by column (order = "column-major" in the description says so)': b @ a,
     }
+    if (tile := math.gcd(*(kernel.tile or (1,)), easy.m)) > 1:
+        answers["each tile of A is read transposed"] = _turned(a, tile) @ b
+        answers["each tile of B is read transposed"] = a @ _turned(b, tile)
     for what, answer in answers.items():
         if np.array_equal(got, answer):
             yield f"It looks as if {what}."
@@ -469,6 +472,13 @@ def _of_easy(kernel: Kernel, easy: Gemm) -> Iterator[str]:
         yield barriers
 
 
+def _turned(matrix: ReferenceArray, edge: int) -> ReferenceArray:
+    """A matrix of whole square tiles with each tile transposed."""
+    rows, columns = matrix.shape
+    tiles: ReferenceArray = matrix.reshape(rows // edge, edge, columns // edge, edge).transpose(0, 3, 2, 1)
+    return tiles.reshape(rows, columns)
+
+
 def _barriers(source: str) -> str:
     """What to look at in a kernel that shares local memory."""
     if not re.search(r"\b(__local|local)\b", source):
@@ -477,7 +487,7 @@ def _barriers(source: str) -> str:
     what = "no barrier" if not count else "one barrier" if count == 1 else f"{count} barriers"
     return (
         f"It shares local memory and has {what}: there must be one between writing a tile and reading it, "
-        "and one before it is written again."
+        f"and one before it is written again.{' If so, an index is wrong.' if count > 1 else ''}"
     )
 
 

@@ -45,8 +45,10 @@ class DType:
         return "fp8" if self.name.startswith(("e4m3", "e5m2")) else self.name
 
     @property
-    def largest(self) -> int:
-        """The largest signed integer of as many bytes."""
+    def largest(self) -> float:
+        """The largest finite value; where numpy lacks the type, the largest integer of as many bytes."""
+        if self.numpy.kind == "f":
+            return float(np.finfo(self.numpy.name).max)
         return int(2 ** (8 * self.itemsize - 1)) - 1
 
 

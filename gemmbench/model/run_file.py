@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shutil
 import stat
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -29,6 +31,25 @@ else:
     import fcntl
 
 _PAST_THE_END = 1 << 40  # Windows locks bytes, and nobody else could read those that hold rows
+
+
+def replace_file(path: Path, data: bytes) -> None:
+    """Put a file in the old one's place: readers see either, whole. What is no file is written to.
+
+    `OSError` leaves nothing behind, and the old file as it was.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(data)
+        return
+    target = path.resolve()
+    beside = target.with_name(f".gemmbench-{os.getpid()}-{threading.get_ident()}")
+    try:
+        beside.write_bytes(data)
+        if target.exists():
+            shutil.copymode(target, beside)
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def lock(descriptor: int) -> bool:

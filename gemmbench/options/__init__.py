@@ -363,8 +363,6 @@ def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
     for word in _words(text):
         if word == _OWN and not own:
             raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
-        if word.endswith(KERNEL) and word not in known:
-            raise UsageError(f"--kernel takes names, and {word} is a file: --kernel-file {word}")
     return choose(text, known, "kernel")
 
 
@@ -413,6 +411,8 @@ def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...
         words = _words(text)
         if not all(word.isdecimal() and int(word) > 0 for word in words) or not words:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+        if low is not None:
+            raise UsageError("--sizes takes the place of a range: leave out its smallest size")
         return tuple(sorted({int(word) for word in words}))
     if low is None:
         low = min(64, high)
@@ -430,17 +430,26 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     """Names from a list, in the order given, none twice; `UsageError` if one is unknown, or for none."""
     words = _words(text)
     if not words:
-        raise UsageError(f"no {what} is given; there are {', '.join(known)}")
+        raise UsageError(f"no {what} is given; {_there_are(known)}")
     for word in words:
+        if what == "kernel" and word not in known and word.endswith(KERNEL):
+            raise UsageError(f"--kernel takes names, and {word} is a file: --kernel-file {word}")
         if word not in known:
             raise UsageError(f"unknown {what} {word!r}; {_hint(word, known)}")
     return tuple(dict.fromkeys(words))
 
 
 def _hint(word: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, else all there are."""
+    """The name that was probably meant, else what there is."""
     close = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
+    return f"did you mean {close[0]}?" if close else _there_are(tuple(known))
+
+
+def _there_are(known: Sequence[str]) -> str:
+    """Names that a choice has; of kernels, which are many, where they are listed."""
+    if ladder.ORDER[0] in known:
+        return "gemmbench kernels lists what there is"
+    return f"there are {', '.join(known)}"
 
 
 def check_plot_path(path: Path | None) -> None:

@@ -446,7 +446,7 @@ def _doubt(difference: float, half: float, floor: float, past: float) -> str:
 def _percent(value: float) -> str:
     """A logarithm as a change: ``4.2 %``; from twice on ``x 2.4``."""
     ratio = _exp(value)
-    return f"{(ratio - 1) * 100:.2g} %" if ratio < 2 else f"x {ratio:.2g}"
+    return f"{(ratio - 1) * 100:.2g} %" if ratio < 2 else f"x {float(f'{ratio:.2g}'):g}"
 
 
 def _exp(value: float) -> float:

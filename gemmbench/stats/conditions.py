@@ -6,6 +6,7 @@ average of each batch by the device's own counters, where it has them (`Batch.mh
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from statistics import fmean, median
 
@@ -47,12 +48,12 @@ def disturbed(run: Run, row: Row) -> tuple[str, ...]:
 
 def disturbed_points(rows: Sequence[tuple[Run, Row]]) -> list[str]:
     """That some of the rows of a chart were disturbed, in a sentence; none if none was."""
-    every = [reasons for run, row in rows if row.status == "ok" and (reasons := disturbed(run, row))]
+    every = [(row, why[0]) for run, row in rows if row.status == "ok" and (why := disturbed(run, row))]
     if not every:
         return []
-    texts = list(dict.fromkeys(reasons[0] for reasons in every))
-    more = " for example" if len(texts) > 1 else ""
-    return [f"Disturbed: {len(every)} of {len(rows)} points; {texts[0]}{more}."]
+    names = ", ".join(dict.fromkeys(row.variant for row, _ in every))
+    kinds = {re.sub(r"[\d.]+", "", why): why for _, why in every}  # one of each, whatever its figure
+    return [f"Disturbed: {len(every)} of {len(rows)} points ({names}): {'; '.join(kinds.values())}."]
 
 
 def is_on_cpu(run: Run, row: Row) -> bool:

@@ -10,7 +10,6 @@ import contextlib
 import errno
 import hashlib
 import os
-import tempfile
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +29,7 @@ from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts, State
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, RowKey
-from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock
+from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock, replace_file
 from gemmbench.model.units import listed, number, reason_of
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
@@ -116,6 +115,7 @@ class _Kept(Generic[_T]):
         path: Path | None = None
         try:
             path = self.path(device)
+            path.parent.mkdir(parents=True, exist_ok=True)
             return write(path) is not False
         except (NoHomeError, OSError) as error:
             where = f"{path}: {reason_of(error)}" if isinstance(error, OSError) else str(error)
@@ -163,30 +163,15 @@ def device_key(device: DeviceFacts) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Replace a file atomically: readers see the old or the new file, whole.
-
-    Two runs may end at the same time: whoever comes last wins. `OSError` leaves nothing behind.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        Path(name).replace(path)
-    except OSError:
-        with contextlib.suppress(OSError):
-            Path(name).unlink()
-        raise
-
-
 _DEVICES_S = 86_400.0  # that a list of devices is good for: it is for completion in a shell alone
 
 
 def keep_devices(devices: Sequence[DeviceFacts]) -> None:
     """Keep the list of this machine's devices, if that can be done."""
     with contextlib.suppress(NoHomeError, OSError):
-        replace_file(subfolder("devices.json"), msgspec.json.encode(devices))
+        path = subfolder("devices.json")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(path, msgspec.json.encode(devices))
 
 
 def kept_devices() -> tuple[DeviceFacts, ...]:

@@ -399,6 +399,9 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                     f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
                     f"not {value:g}"
                 )
+            scalar = DTYPES[DTYPES[problem.dtype].scalar]
+            if abs(value) > scalar.largest:
+                raise variants.ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
 
 
 # --- Which devices ``--device`` means -----------------------------------------------------------------------

@@ -61,6 +61,11 @@ def test_pages_of_other_widths(
     golden(f"cli/square-{width}.txt", result.stdout)
 
 
+def test_a_width_of_0_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "0")
+    assert "naive" in call(*PAGES["square"].split()).stdout
+
+
 @pytest.mark.parametrize(
     "command", ["precision", "precision-pocl", "workloads", "workloads-host", "square-host"]
 )

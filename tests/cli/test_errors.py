@@ -70,7 +70,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     # what is wrong          command line                                       the sentence has
     "command":              ("nonsense",                                        "No such command 'nonsense'"),
     "option":               ("square --nonsense",                               "No such option"),
-    "kernel":               ("square --kernel nonsense",                        "unknown kernel 'nonsense'; there are naive,"),
+    "kernel":               ("square --kernel nonsense",                        "unknown kernel 'nonsense'; gemmbench kernels lists what there is"),
     "kernel, close":        ("square --kernel naiv",                            "did you mean naive?"),
     "kernel, none":         ("square --kernel ,",                               "no kernel is given"),
     "kernel to describe":   ("kernels --describe nonsense",                     "unknown kernel 'nonsense'"),
@@ -103,6 +103,9 @@ ERRORS: dict[str, tuple[str, str]] = {
     "budget nan":           ("square --budget nan",                             "nan is not a finite number"),
     "budget inf":           ("square --budget inf",                             "inf is not a finite number"),
     "time limit nan":       ("square --time-limit nan",                         "nan is not a finite number"),
+    "sizes and min":        ("square --sizes 64 --min 32",                      "--sizes takes the place of a range: leave out its smallest size"),
+    "alpha, too large":     ("gemm -m 64 --alpha 1e300",                        "alpha = 1e+300 is beyond the range of float"),
+    "tune a file":          ("tune --kernel my.cl",                             "--kernel takes names, and my.cl is a file: --kernel-file my.cl"),
     "alpha nan":            ("square --alpha nan",                              "nan is not a finite number"),
     "beta inf":             ("gemm --beta -inf",                                "-inf is not a finite number"),
     "param":                ("square --kernel tiled --param TS",                "--param takes NAME=VALUE with a whole number, or several with commas, not 'TS'"),

@@ -139,21 +139,26 @@ def test_python_refuses_the_same() -> None:
     assert run.rows == gb.load("run.jsonl").rows
 
 
-def test_a_reader_keeps_the_old_file_where_the_new_one_cannot_be_written(
-    call: Call, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "suffix"), [("show run.jsonl --format openmetrics", ".prom"), ("plot run.jsonl", ".svg")]
+)
+def test_the_old_file_is_kept_where_the_new_one_cannot_be_written(
+    call: Call, monkeypatch: pytest.MonkeyPatch, words: str, suffix: str
 ) -> None:
-    Path("out.prom").write_text("old")
+    out = Path(f"out{suffix}")
+    out.write_text("old")
 
-    def full(path: Path, text: str, encoding: str) -> int:
-        path.write_bytes(text.encode(encoding)[:100])
+    def full(path: Path, data: bytes) -> int:
+        with path.open("wb") as file:
+            file.write(data[:100])
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    done = call("show", "run.jsonl", "--format", "openmetrics", "--out", "out.prom")
+    monkeypatch.setattr(Path, "write_bytes", full)
+    done = call(*words.split(), "--out", out.name)
     assert done.exit_code == 2
-    assert "cannot write out.prom: no space left on device" in done.stderr
-    assert Path("out.prom").read_bytes() == b"old"
-    assert sorted(files()) == ["out.prom", "run.jsonl"]
+    assert f"cannot write {out}: no space left on device" in done.stderr
+    assert out.read_bytes() == b"old"
+    assert sorted(files()) == [out.name, "run.jsonl"]
 
 
 def test_out_follows_a_link_and_writes_to_what_is_no_file(call: Call, folder: Path) -> None:

@@ -204,7 +204,7 @@ def test_disturbed_points_are_counted_below(kind: str) -> None:
     run = fake.fake_square()
     rows = (replace(row, conditions=busy if row.variant == "tiled" else None) for row in run.rows)
     said = words(only(draw(replace(run, rows=tuple(rows)), kind)))
-    assert re.search(r"Disturbed: \d+ of \d+ points; other programs used 1.50 of 2 cores\.", said)
+    assert re.search(r"Disturbed: \d+ of \d+ points \([\w, -]+\): other programs used 1.50 of 2 ", said)
     assert "Disturbed" not in words(only(draw(run, kind)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
@@ -490,6 +491,24 @@ def test_a_kernel_with_local_memory_that_is_simply_wrong_is_asked_for_its_barrie
     reason = verify.tested(kernel(wrong, source="__local float a[4]; barrier(1);"), "float")
     assert "It shares local memory and has one barrier" in reason
     assert "barrier" not in verify.tested(kernel(wrong), "float")
+
+
+@pytest.mark.parametrize("operand", ["a", "b"])
+def test_a_tile_that_is_read_transposed_is_named(operand: str) -> None:
+    def wrong(test: ExactTest) -> ReferenceArray:
+        c = simulated(test)
+        matrices = {"a": test.a.copy(), "b": test.b.copy()}
+        turned = matrices[operand]
+        for i, j in itertools.product(range(0, whole(len(turned)), 16), range(0, whole(turned.shape[1]), 16)):
+            turned[i : i + 16, j : j + 16] = turned[i : i + 16, j : j + 16].T.copy()
+        product = matrices["a"] @ matrices["b"]
+        c[: test.problem.n] = product[0]  # all of C where there are whole tiles and no gaps
+        if test.layout.ldc == test.problem.n:
+            c[: product.size] = product.ravel()
+        return c
+
+    reason = verify.tested(kernel(wrong), "float")
+    assert f"each tile of {operand.upper()} is read transposed" in reason
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem
-from gemmbench.model.run_file import lock
+from gemmbench.model.run_file import lock, replace_file
 from gemmbench.suite import cached
 from gemmbench.suite.cached import KeptPresets, Preset, source
 from gemmbench.suite.plan import gemm_plan
@@ -114,7 +114,6 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
 
 def test_two_tuners_that_end_together_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kept(tmp_path, replace(PRESET, dtype="half"))
-    replace_file = cached.replace_file
 
     def slowly(path: Path, data: bytes) -> None:
         time.sleep(0.1)
