@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Sequence
+from types import FrameType
 from typing import Any
 
 import click
@@ -54,6 +55,7 @@ EXIT_INCONCLUSIVE = 3
 EXIT_INTERRUPTED = 130
 
 _STDOUT, _STDERR = 1, 2
+_IMPORT_S = 0.02  # until Ctrl-C is looked at again
 _COLUMNS, _WIDEST = 80, 100  # of help: without a terminal, and at most
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -115,7 +117,6 @@ class _Lazy(click.Group):
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
         _fill_streams()
-        _heard.clear()
         try:
             status = super().main(args, **extra)
         except click.exceptions.Exit as wanted:
@@ -137,11 +138,6 @@ class _Lazy(click.Group):
             _drop_output()
             _say(f"gemmbench: cannot write the output: {reason_of(error)}")
             status = EXIT_USAGE
-        except Exception:
-            if not _heard:
-                raise
-            _say("gemmbench: interrupted")  # within an import, which fails as it likes
-            status = EXIT_INTERRUPTED
         sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -180,9 +176,6 @@ def _fill_streams() -> None:
     os.close(descriptor)
 
 
-_heard: list[int] = []  # signals
-
-
 def _stop_in_good_order() -> None:
     """Take Ctrl-C, and SIGTERM, by which a CI job is cancelled, for an interruption.
 
@@ -194,9 +187,15 @@ def _stop_in_good_order() -> None:
                 signal.signal(number, _interrupt)
 
 
-def _interrupt(number: int, _: object) -> None:
-    _heard.append(number)
-    raise KeyboardInterrupt
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Within an import, which may lose a KeyboardInterrupt or fail as it likes, a moment later."""
+    while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
+        frame = frame.f_back
+    if frame is None:
+        raise KeyboardInterrupt
+    again = threading.Timer(_IMPORT_S, signal.raise_signal, [number])
+    again.daemon = True
+    again.start()
 
 
 def _sentence(error: click.ClickException) -> str:
