@@ -249,6 +249,7 @@ def test_ctrl_c_within_an_import_is_not_lost(
         end = time.monotonic() + 60
         while time.monotonic() < end:
             time.sleep(0.01)
+        pytest.fail("it was lost")
 
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background ignores it
     monkeypatch.syspath_prepend(tmp_path)
