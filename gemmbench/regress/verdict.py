@@ -410,7 +410,7 @@ def resolution(
     count = max(len(new), rounds)
     if is_exact(base):
         error = sum(each.error for each in new) / len(new)
-        deviation = math.hypot(spread.deviation, error) / math.sqrt(count)
+        deviation = math.sqrt(_of_middle([math.hypot(spread.deviation, error)] * count))
         both = student(IN_TURN_CONFIDENCE, spread.freedom) + student(2 * POWER - 1, spread.freedom)
         return math.expm1(min(limits.high + both * deviation, 700.0))
     apart = unseen(len(base), count, spread, limits.confidence, noise, key)

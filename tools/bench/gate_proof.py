@@ -191,10 +191,12 @@ def unchanged_jobs(names: Sequence[str]) -> list[Unchanged]:
 
 
 def one_default(path: Path, command: Command, bases: int, threshold: float, margins: str) -> Unchanged:
-    """One line of the table of unchanged jobs; with another recording's margins, if one is named."""
+    """One line of the table of unchanged jobs; by the margins for another device, if one is named."""
     recording, setting = recorded(path), Setting(threshold)
     shipped = verdict.recordings()
-    kinds = {name: shipped.kinds[margins or name] for name in shipped.kinds}
+    kinds = shipped.kinds
+    if margins:
+        kinds = {**kinds, path.stem: kinds[margins], margins: kinds[path.stem]}
     with patch.object(verdict, "recordings", lambda: replace(shipped, kinds=kinds)):
         failed, jobs = unchanged(recording, setting, bases, command)
         found, _ = unchanged(recording, setting, bases, command, slow=1.0)
