@@ -11,7 +11,7 @@ import inspect
 import math
 import operator
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
@@ -430,7 +430,7 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     """Names from a list, in the order given, none twice; `UsageError` if one is unknown, or for none."""
     words = _words(text)
     if not words:
-        raise UsageError(f"no {what} is given; {_there_are(known)}")
+        raise UsageError(f"no {what} is given; {_hint('', known)}")
     for word in words:
         if what == "kernel" and word not in known and word.endswith(KERNEL):
             raise UsageError(f"--kernel takes names, and {word} is a file: --kernel-file {word}")
@@ -439,17 +439,11 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
-def _hint(word: str, known: Iterable[str]) -> str:
-    """The name that was probably meant, else what there is."""
-    close = difflib.get_close_matches(word, known, 1)
-    return f"did you mean {close[0]}?" if close else _there_are(tuple(known))
-
-
-def _there_are(known: Sequence[str]) -> str:
-    """Names that a choice has; of kernels, which are many, where they are listed."""
-    if ladder.ORDER[0] in known:
-        return "gemmbench kernels lists what there is"
-    return f"there are {', '.join(known)}"
+def _hint(word: str, known: Collection[str]) -> str:
+    """The name that was probably meant, else what there is; kernels are too many for that."""
+    if close := difflib.get_close_matches(word, known, 1):
+        return f"did you mean {close[0]}?"
+    return "gemmbench kernels lists them" if ladder.ORDER[0] in known else f"there are {', '.join(known)}"
 
 
 def check_plot_path(path: Path | None) -> None:

@@ -42,6 +42,7 @@ FEW_REASON = "too few independent batches for an interval"
 _DISTURBED = "~"
 _CHAIN = "of kernels, as of a library: a chain of launches, gaps included"
 _MOST = 8  # notes of one sort; the rest is counted
+_MANY = 16  # rows; more of one doubt are counted
 _FEW_NAMES = 3  # combinations of a grid; more are counted
 
 
@@ -148,12 +149,19 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     return (
         same_kernel(timed, where)
         + [
-            Note(label, f"{places(doubtful, where)}; {advice}", "yellow")
+            Note(label, f"{_which(doubtful, timed, where)}; {advice}", "yellow")
             for label, doubted, advice in doubts
             if (doubtful := [row for row in timed if doubted(row)])
         ]
         + disturbances(run, timed, where)
     )
+
+
+def _which(doubtful: Sequence[Row], rows: Sequence[Row], where: Where) -> str:
+    """Their names, or how many GEMMs they are where those would fill the screen."""
+    if len(doubtful) > _MANY and doubtful[0].kind == "gemm":
+        return f"{len(doubtful)} of {len(rows)} rows (-v: column noise)"
+    return places(doubtful, where)
 
 
 def same_kernel(rows: Iterable[Row], where: Where) -> list[Note]:

@@ -70,7 +70,7 @@ ERRORS: dict[str, tuple[str, str]] = {
     # what is wrong          command line                                       the sentence has
     "command":              ("nonsense",                                        "No such command 'nonsense'"),
     "option":               ("square --nonsense",                               "No such option"),
-    "kernel":               ("square --kernel nonsense",                        "unknown kernel 'nonsense'; gemmbench kernels lists what there is"),
+    "kernel":               ("square --kernel nonsense",                        "unknown kernel 'nonsense'; gemmbench kernels lists them"),
     "kernel, close":        ("square --kernel naiv",                            "did you mean naive?"),
     "kernel, none":         ("square --kernel ,",                               "no kernel is given"),
     "kernel to describe":   ("kernels --describe nonsense",                     "unknown kernel 'nonsense'"),
