@@ -29,7 +29,7 @@ _PANEL_SHARE = 4  # of the second cache: a panel of B, which stays there while A
 _DEPTH = 1024  # steps along k after which C's tile costs 1 %: read and written, a line takes about 10 cycles
 _BLOCK_SHARE = 4  # of a core's share of the last cache: A's part of a block, which B goes past
 _NEAR_BLOCK = 4  # second caches, at most, that A's part of a block fills
-_DEPTHS_THERE = 8, 16  # rows of B as it is that are fetched side by side, to so many rows of C and beyond
+_DEPTHS_THERE = 8, 16  # rows of B as it is that memory gives side by side, to so many rows of C and beyond
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_TURN = 256  # of C: fewer read A too seldom to pay for a copy, if it is stored transposed
 _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
@@ -183,8 +183,9 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     steps = -(-problem.k // slices)
     is_few = problem.m < _ROWS_TO_PACK
     is_there = not problem.trans_b and (is_few or problem.k <= _DEPTHS_THERE[1])
-    there = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]]
-    turns = max(1, -(-steps // (there if is_there else parameters["DEPTH"])))
+    is_far = 2 * problem.n * problem.k * itemsize > cores * share
+    most = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]] if is_there and is_far else parameters["DEPTH"]
+    turns = max(1, -(-steps // most))
     depth = max(1, -(-steps // turns))
     tallest = max(1, block // (depth * itemsize * height))
     if turns == 1 and cores * share // _BLOCK_SHARE >= problem.m * depth * itemsize:

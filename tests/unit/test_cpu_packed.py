@@ -145,6 +145,11 @@ def test_slices_along_k_are_alike() -> None:
     assert full(Gemm(1024, 1024, 2049), WIDE)["KC"] == 683  # three of them, not 1024, 1024 and 1
 
 
+def test_sums_of_few_rows_go_to_c_often_only_where_b_comes_from_memory() -> None:
+    assert full(Gemm(24, 110, 2596), LAPTOP)["KC"] == 866  # in three turns
+    assert [full(Gemm(rows, 4096, 4096), LAPTOP)["KC"] for rows in (8, 9)] == [8, 16]
+
+
 @pytest.mark.parametrize("dtype", VARIANT.dtypes)
 @pytest.mark.parametrize(("bits", "registers"), [(128, 16), (256, 16), (512, 32)])
 def test_a_micro_tile_fills_the_registers(dtype: str, bits: int, registers: int) -> None:
