@@ -80,7 +80,7 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
 
 
 def _peaks(run: Run, verbose: bool) -> list[Sheet]:
-    return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run)]
+    return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
 
 
 def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
