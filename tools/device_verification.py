@@ -127,9 +127,9 @@ def plant(bench: Any, fault: str) -> None:
     operands = {"now": (values.a, values.b)}
     put = bench.put
 
-    def noticed(stored: Any) -> None:
+    def noticed(stored: Any, index: int = 0) -> None:
         operands["now"] = stored.a[:, : bench._problem.k], stored.b[:, : bench._problem.n]
-        put(stored)
+        put(stored, index)
 
     bench.put = noticed
     ran: list[int] = []
