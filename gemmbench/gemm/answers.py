@@ -339,12 +339,11 @@ def unwritten(problem: Gemm, values: Matrices) -> ReferenceArray:
 
 
 def _reference(problem: Gemm, values: Matrices, budget_s: float) -> Reference | BatchReference:
-    """The reference of some operands, which keep it: it is the same for every kernel."""
-    made = values.references.get(budget_s)
+    """The reference of some operands, which all kernels share, made for no less than a budget."""
+    made = next((made for s, made in values.references.items() if made.is_whole or s >= budget_s), None)
     if made is None:
         kind = Reference if problem.batch == 1 else BatchReference
-        made = kind(problem, values.a, values.b, values.generated, budget_s)
-        values.references[budget_s] = made
+        made = values.references[budget_s] = kind(problem, values.a, values.b, values.generated, budget_s)
     return made
 
 

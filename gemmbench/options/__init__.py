@@ -272,7 +272,7 @@ _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
-_GROUPS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}  # of kernels
+_GROUPS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST, "likely": ladder.LIKELY}
 _NONE = "none"  # of libraries
 _RESERVED = (*_GROUPS, _OWN, _NONE, PEAK)  # what --kernel, --baseline and --ratio take beside names
 
@@ -331,11 +331,11 @@ def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
     return {**_GROUPS, _OWN: tuple(each.name for each in own)} if own else _GROUPS
 
 
-def optional_kernels(text: str, own: Sequence[Variant] = ()) -> frozenset[str]:
-    """The kernels that only ``best`` asks for: those that a device does not run need no row."""
+def optional_kernels(text: str, own: Sequence[Variant], of: Sequence[str] = (_BEST, "likely")) -> set[str]:
+    """The kernels that only ``best`` or ``likely`` ask for: those that a device does not run need no row."""
     words = _kernel_words(text, own)
-    named = {name for word in words if word != _BEST for name in _GROUPS.get(word, (word,))}
-    return frozenset(ladder.BEST) - named if _BEST in words else frozenset()
+    named = {name for word in words if word not in of for name in _GROUPS.get(word, (word,))}
+    return {name for word in words if word in of for name in _GROUPS[word]} - named
 
 
 def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:

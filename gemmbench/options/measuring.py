@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -70,6 +71,7 @@ from gemmbench.suite.plan import (
     fitting,
     gemm_plan,
     in_turn_with,
+    likely,
     peak_plan,
     quick_widths,
 )
@@ -104,7 +106,7 @@ def device_option(default: str = "the best found") -> Any:
 
 def kernels_option(
     help: str = "Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the "
-    "published ones; best: gemmbench's own, as far as the device runs them.",
+    "published ones; best: gemmbench's own, as far as the device runs them; likely: what auto considers.",
     default: str = "all",
     **spec: Any,
 ) -> Any:
@@ -497,7 +499,12 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        return fitting(cases, optional_kernels(self.kernels, self.own))
+        unlikely = optional_kernels(self.kernels, self.own, ("likely",))
+        rows = [step.row if isinstance(step, Skip) else step for step in cases]
+        best = [likely(devices[row.device], row.problem) if row.problem else () for row in rows]
+        pairs = zip(rows, best, strict=True)
+        fit = (row.variant not in unlikely or row.variant in names for row, names in pairs)
+        return fitting(tuple(compress(cases, fit)), optional_kernels(self.kernels, self.own))
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
@@ -606,12 +613,13 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel. AlexNet's convolutions are lowered on the device, and the net is summed.
-    --dry-run lists the shapes and where they come from.
+    shape; -v shows every kernel, and --kernel all measures those too that are not likely to win. AlexNet's
+    convolutions are lowered on the device, and the net is summed. --dry-run lists the shapes and sources.
     """
 
     command: ClassVar[str] = "workloads"
 
+    kernels: str = kernels_option(default="likely")
     set: str | None = option(
         f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
         metavar="NAMES",

@@ -25,6 +25,7 @@ _GROUPS = {
     "all": "every kernel",
     "ladder": "the published kernels",
     "best": "gemmbench's own, as far as the device runs them",
+    "likely": "those that may be the fastest on the device: what auto chooses among",
 }
 
 

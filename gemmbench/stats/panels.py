@@ -156,8 +156,7 @@ def settings(run: Run) -> list[Setting]:
 
 def problems(run: Run, setting: Setting) -> list[Problem]:
     """What was asked for there, smallest first."""
-    flops = {row.problem: rates.flops_of(row) for row in _rows(run, setting) if row.problem}
-    return sorted(flops, key=lambda problem: flops[problem])
+    return sorted(_rows(run, setting), key=lambda problem: problem.flops)
 
 
 def standings(
@@ -169,9 +168,7 @@ def standings(
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
-    for row in _rows(run, setting):
-        if row.problem != problem:
-            continue
+    for row in _rows(run, setting).get(problem, ()):
         rate = rates.shown_rate(row, scope)
         known = best.get(row.variant)
         if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
@@ -207,9 +204,9 @@ def common_problem(run: Run, *settings: Setting) -> Problem | None:
     shown beside each other; None if nothing has one.
     """
     figures: dict[Problem, set[tuple[str, str]]] = {}
-    for row in (row for setting in settings for row in _rows(run, setting)):
-        if row.problem and rates.shown_rate(row, "kernel"):
-            figures.setdefault(row.problem, set()).add((row.variant, row.dtype))
+    for problem, rows in (group for setting in settings for group in _rows(run, setting).items()):
+        if rated := {(row.variant, row.dtype) for row in rows if rates.shown_rate(row, "kernel")}:
+            figures.setdefault(problem, set()).update(rated)
     measured = set().union(*figures.values())
     most = max(map(len, figures.values()), default=0)
     least = min(most, len(measured) // 2 + 1)
@@ -217,12 +214,14 @@ def common_problem(run: Run, *settings: Setting) -> Problem | None:
     return max(reversed(enough), key=lambda problem: problem.flops, default=None)
 
 
-def _rows(run: Run, setting: Setting) -> list[Row]:
-    return [
-        row
+@lru_cache(maxsize=64)
+def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
+    return by_key(
+        (row.problem, row)
         for row in run.rows
-        if row.kind == "gemm" and row.dtype == setting.dtype and row.device in (setting.device, HOST)
-    ]
+        if row.kind == "gemm" and row.problem
+        if row.dtype == setting.dtype and row.device in (setting.device, HOST)
+    )
 
 
 # --- From which size on offloading pays: the device, transfers included, against the host's BLAS ------------

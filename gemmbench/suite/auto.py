@@ -20,8 +20,8 @@ from collections import defaultdict
 from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from gemmbench.ladder import BASELINE, BY_NAME, LADDER, VARIANTS
-from gemmbench.ladder.variant import Likely, laid_out
+from gemmbench.ladder import BASELINE, BY_NAME, LADDER
+from gemmbench.ladder.variant import laid_out
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
 from gemmbench.model.case import Case, Operands, Policy, Staged, saved_problem
@@ -31,11 +31,10 @@ from gemmbench.model.row import MATH, THREADS, Parameters, Row, Status
 from gemmbench.model.units import by_key, listed
 from gemmbench.stats import rates
 from gemmbench.stats.panels import crossing
-from gemmbench.suite.plan import NO_CHOICE, FindTuned, gemm_plan
+from gemmbench.suite.plan import NO_CHOICE, FindTuned, gemm_plan, likely, narrow
 
 CHOOSABLE: tuple[str, ...] = (*LADDER, BASELINE)  # libraries that a machine may lack are only baselines
 
-_NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _REACH = 1.0  # powers of two by which a dimension of a shape may differ that still tells something
 _CLOSE = 0.25  # powers of two up to which one shape alone tells enough
 _LENGTHS = ("m", "n", "k", "batch")
@@ -115,17 +114,6 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
     return tuple(measured)
 
 
-def likely(device: DeviceFacts, problem: Gemm) -> tuple[str, ...]:
-    """The variants to consider for a problem even if none was measured, the most promising first."""
-    where: Likely
-    if device.type == "cpu":
-        where = "batched-cpu" if problem.batch > 1 else "narrow-cpu" if _narrow(problem) else "cpu"
-    else:
-        where = "batched-gpu" if problem.batch > 1 else "narrow-gpu" if _narrow(problem) else "gpu"
-    ranks = {variant.name: variant.likely[where] for variant in VARIANTS if where in variant.likely}
-    return tuple(sorted(ranks, key=ranks.__getitem__))
-
-
 def untried(problem: Gemm, known: Sequence[Point], variants: Collection[str]) -> tuple[str, ...]:
     """The variants whose measured shapes do not suffice to predict their time on a problem."""
     settled = {candidate.nearest.variant for candidate in _predictions(problem, known) if candidate.sure}
@@ -185,13 +173,6 @@ def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
     return crossing(leads)
 
 
-def _narrow(shape: Gemm | Point) -> frozenset[str]:
-    """The dimensions that are very small beside another; a small product altogether has none."""
-    if max(shape.m, shape.n, shape.k) <= _NARROW:
-        return frozenset()
-    return frozenset(name for name in ("m", "n", "k") if getattr(shape, name) <= _NARROW)
-
-
 def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
     """The points of a problem's class: its data type, layout, a batch or not, as narrow as it is."""
     kind = _class(problem)
@@ -199,7 +180,7 @@ def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
 
 
 def _class(shape: Gemm | Point) -> tuple[object, ...]:
-    return shape.dtype, shape.ops, shape.ld, shape.batch > 1, _narrow(shape)
+    return shape.dtype, shape.ops, shape.ld, shape.batch > 1, narrow(shape)
 
 
 def _distance(problem: Gemm, point: Point) -> float:
@@ -288,7 +269,7 @@ def _reason(problem: Gemm, candidate: _Prediction, known: Sequence[Point], tried
         return f"below the break-even size, about m = n = k = {round(size)}"
     if candidate.exact:
         return f"the fastest measured at {problem.shape}, {rate} with transfers"
-    kind = " as narrow" if _narrow(problem) else ""
+    kind = " as narrow" if narrow(problem) else ""
     if candidate.far:
         return (
             f"nothing near {problem.shape} was measured: the fastest at the nearest shape of its "

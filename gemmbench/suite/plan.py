@@ -12,19 +12,20 @@ from typing import Literal
 from gemmbench import UsageError
 from gemmbench.gemm import workloads
 from gemmbench.gemm.verify import could_overflow
-from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER
+from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER, VARIANTS
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.problem import Gemm
+from gemmbench.model.problem import Dimensions, Gemm
 from gemmbench.model.row import MATH, THREADS, Parameters, Row
 from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
 
+_NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
 
 
@@ -192,6 +193,20 @@ def fitting(plan: Plan, optional: Collection[str]) -> Plan:
         or step.row.status != "unsupported"
         or cell(step) not in served
     )
+
+
+def narrow(shape: Dimensions) -> frozenset[str]:
+    """The dimensions that are very small beside another; a small product altogether has none."""
+    lengths = {"m": shape.m, "n": shape.n, "k": shape.k}
+    return frozenset(name for name, each in lengths.items() if each <= _NARROW < max(lengths.values()))
+
+
+def likely(device: DeviceFacts, problem: Dimensions) -> tuple[str, ...]:
+    """The variants to consider for a problem even if none was measured, the most promising first."""
+    kind = "cpu" if device.type == "cpu" else "gpu"
+    where = f"batched-{kind}" if problem.count > 1 else f"narrow-{kind}" if narrow(problem) else kind
+    ranks = {each.name: rank for each in VARIANTS for key, rank in each.likely.items() if key == where}
+    return tuple(sorted(ranks, key=ranks.__getitem__))
 
 
 def peak_plan(

@@ -26,7 +26,7 @@ from gemmbench.stats.conditions import disturbances
 from gemmbench.suite.auto import Automatic
 
 _OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
-_AGAIN_SHARE = 0.25  # of the run's time, for rows that were disturbed
+_AGAIN_SHARE = 0.1  # of the run's time, for rows that were disturbed
 _ENERGY_S = 2.5  # resting, warming up and the window
 _LEAST_SHARE_S = 0.12  # that a row samples for, however many there are
 _BATCHES = 24  # in the least time: ten of each of two scopes, and some to settle
@@ -84,25 +84,21 @@ def run(
     steps = Steps(devices, policy, file, automatic, peaks=PeakWatch())
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
-    took_s: list[float] = []  # of each row that is measured
-    suspicious: list[tuple[Case, float]] = []  # and the seconds that it took; 0 if an earlier run measured it
+    suspicious, begin = list[Case](), clock()
     for step in plan:
-        begin = clock()
         row = yield from steps.take(step, worker)
-        if isinstance(step, Case):
-            each_s = 0.0 if step.key in steps.done else clock() - begin
-            took_s += [each_s] if each_s else []
-            suspicious += [(step, each_s)] if steps.is_disturbed(row) else []
-    if not suspicious or not took_s:
-        return
-    mean_s, end = sum(took_s) / len(took_s), clock() + sum(took_s) * _AGAIN_SHARE
-    yield steps.planned(len(suspicious))
-    for case, each_s in suspicious:  # as far as there is time for; undisturbed rows supersede the first
-        if clock() + (each_s or mean_s) > end:
-            continue
+        suspicious += [step] if isinstance(step, Case) and steps.is_disturbed(row) else []
+    left_s = (clock() - begin) * _AGAIN_SHARE
+    mean_s, end = (clock() - begin) / max(1, len(plan)), clock() + left_s
+    yield from [steps.planned(len(suspicious))] if suspicious and mean_s <= left_s else []
+    for case in suspicious:  # as far as there is time for; undisturbed rows supersede the first
+        if clock() + mean_s > end:
+            return
         yield steps.started(f"{case.label} again: it was disturbed")
         row = yield from steps.measure(case, worker)
-        if row.status == "ok" and not steps.is_disturbed(row):
+        if steps.is_disturbed(row):
+            return  # and so would the next be
+        if row.status == "ok":
             yield steps.finished(replace(row, supersedes=True))
 
 

@@ -87,7 +87,7 @@ def test_what_is_completed(line: str, values: list[str], shell: str, complete: A
 
 
 def test_every_kernel_is_completed(complete: Any, no_listing: None) -> None:
-    assert complete("gemmbench square --kernel ") == ["all", "ladder", "best", *ORDER]
+    assert complete("gemmbench square --kernel ") == ["all", "ladder", "best", "likely", *ORDER]
 
 
 @pytest.mark.parametrize(

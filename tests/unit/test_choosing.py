@@ -12,8 +12,8 @@ from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Problem, Row
 from gemmbench.suite import auto
-from gemmbench.suite.auto import CHOOSABLE, Point, break_even, by_default, likely, ranked, untried
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.suite.auto import CHOOSABLE, Point, break_even, by_default, ranked, untried
+from gemmbench.suite.plan import gemm_plan, likely
 from tests import fake_runs as fake
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gemmbench.ladder import LADDER
 from gemmbench.model.case import Case, Finished, Policy, Staged
 from gemmbench.model.device import Conditions, DeviceFacts, Readings
 from gemmbench.model.problem import Gemm
@@ -52,7 +53,7 @@ def run(worker: Worker, *variants: str, file: RunFile | None = None) -> list[Fin
     return [event for event in steps if isinstance(event, Finished)]
 
 
-KERNELS = ("naive", "tiled", "register", "padded", "prefetch", "dot-v8", "block2x2-v4", "image-4x8")
+KERNELS = LADDER[:20]
 
 
 def test_a_disturbed_row_is_measured_again_at_the_end(tmp_path: Path) -> None:
@@ -70,8 +71,11 @@ def test_a_disturbed_row_is_measured_again_at_the_end(tmp_path: Path) -> None:
     assert saved[1].samples["host"].seconds[0] == pytest.approx(0.001, rel=0.1)
 
 
-def test_again_takes_a_quarter_of_the_run_at_most() -> None:
+def test_again_takes_a_tenth_of_the_run_at_most_and_ends_where_it_is_in_vain() -> None:
     worker = Worker({name: [BUSY] for name in KERNELS})
+    run(worker, *KERNELS)
+    assert worker.ran == [*KERNELS, KERNELS[0]]
+    worker = Worker({name: [BUSY, QUIET] for name in KERNELS})
     run(worker, *KERNELS)
     assert worker.ran == [*KERNELS, *KERNELS[:2]]
     alone = Worker({"naive": [BUSY, QUIET]})
@@ -95,7 +99,7 @@ def test_resumed_rows_are_measured_again_too(tmp_path: Path) -> None:
     with RunFile.resume(path, header) as file:
         events = run(worker, *KERNELS, file=file)
     assert worker.ran == [*KERNELS[3:], "tiled"]
-    assert [event.resumed for event in events] == [True] * 3 + [False] * 6
+    assert [event.resumed for event in events] == [True] * 3 + [False] * (len(KERNELS) - 2)
     assert [row.variant for row in load(path).rows] == list(KERNELS)
 
 

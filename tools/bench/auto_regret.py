@@ -49,8 +49,8 @@ from gemmbench.model.run_file import Run, load
 from gemmbench.model.units import by_key
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
-from gemmbench.suite.auto import CHOOSABLE, Point, by_default, likely, points, ranked, untried
-from gemmbench.suite.plan import select
+from gemmbench.suite.auto import CHOOSABLE, Point, by_default, points, ranked, untried
+from gemmbench.suite.plan import likely, select
 
 LIMIT = 1.03
 NOISY = 1.1
