@@ -27,7 +27,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 
-QUICK = Policy(budget_s=0.02, settle_s=0.0, batch_s=0.001, min_batches=3)
+QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
 CLBLAST = BY_NAME["clblast"]
 
 # Libraries that must be there, such as "clblast": what a CI job sets, so that none goes missing unnoticed.
