@@ -7,9 +7,9 @@ import ctypes.util
 import importlib.util
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,16 @@ from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure.host import (
     Pool,
+    all_cores,
     blas_pools,
     blas_threads,
     file_of,
+    keep_apart,
     last_level_cache_bytes,
+    numpy_is_apart,
     numpy_pool,
+    on_cores,
+    other_threads,
     pool_title,
 )
 from gemmbench.model.case import Case, Operands, Policy
@@ -52,6 +57,9 @@ Threads = Callable[[], AbstractContextManager[object]]
 
 class NumpyExecutor:
     """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
+
+    def __init__(self) -> None:
+        self.is_apart = numpy_is_apart()  # its threads; the caller is on the core that is left
 
     def build(self, case: Case) -> Built:
         return Built()
@@ -80,9 +88,16 @@ class NumpyExecutor:
             NotMeasuredError: unsupported: they cannot be set.
         """
         wanted = case.parameters.get(THREADS)
+        cores = all_cores()[:1] if self.is_apart else all_cores()
         if wanted is None:
-            return nullcontext
-        threads = blas_threads(int(wanted))
+            return partial(on_cores, cores)
+        limit = blas_threads(int(wanted))
+
+        @contextmanager
+        def threads() -> Iterator[None]:
+            with on_cores(cores), limit():
+                yield
+
         with threads():
             pool = self.pool()
         if pool is None or pool["num_threads"] != wanted:
@@ -287,7 +302,10 @@ class CblasExecutor(NumpyExecutor):
     """
 
     def __init__(self) -> None:
-        file = second_blas()
+        before = other_threads()
+        with on_cores(all_cores()):  # threads begin where their caller may be
+            file = second_blas()
+        self.is_apart = keep_apart(other_threads() - before)
         if not file:
             raise NotMeasuredError(
                 "unsupported", "the host has no second BLAS: install libopenblas0, libblis4 or mkl"

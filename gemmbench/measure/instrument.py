@@ -22,6 +22,7 @@ from typing import Any, Protocol, cast
 
 from gemmbench import __version__
 from gemmbench.measure.child import Pipe
+from gemmbench.measure.host import numpy_is_apart
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -298,6 +299,7 @@ def _die_with_parent() -> None:
 
 def main(maker: str, *arguments: str) -> None:
     """The process's life; `maker` is a ``module:function`` that takes the arguments."""
+    numpy_is_apart()  # nothing else has threads yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     pipe = _private()
