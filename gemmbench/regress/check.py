@@ -27,7 +27,7 @@ from gemmbench.regress.baseline import (
     repetitions,
     slots,
 )
-from gemmbench.regress.compare import Comparison, Line, compare, judged, outcome
+from gemmbench.regress.compare import Comparison, Line, compare, doubted, judged, outcome
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
@@ -224,11 +224,15 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     cases = _cases(job)
     now = repetitions(first.news[0], job.basis.header, job.basis.pairs)[0]
     suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
-    settled, without, latest = yield from _settle(job, suspects, cases, first)
+    settled, without, looks = yield from _settle(job, suspects, cases, first)
     for key, line in suspicious.items():
         if line.row.status != "ok":
-            suspicious[key] = replace(line, row=latest.get(key, line.row))
+            suspicious[key] = replace(line, row=looks.get(key, [line.row])[-1])
     lines = {each.suspect.key: _line(job.basis, first, suspicious, each, without) for each in settled}
+    if not job.basis.rules.in_turn:
+        lines = {
+            key: doubted(line, [(job.run, row) for row in looks.get(key, ())]) for key, line in lines.items()
+        }
     for line in first.lines:  # a control that failed is nobody's suspect
         if line.key not in lines and (row := without.get(line.key)) and row.status in FAILED:
             lines[line.key] = _broken(line, row)
@@ -284,22 +288,22 @@ def _control(basis: Basis, first: Comparison, suspect: Line) -> RowKey | None:
 
 
 Rows = dict[RowKey, Row]
-Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, Rows]]
+Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, dict[RowKey, list[Row]]]]
 
 
 def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
-    """Measure what the gate wants; its findings, the rows without a figure, and the latest with one."""
+    """Measure what the gate wants; its findings, the rows without a figure, and those with one."""
     end = job.clock() + job.patience.seconds
     steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.patience.rounds)
     yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
     without: Rows = {}
-    latest: Rows = {}
+    looks: dict[RowKey, list[Row]] = {}
     answer: Answer = None
     while True:
         try:
             wanted: Wanted = steps.send(answer)
         except StopIteration as ended:
-            return ended.value, without, latest
+            return ended.value, without, looks
         if wanted.fresh:
             job.worker.stop()
         row = yield from job.steps.take(cases[wanted.key], job.worker)
@@ -309,7 +313,7 @@ def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case],
         if failed or (answer is None and wanted.key not in without):
             without[wanted.key] = row
         elif answer is not None:
-            latest[wanted.key] = row
+            looks.setdefault(wanted.key, []).append(row)
 
 
 def _line(

@@ -20,7 +20,7 @@ from gemmbench.regress.baseline import Basis, Repetition, Rules
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
-from gemmbench.stats.conditions import state
+from gemmbench.stats.conditions import disturbed, is_on_cpu, state
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, measure, problem_fields, work
 
@@ -281,7 +281,18 @@ def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition
                 whose = "its" if ground == key else f"its reference {row.variant}'s"
                 reason = f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
                 return replace(line, verdict="inconclusive", reason=reason)
-    return judged(basis, noise, line, base, new)
+    line = judged(basis, noise, line, base, new)
+    return line if basis.rules.in_turn else doubted(line, [(each.run, each.rows[key]) for each in right])
+
+
+def doubted(line: Line, looks: Sequence[tuple[Run, Row]]) -> Line:
+    """The same; inconclusive if it is slower, and most looks at it on a processor were disturbed."""
+    whys = [disturbed(run, row) for run, row in looks if is_on_cpu(run, row)]
+    disturbances = [why[0] for why in whys if why]
+    if line.verdict != "slower" or 2 * len(disturbances) <= len(whys):
+        return line
+    times = f"in {len(disturbances)} of {len(whys)} measurements: " if len(whys) > 1 else ""
+    return replace(line, verdict="inconclusive", reason=f"disturbed: {times}{disturbances[0]}")
 
 
 def judged(basis: Basis, noise: Noise, line: Line, base: Sequence[Measure], new: Sequence[Measure]) -> Line:

@@ -13,7 +13,7 @@ import pytest
 from gemmbench.measure.child import Worker
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import Conditions, DeviceFacts, Readings
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.regress import check
@@ -104,6 +104,21 @@ def test_a_control_that_crashes_in_a_second_look_is_broken() -> None:
     assert broken.row.variant == "numpy"
     assert broken.reason == "measured again: crashed: the process was killed"
     assert of(found, "tiled").verdict == "slower"
+
+
+@pytest.mark.parametrize(("busy_times", "verdict"), [(99, "inconclusive"), (1, "slower")])
+def test_what_other_programs_disturb_is_measured_again(busy_times: int, verdict: str) -> None:
+    def change(row: Row, times: int) -> Row:
+        if not is_(row, "tiled"):
+            return row
+        others = Readings(window_s=1.0, other_cores=2.0 if times <= busy_times else 0.0)
+        return replace(
+            slower(row, 1.2), ran_on="host", conditions=Conditions(cores=2, windows={"device": others})
+        )
+
+    mine = of(checked(change), "tiled")
+    assert mine.verdict == verdict
+    assert mine.reason.startswith("disturbed: in ") == (busy_times == 99)
 
 
 def test_a_control_without_any_figure_is_the_reason() -> None:

@@ -10,10 +10,11 @@ import pytest
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import instrument
+from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.row import Check, Launch, Problem, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, only_preset_differs, slots
-from gemmbench.regress.compare import Comparison, Line, compare
+from gemmbench.regress.compare import Comparison, Line, compare, doubted
 from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
@@ -48,6 +49,19 @@ def test_a_slower_row_is_found_and_the_others_are_not() -> None:
     assert found.counts["slower"] == 1
     assert found.compared == len(small().rows)
     assert found.noise.source == f"from how {len(small().rows)} rows scatter"
+
+
+@pytest.mark.parametrize(("cores", "verdict"), [(1.5, "inconclusive"), (0.01, "slower")])
+def test_a_row_that_other_programs_disturbed_is_not_slower(cores: float, verdict: str) -> None:
+    """numpy was "slower, x 59.9", exit 1, while other programs kept both cores busy."""
+    busy = Conditions(cores=2, windows={"device": Readings(window_s=1.0, other_cores=cores)})
+    new = changed(again(2, SLOW), "tiled", 512, lambda row: replace(row, ran_on="host", conditions=busy))
+    found = line(compare([again(1)], [new]), "tiled", 512)
+    assert (found.verdict, found.fails) == (verdict, verdict == "slower")
+    assert found.open == (verdict == "inconclusive")  # it is measured again
+    assert found.reason == ("disturbed: other programs used 1.50 of 2 cores" if found.open else "")
+    looks = [(new, found.row), (new, replace(found.row, conditions=None))]
+    assert doubted(replace(found, verdict="slower"), looks).fails  # one of two is no majority
 
 
 def test_a_faster_row_never_fails() -> None:
