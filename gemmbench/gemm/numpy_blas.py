@@ -58,9 +58,6 @@ Threads = Callable[[], AbstractContextManager[object]]
 class NumpyExecutor:
     """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
 
-    def __init__(self) -> None:
-        self.is_apart = numpy_is_apart()  # its threads; the caller is on the core that is left
-
     def build(self, case: Case) -> Built:
         return Built()
 
@@ -81,6 +78,10 @@ class NumpyExecutor:
         """What threadpoolctl says of the library; None if it does not know it."""
         return numpy_pool()
 
+    def is_apart(self) -> bool:
+        """Whether its threads have cores of their own; the caller's is the one that is left."""
+        return numpy_is_apart()
+
     def _threads(self, case: Case) -> Threads:
         """What is entered while a case multiplies, so that its library has the threads that it asks for.
 
@@ -88,7 +89,7 @@ class NumpyExecutor:
             NotMeasuredError: unsupported: they cannot be set.
         """
         wanted = case.parameters.get(THREADS)
-        cores = all_cores()[:1] if self.is_apart else all_cores()
+        cores = all_cores()[:1] if self.is_apart() else all_cores()
         if wanted is None:
             return partial(on_cores, cores)
         limit = blas_threads(int(wanted))
@@ -305,7 +306,7 @@ class CblasExecutor(NumpyExecutor):
         before = other_threads()
         with on_cores(all_cores()):  # threads begin where their caller may be
             file = second_blas()
-        self.is_apart = keep_apart(other_threads() - before)
+        self._is_apart = keep_apart(other_threads() - before)
         if not file:
             raise NotMeasuredError(
                 "unsupported", "the host has no second BLAS: install libopenblas0, libblis4 or mkl"
@@ -323,6 +324,9 @@ class CblasExecutor(NumpyExecutor):
 
     def pool(self) -> Pool | None:
         return next((pool for pool in blas_pools() if Path(pool["filepath"]).resolve() == self._file), None)
+
+    def is_apart(self) -> bool:
+        return self._is_apart
 
     def multiply(
         self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray

@@ -397,6 +397,7 @@ class CountingNumpy(Counting):
 
     build = NumpyExecutor.build
     pool = NumpyExecutor.pool
+    is_apart = NumpyExecutor.is_apart
 
 
 @pytest.mark.parametrize("kind", [Counting, CountingNumpy])
