@@ -123,7 +123,9 @@ NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
     "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
 }
 """By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
-LIKELY: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.likely and v.executor == "opencl")
+LIKELY: tuple[str, ...] = tuple(
+    v.name for v in VARIANTS if (v.likely or v in published.FP8_VARIANTS) and v.executor == "opencl"
+)
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 

@@ -52,7 +52,7 @@ class Dimensions:
     def flops(self) -> int:
         """Operations: 2 m n k of every problem, a multiplication and an addition for each product.
 
-        None where alpha is 0: a BLAS does not read A and B then.
+        There are none where alpha is 0: a BLAS does not read A and B then.
         """
         return 2 * self.m * self.n * self.k * self.count if self.alpha else 0
 

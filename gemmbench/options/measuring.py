@@ -499,7 +499,11 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        unlikely = optional_kernels(self.kernels, self.own, ("likely",))
+        unlikely = {
+            name
+            for name in optional_kernels(self.kernels, self.own, ("likely",))
+            if ladder.BY_NAME[name].likely
+        }
         rows = [step.row if isinstance(step, Skip) else step for step in cases]
         best = [likely(devices[row.device], row.problem) if row.problem else () for row in rows]
         pairs = zip(rows, best, strict=True)

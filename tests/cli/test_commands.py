@@ -307,6 +307,21 @@ def test_the_device_comes_from_the_environment(call: Call, monkeypatch: pytest.M
     assert "PoCL" in call("square", "--sizes", "8", "--dry-run").stdout
 
 
+@pytest.mark.parametrize(
+    ("dtype", "kernels"),
+    [
+        ("float", {"cpu-packed", "dot-v16", "numpy"}),
+        ("half", {"cpu-packed", "dot-v16"}),
+        ("e4m3", {"naive-fp8"}),
+    ],
+)
+def test_workloads_runs_what_may_win_on_the_device(dtype: str, kernels: set[str], call: Call) -> None:
+    plan = call(
+        "workloads", "--set", "odd", "--dtype", dtype, "--no-peak", "--device", "intel", "--dry-run"
+    ).stdout
+    assert {line.split()[1] for line in plan.splitlines() if line.startswith("  run")} == kernels
+
+
 def test_short_helps_are_the_docstrings_first_lines() -> None:
     """They are written twice so that ``gemmbench --help`` imports no command."""
     for name, (module, line) in cli.COMMANDS.items():
