@@ -20,6 +20,7 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
+from gemmbench.report import notes
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.conditions import disturbed_points
@@ -89,6 +90,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         if problem is None:
             continue
         all_rungs = pane.rungs(run, device, (dtype,), problem, families)
+        idle = notes.unsuited(run, [rung.rows[dtype] for rung in all_rungs if dtype in rung.rows])
         peak = derive.peak(run, device, dtype, others=runs)
         chart = Ladder(
             run,
@@ -96,12 +98,13 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             subject.title,
             dtype,
             problem,
-            tuple(rung for rung in all_rungs if not rung.is_host),
+            tuple(rung for rung in all_rungs if not rung.is_host and rung.variant not in idle),
             tuple(rung for rung in all_rungs if rung.is_host),
             peak,
             (
                 *disturbed_points([(run, rung.rows[dtype]) for rung in all_rungs if dtype in rung.rows]),
                 *_about(subject, peak),
+                *([f"No row: {'; '.join(note.line for note in notes.not_for(idle))}."] if idle else []),
             ),
         )
         if len(chart.rates) >= 2:
