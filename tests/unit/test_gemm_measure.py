@@ -610,13 +610,16 @@ def test_a_kernel_with_an_image_has_operands_of_its_own() -> None:
     assert [entry[3] for entry in instrument.log if entry[0] == "prepare"] == [None, None]
 
 
-def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
-    class WithHost(FakeInstrument):
-        # Whatever else it is asked with is handed on.
-        def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
-            handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
-            return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
+class WithHost(FakeInstrument):
+    """numpy beside a kernel has the host scope alone."""
 
+    # Whatever else it is asked with is handed on.
+    def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
+        handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
+        return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
+
+
+def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
     instrument = WithHost(seconds={"naive": itertools.repeat(0.002), "numpy": itertools.repeat(0.001)})
     row = run(instrument, against("numpy", device=-1), replace(POLICY, budget_s=3.0))
     assert set(row.samples) == {"kernel", "device", "host"}
@@ -642,12 +645,6 @@ def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
 
 def test_a_gpus_kernel_beside_the_hosts_blas_is_settled() -> None:
     """Its device scope was sampled from the first batch on, on a cool device."""
-
-    class WithHost(FakeInstrument):
-        # Whatever else it is asked with is handed on.
-        def prepare(self, case: Case, *arguments: object, **more: object) -> object:  # type: ignore[override]
-            handle = super().prepare(case, *arguments, **more)  # type: ignore[arg-type]
-            return replace(handle, prepared=Prepared(("host",))) if case.variant == "numpy" else handle
 
     instrument = WithHost()
     hot = HotDevice(instrument)
