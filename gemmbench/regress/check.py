@@ -229,10 +229,10 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
         if line.row.status != "ok":
             suspicious[key] = replace(line, row=looks.get(key, [line.row])[-1])
     lines = {each.suspect.key: _line(job.basis, first, suspicious, each, without) for each in settled}
-    if not job.basis.rules.in_turn:
-        lines = {
-            key: doubted(line, [(job.run, row) for row in looks.get(key, ())]) for key, line in lines.items()
-        }
+    lines = {
+        key: doubted(job.basis.rules, line, [(job.run, row) for row in looks.get(key, ())])
+        for key, line in lines.items()
+    }
     for line in first.lines:  # a control that failed is nobody's suspect
         if line.key not in lines and (row := without.get(line.key)) and row.status in FAILED:
             lines[line.key] = _broken(line, row)

@@ -282,11 +282,16 @@ def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition
                 reason = f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
                 return replace(line, verdict="inconclusive", reason=reason)
     line = judged(basis, noise, line, base, new)
-    return line if basis.rules.in_turn else doubted(line, [(each.run, each.rows[key]) for each in right])
+    return doubted(basis.rules, line, [(each.run, each.rows[key]) for each in right])
 
 
-def doubted(line: Line, looks: Sequence[tuple[Run, Row]]) -> Line:
-    """The same; inconclusive if it is slower, and most looks at it on a processor were disturbed."""
+def doubted(rules: Rules, line: Line, looks: Sequence[tuple[Run, Row]]) -> Line:
+    """The same; inconclusive if it is slower, and most looks at it on a processor were disturbed.
+
+    In turn, what disturbs one side disturbs the other.
+    """
+    if rules.in_turn:
+        return line
     whys = [disturbed(run, row) for run, row in looks if is_on_cpu(run, row)]
     disturbances = [why[0] for why in whys if why]
     if line.verdict != "slower" or 2 * len(disturbances) <= len(whys):

@@ -61,7 +61,9 @@ def test_a_row_that_other_programs_disturbed_is_not_slower(cores: float, verdict
     assert found.open == (verdict == "inconclusive")  # it is measured again
     assert found.reason == ("disturbed: other programs used 1.50 of 2 cores" if found.open else "")
     looks = [(new, found.row), (new, replace(found.row, conditions=None))]
-    assert doubted(replace(found, verdict="slower"), looks).fails  # one of two is no majority
+    slower = replace(found, verdict="slower")
+    assert doubted(Rules(), slower, looks).fails  # one of two is no majority
+    assert doubted(Rules(in_turn=True), slower, looks[:1]).fails  # both sides were disturbed
 
 
 def test_a_faster_row_never_fails() -> None:
