@@ -264,8 +264,12 @@ def _workloads_sheet(
     if len(lines) > 1:
         means = [_mean(column) for column in zip(*figures, strict=True)]
         empty = [Cell("")] * 4
-        unknown = [*([Cell("")] if versus else []), *(_NO_ENERGY if joules else ())]
-        body.append((Cell("geometric mean"), *empty, *_cells(means), *unknown))
+        times = _mean(
+            ratio.median for line in lines if line.best and (ratio := rates.versus(line.best, scope))
+        )
+        beside = [Cell(units.number(times) if times else "")] if versus else []
+        rest = _NO_ENERGY if joules else ()
+        body.append((Cell("geometric mean"), *empty, *_cells(means), *beside, *rest))
     hosts = {clean(line.host.title): line.host for line in lines if line.host}
     rival = next(iter(hosts)) if len(hosts) == 1 else BASELINE
     columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))

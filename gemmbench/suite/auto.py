@@ -174,13 +174,17 @@ def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
 
 
 def _alike(problem: Gemm, known: Iterable[Point]) -> list[Point]:
-    """The points of a problem's class: its data type, layout, a batch or not, as narrow as it is."""
+    """The points of a problem's class: its data type, layout, a batch or not, as narrow as it is.
+
+    A product of a vector is a class of its own: a BLAS has another function for it, and kernels another loop.
+    """
     kind = _class(problem)
     return [point for point in known if _class(point) == kind]
 
 
 def _class(shape: Gemm | Point) -> tuple[object, ...]:
-    return shape.dtype, shape.ops, shape.ld, shape.batch > 1, narrow(shape)
+    vectors = frozenset(name for name in ("m", "n") if getattr(shape, name) == 1)
+    return shape.dtype, shape.ops, shape.ld, shape.batch > 1, narrow(shape), vectors
 
 
 def _distance(problem: Gemm, point: Point) -> float:
@@ -202,7 +206,7 @@ def _predictions(problem: Gemm, known: Sequence[Point]) -> list[_Prediction]:
     measured = [(_distance(problem, point), point) for point in alike]
     far = all(distance > _REACH for distance, _ in measured)
     if not alike and problem.batch > 1:  # as narrow: the nearest of other batches tells more than nothing
-        alike = [point for point in known if _class(point)[:-1] == _class(problem)[:-1]]
+        alike = [point for point in known if _class(point)[:-2] == _class(problem)[:-2]]
     if far:
         measured = [(_far_distance(problem, point), point) for point in alike]
     reach = min((distance for distance, _ in measured), default=0.0) if far else _REACH

@@ -202,6 +202,15 @@ def test_narrow_shapes_are_predicted_from_shapes_as_narrow() -> None:
     assert best(Gemm(16, 16, 16), point("tiled", square(24), 1.0))[0] == "tiled"  # small, but not narrow
 
 
+def test_a_vector_says_nothing_of_two_rows() -> None:
+    vector = [point("cpu-packed", (1, 512, 512), 40.0), point("numpy", (1, 512, 512), 30.0)]
+    assert best(Gemm(1, 600, 512), *vector)[0] == "cpu-packed"
+    assert ranked(Gemm(2, 512, 512), vector) == ()
+    four = [point("cpu-packed", (4, 512, 512), 40.0), point("numpy", (4, 512, 512), 60.0)]
+    assert best(Gemm(2, 512, 512), *vector, *four)[0] == "numpy"
+    assert best(Gemm(1, 512, 600), *vector, *four)[0] == "cpu-packed"
+
+
 def test_kernels_that_tie_in_the_host_scope_are_told_apart_by_the_device() -> None:
     slow = point("naive", square(512), 102.0, 500.0)
     fast = point("gpu-tile", square(512), 100.0, 5000.0)

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from statistics import geometric_mean
 from typing import Any
 
 import pytest
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
+from gemmbench.model import units
 from gemmbench.model.case import Policy
 from gemmbench.model.row import Problem, Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, load
+from gemmbench.stats.rates import versus
 from gemmbench.views import show, to_markdown
 from tests import fake_runs as fake
 from tests.unit.test_tables import precision, workloads
@@ -91,6 +95,13 @@ def test_geometric_means_are_over_the_shapes() -> None:
     mean = line(table, "geometric mean")
     assert float(mean[2]) == pytest.approx((120 * 8 * 40) ** (1 / 3), rel=0.01)
     assert float(mean[6]) == pytest.approx((60 * 10 * 10) ** (1 / 3), rel=0.01)
+
+
+def test_the_mean_is_also_of_the_ratios_to_another_kernel() -> None:
+    run = load(Path(__file__).parents[1] / "data" / "cpu-pocl-workloads.jsonl")
+    ratios = [ratio.median for row in run.rows if (ratio := versus(row))]
+    sheet = workloads(run, "kernel", fake.ORDER)
+    assert text(sheet).count(f"{units.number(geometric_mean(ratios))}\n") == 1
 
 
 def test_the_one_kernel_for_all_has_run_everywhere() -> None:
