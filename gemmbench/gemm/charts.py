@@ -149,9 +149,7 @@ def _paint_cells(axes: Axes, grid: Grid) -> None:
     rest = grid.axes[2:]
     over = f", best over {', '.join(map(clean, rest))}" if rest else ""
     pane.titles(
-        axes,
-        grid.title,
-        f"{grid.kernel} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope{over}",
+        axes, grid.title, f"{grid.kernel} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope{over}"
     )
     pane.footnote(axes, [f"* best: {_words(top)}.", *_left_out([grid])])
 

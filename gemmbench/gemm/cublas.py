@@ -488,9 +488,7 @@ class CublasBench:
             return self._operands[(self._next + number) % self.sets]
 
         batch = self._comparer.batch(
-            count,
-            lambda number: operands(number).device["C"],
-            lambda number: self._enqueue(operands(number)),
+            count, lambda number: operands(number).device["C"], lambda number: self._enqueue(operands(number))
         )
         self._next += count
         return batch

@@ -177,13 +177,7 @@ class Bench:
     stamped = True  # whether every launch has an event that tells its time
 
     def __init__(
-        self,
-        runtime: Runtime,
-        variant: Variant,
-        case: Case,
-        mode: str,
-        policy: Policy,
-        timed: Timed,
+        self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
         assert case.problem is not None
         problem = case.problem

@@ -112,10 +112,7 @@ def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
         "batches in turn, 95 % interval",
         blocks=(tuple(map(str, panel.sizes)),),
         rows=tuple(
-            (
-                Cell(clean(each.label)),
-                *(versus_cell(each.rows.get(size), scope) for size in panel.sizes),
-            )
+            (Cell(clean(each.label)), *(versus_cell(each.rows.get(size), scope) for size in panel.sizes))
             for each in shown
         ),
     )
@@ -534,11 +531,7 @@ def _parts(title: str, split: rates.Split) -> Sheet:
     ]
     if split.whole_s is not None:
         lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
-    return Sheet(
-        keys=(f"{title} by part",),
-        blocks=(("time", "share"),),
-        rows=tuple(lines),
-    )
+    return Sheet(keys=(f"{title} by part",), blocks=(("time", "share"),), rows=tuple(lines))
 
 
 def part_name(split: rates.Split, name: str) -> str:

@@ -363,11 +363,7 @@ class _Reader:
 
     def _without(self) -> tuple[str, ...]:
         """Of alpha, beta and the leading dimensions, those that the kernel does not take."""
-        in_place = {
-            "lda": not self._is_copied("A"),
-            "ldb": not self._is_copied("B"),
-            "ldc": not self.of.pad,
-        }
+        in_place = {"lda": not self._is_copied("A"), "ldb": not self._is_copied("B"), "ldc": not self.of.pad}
         left_out = (name for name in ("alpha", "beta", "lda", "ldb", "ldc") if name not in self.of.arguments)
         return tuple(self._operand(name) for name in left_out if in_place.get(name, True))
 

@@ -360,8 +360,7 @@ def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     if not readings and not any(counted):
         return Readings()
     known = Readings(
-        begin_s=tuple(round(batch.begin, 4) for batch in batches),
-        counted_mhz=counted if any(counted) else (),
+        begin_s=tuple(round(batch.begin, 4) for batch in batches), counted_mhz=counted if any(counted) else ()
     )
     if not readings:
         return known
