@@ -114,11 +114,9 @@ class _Moved:
     scale: float
 
     def of(self, c: ReferenceArray) -> ReferenceArray:
-        """C as it is with such operands."""
         return _rolled(c, self.batch, self.rows, self.columns, self.scale**2)
 
     def back(self, c: ReferenceArray) -> ReferenceArray:
-        """C as it is with the operands that were not moved."""
         return _rolled(c, self.batch, -self.rows, -self.columns, self.scale**-2)
 
 
@@ -184,7 +182,6 @@ class Answers:
         return c[:, : self._problem.n]
 
     def check(self, bench: Answering, when: When) -> Check:
-        """What is wrong, and how close every figure came to its bound."""
         return self._before(bench) if when == "before" else self._after(bench)
 
     def verified(self, bench: Answering, when: When) -> Verified:
@@ -257,7 +254,6 @@ class Answers:
     def _paced(
         self, bench: Answering, index: int, other: ReferenceArray, check: Check, rng: np.random.Generator
     ) -> Check:
-        """The check, or what `skipping` says."""
         paces = bench.paces(index, guarded(self._problem, other), self._standing)
         if paces is None:
             return check

@@ -64,7 +64,6 @@ class Grid:
 
     @property
     def scope(self) -> str:
-        """What combinations are compared in."""
         return derive.view_scope(self.run)
 
     def rate(self, row: Row | None) -> float | None:
@@ -190,12 +189,10 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
 
 
 def _words(row: Row | None) -> str:
-    """A combination's parameters."""
     return listed({name: row.parameters[name] for name in row.grid}) if row else ""
 
 
 def _left_out(grids: Sequence[Grid]) -> list[str]:
-    """Combinations without a rate, by reason."""
     bad = [row for grid in grids for row in grid.rows if row.status != "ok"]
     reasons = Counter(
         f"{WORDS[row.status]}: {'longer than its budget' if is_too_slow(row) else clean(row.reason)}"
@@ -303,7 +300,6 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
-        """`rank_correlation` of the two orders."""
         return rank_correlation(*zip(*self.order.values(), strict=True))
 
 

@@ -328,7 +328,6 @@ def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _toolkit(files: tuple[str, ...]) -> Iterator[Path]:
-    """Where the CUDA toolkit puts it."""
     for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
         for file in files:
             yield from (path for part in ("lib64", "lib", "bin") if (path := Path(root, part, file)).exists())
@@ -399,8 +398,6 @@ class CublasExecutor:
 
 @dataclass(frozen=True)
 class _Set:
-    """One set of operands."""
-
     host: dict[str, ReferenceArray]  # m x k, k x n, m x n
     pageable: dict[str, ReferenceArray]  # the same in ordinary memory; `host` itself unless that is pinned
     device: dict[str, int]  # addresses
@@ -531,7 +528,6 @@ class CublasBench:
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
             for host in (operands.host, operands.pageable):

@@ -46,7 +46,6 @@ class Ladder:
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: pane.Rung) -> float | None:
-        """A rung's rate in flop/s."""
         return derive.median_rate(rung.rows[self.dtype], self.scope)
 
     @property
@@ -56,7 +55,6 @@ class Ladder:
 
     @property
     def scope(self) -> str:
-        """What the rungs are compared in."""
         return derive.view_scope(self.run)
 
     @property
@@ -74,7 +72,6 @@ class Ladder:
 
     @property
     def rates(self) -> list[float]:
-        """Of the rungs that were measured."""
         return [rate for rung in self.rungs if (rate := self.rate(rung))]
 
 
@@ -149,7 +146,6 @@ def _paint(axes: Axes, chart: Ladder) -> None:
 
 
 def _about(subject: pane.Subject, peak: derive.Peak | None) -> Iterator[str]:
-    """What a footnote says of the peak."""
     if peak is None:
         yield "The run has no measured peak of this type."
         return

@@ -53,7 +53,6 @@ class Ready:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """What is to be sampled, in this order."""
         return _windows(self.handle, self.policy)
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:

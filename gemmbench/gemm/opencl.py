@@ -298,14 +298,12 @@ def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ..
 
 
 def _note(step: Pass, planned: Group, group: Group) -> str:
-    """For a row whose pass runs in smaller work-groups."""
     what = "" if step.role == "multiply" else f"{step.kernel} in "
     sides = ("x".join(map(str, each)) for each in (group, planned))
     return f"{what}work-groups of {' instead of '.join(sides)}: the driver takes no more as compiled"
 
 
 def _variant(case: Case) -> Variant:
-    """The variant of a case, with the compiler's math that the case asks for."""
     return variant_of(case).with_math(case.math)
 
 

@@ -44,7 +44,6 @@ _BARS = "bars: 95 % confidence"
 
 
 def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: Values) -> list[pane.Pane]:
-    """A pane for each device, type and shape that has a value."""
     return [
         pane.Pane(box.height, partial(paint, box))
         for box in boxes(runs, families)
@@ -393,7 +392,6 @@ def _problem_of(row: Row) -> Problem:
 
 
 def _problem_name(row: Row) -> str:
-    """A problem for people: its label, its size, or its shape."""
     return clean(row.label) or _problem_of(row).size
 
 

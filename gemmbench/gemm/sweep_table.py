@@ -119,12 +119,10 @@ def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
 
 
 def _size_of(panel: Panel) -> Where:
-    """A row's place in the tables of a panel."""
     return lambda row: str(getattr(row.problem, panel.axis))
 
 
 def _of_peak(run: Run, series: Series, scope: str) -> str:
-    """The fraction at the variant's best size."""
     fractions = [rates.peak_fraction(run, row, scope) for row in series.rows.values()]
     return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
 
@@ -523,8 +521,6 @@ def _scopes(run: Run, row: Row) -> Sheet:
 
 
 def _parts(title: str, split: rates.Split) -> Sheet:
-    """A problem in the host scope by part."""
-
     lines = [
         (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
         for name, s in split.seconds.items()

@@ -247,7 +247,6 @@ class ExactTest:
 
     @property
     def described(self) -> str:
-        """Its shape, scalars and rows, for a sentence."""
         problem, layout = self.problem, self.layout
         ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
@@ -480,7 +479,6 @@ def _turned(matrix: ReferenceArray, edge: int) -> ReferenceArray:
 
 
 def _barriers(source: str) -> str:
-    """What to look at in a kernel that shares local memory."""
     if not re.search(r"\b(__local|local)\b", source):
         return ""
     count = len(re.findall(r"\b(barrier|work_group_barrier)\s*\(", source))

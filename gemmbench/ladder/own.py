@@ -250,8 +250,6 @@ def variant_of(file: OwnFile) -> Variant:
 
 @dataclass
 class _Reader:
-    """Makes a variant of a description."""
-
     file: OwnFile
     of: Description
     extents: dict[str, Formula] = field(default_factory=dict)
@@ -440,7 +438,6 @@ class _Reader:
         return text
 
     def _kernel(self) -> str:
-        """The function that is launched."""
         code = _COMMENT.sub(" ", self.file.text)
         functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
         if self.of.kernel:

@@ -154,7 +154,6 @@ class Child:
         return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
-        """List the devices and describe the host."""
         return self._call(wire.Open(), wire.Opened)
 
     def build(self, case: Case, device: DeviceFacts) -> wire.Built:
@@ -178,7 +177,6 @@ class Child:
         return Handle(self, number, prepared, watch=self._watch(device))
 
     def _watch(self, device: DeviceFacts | None) -> Monitor:
-        """What reads a device while its batches run."""
         key = device.index if device else None
         if key not in self._monitors:
             self._monitors[key] = Monitor(device, self._pid, every_handed=self._handed)
@@ -435,7 +433,6 @@ class Worker(Child):
         return opened.devices, opened.host
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case, yielding its stages."""
         self.limit(policy.time_limit_s)
         try:
             return (yield from _conductor(case).measured(self, case, device, policy))
@@ -463,7 +460,6 @@ class Worker(Child):
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
-        """Build one case's kernels and run nothing."""
         self.limit(policy.time_limit_s)
         try:
             built = self.build(case, device)

@@ -86,7 +86,6 @@ class _Counters:
         self.host: ReferenceArray = np.empty((0, _COUNTERS), np.uint32)
 
     def clear(self, count: int) -> None:
-        """Nothing is wrong so far."""
         if count > self._room:
             self._room = count
             self.buffer = self._runtime.buffer(count * _CLEAR.nbytes)
@@ -94,7 +93,6 @@ class _Counters:
         cl.enqueue_fill_buffer(self._runtime.queue, self.buffer, _CLEAR, 0, count * _CLEAR.nbytes)
 
     def _pinned(self, count: int) -> ReferenceArray:
-        """Host memory that is copied to without waiting; mapped for good."""
         staging = self._runtime.buffer(
             count * _CLEAR.nbytes, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         )
@@ -105,7 +103,6 @@ class _Counters:
         return np.asarray(view)
 
     def read(self, count: int) -> Any:
-        """Enqueue reading them; the event."""
         return cl.enqueue_copy(self._runtime.queue, self.host[:count], self.buffer, is_blocking=False)
 
 

@@ -168,7 +168,6 @@ class Runtime:
         return None
 
     def span(self) -> Span | ChainSpan | None:
-        """Begin to count the device's cycles, where it can."""
         return self._counters.begin() if self._counters else None
 
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
@@ -190,7 +189,6 @@ class Runtime:
         return buffer
 
     def filled(self, values: ReferenceArray) -> Any:
-        """A device buffer that holds a host array's values."""
         buffer = self.buffer(values.nbytes)
         if values.size:
             with errors():
@@ -838,6 +836,5 @@ class ChainSpan:
 
 
 def _lasted(event: Any) -> float:
-    """The seconds that a launch took on the device."""
     event.wait()
     return float(event.profile.end - event.profile.start) * 1e-9

@@ -71,8 +71,6 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Prediction:
-    """The predicted time of the variant of a point, with its parameters."""
-
     host_s: float
     device_s: float | None
     nearest: Point  # measured

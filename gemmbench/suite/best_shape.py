@@ -105,7 +105,6 @@ class Space:
         return self.step * max(-(-least // self.step), min(round(length / self.step), most // self.step))
 
     def squares(self) -> Iterator[Sequence[float]]:
-        """Powers of two from the least to the most."""
         length = min(low for low, _ in self.ranges)
         while length < 2 * max(high for _, high in self.ranges):
             yield (length,) * 3
@@ -205,8 +204,6 @@ def run(
 
 @dataclass
 class _Hunt:
-    """The search for one kernel and data type on one device."""
-
     case: Case
     steps: Steps
     worker: Worker
@@ -373,7 +370,6 @@ class _Hunt:
 
 
 def _contender(key: RowKey) -> tuple[object, ...]:
-    """What a search is for: device, kernel, data type, parameters."""
     _, device, variant, dtype, parameters, _, _ = key
     return device, variant, dtype, parameters
 
