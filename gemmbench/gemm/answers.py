@@ -127,8 +127,7 @@ class Answers:
     """
 
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
-        assert case.problem is not None
-        self._case, self._problem, self._values = case, case.problem, values
+        self._case, self._problem, self._values = case, case.gemm, values
         self._budget_s, self._seed, self._sums = policy.budget_s, policy.seed, sums
         self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
         self._result: ReferenceArray | None = None  # that was right, with the case's own C

@@ -367,11 +367,10 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        assert case.problem is not None
-        batch = BATCH if case.problem.batch > 1 else 1
-        key = case.dtype, case.problem.ops, batch
+        batch = BATCH if case.gemm.batch > 1 else 1
+        key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
-            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.problem.ops)
+            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.gemm.ops)
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
             odd = replace(odd, m=m, n=n, k=k, batch=batch)
             tests = (odd, replace(odd, alpha=1.0, beta=0.0))
@@ -440,8 +439,7 @@ class CublasBench:
         facts: DeviceFacts,
         exact_error: Callable[[], str],
     ) -> None:
-        assert case.problem is not None
-        problem = case.problem
+        problem = case.gemm
         if case.operands.transposed_b and not problem.trans_b:
             lda, _, ldc = problem.ld or problem.tight
             problem = replace(problem, trans_b=True, ld=(lda, problem.k, ldc))

@@ -178,8 +178,7 @@ class Bench:
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
-        assert case.problem is not None
-        problem = case.problem
+        problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
         self.sets = operand_sets(problem, runtime.facts, policy)

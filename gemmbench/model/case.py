@@ -138,6 +138,12 @@ class Case:
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
 
     @property
+    def gemm(self) -> Gemm:
+        """The problem of a case that has one, as those of kind gemm have."""
+        assert self.problem is not None
+        return self.problem
+
+    @property
     def former_case(self) -> Case:
         """The case as it was: with the kernel and the parameters that it is held against."""
         own = self.parameters if self.former_parameters is None else self.former_parameters

@@ -242,9 +242,8 @@ class _Hunt:
                 return
 
     def _at(self, shape: Shape, kind: Kind = "gemm") -> Case:
-        assert self.case.problem is not None
         m, n, k = shape
-        return replace(self.case, kind=kind, problem=replace(self.case.problem, m=m, n=n, k=k))
+        return replace(self.case, kind=kind, problem=replace(self.case.gemm, m=m, n=n, k=k))
 
     def _finished(self, row: Row) -> Finished:
         """The result, in the place of one of an earlier call."""
@@ -270,17 +269,16 @@ class _Hunt:
         """The rate of a shape in flop/s; None where it has none, or would take too long."""
         case, best = self._at(shape), max(map(rate_of, self.looks), default=0.0)
         row = self.held.get(replace(case, kind=LOOK).key)
-        assert case.problem is not None
         if row is not None:
             yield Finished(row, resumed=True)
-        elif best and case.problem.flops / best * _LOOK_RUNS > self.look_s:
+        elif best and case.gemm.flops / best * _LOOK_RUNS > self.look_s:
             return None
         else:
             yield self.steps.started(f"{case.label}, best {units.rate(best)}" if best else case.label)
             begin = self.clock()
             row = yield from self._looked(replace(case, operands=_QUICK))
             took_s = max(self.clock() - begin, 1e-6)
-            row = replace(row, kind=LOOK, work=Work(case.problem.flops), took_s=round(took_s, 6))
+            row = replace(row, kind=LOOK, work=Work(case.gemm.flops), took_s=round(took_s, 6))
             yield self.steps.finished(row, is_planned=False)
         self.spent_s += row.took_s or 0.0
         self.looks.append(row)
