@@ -482,10 +482,8 @@ class Bench:
         """A buffer that is no operand: what is zeroed to empty the caches, or what C is filled with."""
         if key not in self._scratched:
             what, nbytes = key
-            random = what == "C"
-            self._scratched[key] = (
-                self.runtime.filled(self._stored.c) if random else self.runtime.buffer(nbytes)
-            )
+            made = self.runtime.filled(self._stored.c) if what == "C" else self.runtime.buffer(nbytes)
+            self._scratched[key] = made
         return self._scratched[key]
 
     def _device_batch(self, count: int) -> Batch | Queued:
@@ -626,10 +624,8 @@ class Bench:
         queue.finish()
         if not split:  # nothing else in its time: small problems take microseconds
             begin = time.perf_counter()
-            held = [
-                a.to_device(queue),
-                b.to_device(queue),
-            ]  # to let go of an event may take longer than it does
+            # Held: to let go of an event may take longer than it does.
+            held = [a.to_device(queue), b.to_device(queue)]
             held.append(c.to_device(queue) if self._problem.beta != 0 else c.lend(queue))
             held += [launch.enqueue(queue) for launch in self._hosted[index]]
             c.to_host(queue)

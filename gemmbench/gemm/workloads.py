@@ -199,16 +199,7 @@ LEADING = ("lda", "ldb", "ldc")
 BATCH = "batch"
 TRANSPOSED = ("trans_a", "trans_b")
 KNOWN = (*REQUIRED, "name", *LEADING, *TRANSPOSED, BATCH)
-_BOOLEANS = {
-    "0": False,
-    "n": False,
-    "no": False,
-    "false": False,
-    "1": True,
-    "t": True,
-    "yes": True,
-    "true": True,
-}
+_BOOLEANS = dict.fromkeys(("0", "n", "no", "false"), False) | dict.fromkeys(("1", "t", "yes", "true"), True)
 LONGEST = 2**31 - 1  # kernels count in 32-bit integers
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
