@@ -81,11 +81,11 @@ def skips(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """
     pid = tmp_path / "hangs"
     monkeypatch.setenv("GEMMBENCH_FAKE_PID", str(pid))
-    children: set[child.Child] = set()
+    children: set[child.Worker] = set()
     hung: set[int] = set()
-    limit = child.Child.limit
+    limit = child.Worker.limit
 
-    def limited(self: child.Child, seconds: float) -> None:
+    def limited(self: child.Worker, seconds: float) -> None:
         children.add(self)
         limit(self, seconds)
 
@@ -96,7 +96,7 @@ def skips(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
             hung.add(hangs)
         return time.monotonic() + 3600 * len(hung)
 
-    monkeypatch.setattr(child.Child, "limit", limited)
+    monkeypatch.setattr(child.Worker, "limit", limited)
     monkeypatch.setattr(child, "time", SimpleNamespace(monotonic=monotonic))
 
 

@@ -37,7 +37,7 @@ _LONGEST = 1 << 17  # of a request, in bytes
 
 
 class Forked:
-    """What `subprocess.Popen` is to `measure.child.Child`."""
+    """What `subprocess.Popen` is to `measure.child.Worker`."""
 
     def __init__(self, words: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> None:
         self.returncode: int | None = None

@@ -114,11 +114,9 @@ class _Moved:
     scale: float
 
     def of(self, c: ReferenceArray) -> ReferenceArray:
-        """C as it is with such operands."""
         return _rolled(c, self.batch, self.rows, self.columns, self.scale**2)
 
     def back(self, c: ReferenceArray) -> ReferenceArray:
-        """C as it is with the operands that were not moved."""
         return _rolled(c, self.batch, -self.rows, -self.columns, self.scale**-2)
 
 
@@ -129,8 +127,7 @@ class Answers:
     """
 
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
-        assert case.problem is not None
-        self._case, self._problem, self._values = case, case.problem, values
+        self._case, self._problem, self._values = case, case.gemm, values
         self._budget_s, self._seed, self._sums = policy.budget_s, policy.seed, sums
         self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
         self._result: ReferenceArray | None = None  # that was right, with the case's own C
@@ -184,7 +181,6 @@ class Answers:
         return c[:, : self._problem.n]
 
     def check(self, bench: Answering, when: When) -> Check:
-        """What is wrong, and how close every figure came to its bound."""
         return self._before(bench) if when == "before" else self._after(bench)
 
     def verified(self, bench: Answering, when: When) -> Verified:
@@ -257,7 +253,6 @@ class Answers:
     def _paced(
         self, bench: Answering, index: int, other: ReferenceArray, check: Check, rng: np.random.Generator
     ) -> Check:
-        """The check, or what `skipping` says."""
         paces = bench.paces(index, guarded(self._problem, other), self._standing)
         if paces is None:
             return check

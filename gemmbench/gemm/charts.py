@@ -15,7 +15,6 @@ from matplotlib.ticker import FuncFormatter
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import size_axis, thinned
-from gemmbench.charts.pane import BLACK, COLOURS, DARK, GREY, Families, Pane, footnote, own_title, titles
 from gemmbench.gemm.protocols import OWN, WARNING, Line, lines, signed
 from gemmbench.ladder.published import PUBLISHED, Published
 from gemmbench.model import units
@@ -25,7 +24,6 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import sample
-from gemmbench.stats import rates
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Setting, common_problem, problems, rank_correlation, standings
 
@@ -64,7 +62,6 @@ class Grid:
 
     @property
     def scope(self) -> str:
-        """What combinations are compared in."""
         return derive.view_scope(self.run)
 
     def rate(self, row: Row | None) -> float | None:
@@ -149,9 +146,7 @@ def _paint_cells(axes: Axes, grid: Grid) -> None:
     rest = grid.axes[2:]
     over = f", best over {', '.join(map(clean, rest))}" if rest else ""
     pane.titles(
-        axes,
-        grid.title,
-        f"{grid.kernel} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope{over}",
+        axes, grid.title, f"{grid.kernel} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope{over}"
     )
     pane.footnote(axes, [f"* best: {_words(top)}.", *_left_out([grid])])
 
@@ -192,12 +187,10 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
 
 
 def _words(row: Row | None) -> str:
-    """A combination's parameters."""
     return listed({name: row.parameters[name] for name in row.grid}) if row else ""
 
 
 def _left_out(grids: Sequence[Grid]) -> list[str]:
-    """Combinations without a rate, by reason."""
     bad = [row for grid in grids for row in grid.rows if row.status != "ok"]
     reasons = Counter(
         f"{WORDS[row.status]}: {'longer than its budget' if is_too_slow(row) else clean(row.reason)}"
@@ -207,17 +200,17 @@ def _left_out(grids: Sequence[Grid]) -> list[str]:
 
 
 _PROTOCOL_LINE = 0.24  # inches for each protocol
-_VARIED, _OTHERS, _ZEROS = COLOURS[0], COLOURS[1], "white"
+_VARIED, _OTHERS, _ZEROS = pane.COLOURS[0], pane.COLOURS[1], "white"
 _LEAST_SPAN = 0.02  # of the axis: small differences are to look small
 _WIDEST = 2.0  # times the largest difference: intervals are drawn as far as that
 _ROOM = 0.2  # of the axis beyond the outermost end, for figures
 
 
-def protocol_panes(runs: Sequence[Run], _: Families) -> list[Pane]:
+def protocol_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each kernel."""
     rows = [(run, row) for run in runs for row in run.rows if row.kind == "protocols" and row.status == "ok"]
     return [
-        Pane(
+        pane.Pane(
             1.7 + _PROTOCOL_LINE * len(row.protocols or ()),
             partial(_paint_protocols, run=run, row=row, beside=runs),
         )
@@ -235,24 +228,24 @@ def _paint_protocols(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> N
     axes.set_xlim(low - room, high + room)
     for y, line in enumerate(shown):
         _bar(axes, y, line, low, high)
-    axes.axvline(0.0, color=BLACK, linewidth=0.8)
+    axes.axvline(0.0, color=pane.BLACK, linewidth=0.8)
     axes.set_ylim(len(shown) - 0.4, -0.6)
     axes.set_yticks(range(len(shown)), [line.title for line in shown], fontsize=7.5)
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:+.4g} %" if value else "0"))
-    axes.tick_params(colors=GREY, labelcolor=DARK)
+    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
     own = next((line for line in shown if line.samples.name == OWN), None)
-    integer = rates.is_integer(row.dtype)
+    integer = derive.is_integer(row.dtype)
     if own and own.flops_per_s:
         rate = units.rate(own.flops_per_s, integer)
         pane.say(axes, rate, (0.0, shown.index(own)), (4, 0), ha="left", **_FIGURE)
-    title = f"{clean(row.title)} {row.dtype} {rates.gemm_of(row).shape}"
+    title = f"{clean(row.title)} {row.dtype} {derive.gemm_of(row).shape}"
     below = f"{title}: the rate against gemmbench's own, with its 95 % interval"
     keys = [("one thing changed", _VARIED), ("another tool's", _OTHERS)]
-    titles(axes, own_title(run, row.device, beside), below, keys)
+    pane.titles(axes, pane.own_title(run, row.device, beside), below, keys)
     cut = any(ratio.low - 1 < low or ratio.high - 1 > high for ratio in ratios)
-    footnote(
+    pane.footnote(
         axes,
         [
             *([f"! hatched: {WARNING}."] if any(line.is_zeros for line in shown) else []),
@@ -278,7 +271,7 @@ def _bar(axes: Axes, y: int, line: Line, least: float, most: float) -> None:
     if line.samples.name == OWN:
         return
     ends = max(low, least), min(high, most)
-    axes.plot(ends, (y, y), color=DARK, linewidth=1.3, solid_capstyle="butt")
+    axes.plot(ends, (y, y), color=pane.DARK, linewidth=1.3, solid_capstyle="butt")
     right = value >= 0
     at = max(ends[1], value) if right else min(ends[0], value)
     text, offset, side = signed(value), 4 if right else -4, "left" if right else "right"
@@ -286,7 +279,7 @@ def _bar(axes: Axes, y: int, line: Line, least: float, most: float) -> None:
     pane.say(axes, text, (at, y), (offset, 0), ha=side, **_FIGURE)
 
 
-_FIGURE: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": DARK}
+_FIGURE: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": pane.DARK}
 _SCOPE = "kernel"  # the authors timed the product alone
 _LEAST_KERNELS = 3  # kernels, for an order
 _BENT = 0.9  # of a curve's best rate
@@ -305,7 +298,6 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
-        """`rank_correlation` of the two orders."""
         return rank_correlation(*zip(*self.order.values(), strict=True))
 
 

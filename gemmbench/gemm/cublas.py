@@ -328,7 +328,6 @@ def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
 
 
 def _toolkit(files: tuple[str, ...]) -> Iterator[Path]:
-    """Where the CUDA toolkit puts it."""
     for root in filter(None, (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda")):
         for file in files:
             yield from (path for part in ("lib64", "lib", "bin") if (path := Path(root, part, file)).exists())
@@ -368,11 +367,10 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        assert case.problem is not None
-        batch = BATCH if case.problem.batch > 1 else 1
-        key = case.dtype, case.problem.ops, batch
+        batch = BATCH if case.gemm.batch > 1 else 1
+        key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
-            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.problem.ops)
+            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.gemm.ops)
             m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
             odd = replace(odd, m=m, n=n, k=k, batch=batch)
             tests = (odd, replace(odd, alpha=1.0, beta=0.0))
@@ -399,8 +397,6 @@ class CublasExecutor:
 
 @dataclass(frozen=True)
 class _Set:
-    """One set of operands."""
-
     host: dict[str, ReferenceArray]  # m x k, k x n, m x n
     pageable: dict[str, ReferenceArray]  # the same in ordinary memory; `host` itself unless that is pinned
     device: dict[str, int]  # addresses
@@ -443,8 +439,7 @@ class CublasBench:
         facts: DeviceFacts,
         exact_error: Callable[[], str],
     ) -> None:
-        assert case.problem is not None
-        problem = case.problem
+        problem = case.gemm
         if case.operands.transposed_b and not problem.trans_b:
             lda, _, ldc = problem.ld or problem.tight
             problem = replace(problem, trans_b=True, ld=(lda, problem.k, ldc))
@@ -488,9 +483,7 @@ class CublasBench:
             return self._operands[(self._next + number) % self.sets]
 
         batch = self._comparer.batch(
-            count,
-            lambda number: operands(number).device["C"],
-            lambda number: self._enqueue(operands(number)),
+            count, lambda number: operands(number).device["C"], lambda number: self._enqueue(operands(number))
         )
         self._next += count
         return batch
@@ -533,7 +526,6 @@ class CublasBench:
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
             for host in (operands.host, operands.pageable):

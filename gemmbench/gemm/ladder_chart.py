@@ -46,7 +46,6 @@ class Ladder:
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: pane.Rung) -> float | None:
-        """A rung's rate in flop/s."""
         return derive.median_rate(rung.rows[self.dtype], self.scope)
 
     @property
@@ -56,7 +55,6 @@ class Ladder:
 
     @property
     def scope(self) -> str:
-        """What the rungs are compared in."""
         return derive.view_scope(self.run)
 
     @property
@@ -74,7 +72,6 @@ class Ladder:
 
     @property
     def rates(self) -> list[float]:
-        """Of the rungs that were measured."""
         return [rate for rung in self.rungs if (rate := self.rate(rung))]
 
 
@@ -149,7 +146,6 @@ def _paint(axes: Axes, chart: Ladder) -> None:
 
 
 def _about(subject: pane.Subject, peak: derive.Peak | None) -> Iterator[str]:
-    """What a footnote says of the peak."""
     if peak is None:
         yield "The run has no measured peak of this type."
         return
@@ -201,17 +197,8 @@ def _no_bar(axes: Axes, y: float, row: Row) -> None:
     """Why there is none, at the start."""
     text = f"{row.status}: {clean(row.reason)}" if row.reason else row.status
     text = text if len(text) <= 62 else text[:58] + " ..."
-    pane.say(
-        axes,
-        text,
-        (1, y),
-        (4, 0),
-        va="center_baseline",
-        fontsize=7.5,
-        color=pane.GREY,
-        bbox=_BEHIND,
-        zorder=6,
-    )
+    style: dict[str, Any] = {"va": "center_baseline", "fontsize": 7.5, "bbox": _BEHIND, "zorder": 6}
+    pane.say(axes, text, (1, y), (4, 0), color=pane.GREY, **style)
 
 
 def _host_line(axes: Axes, x: float, words: str, index: int) -> None:
@@ -370,11 +357,8 @@ def _figure(
         pane.mark(axes, rate / divisor, position.y, said)
         pane.cell(axes, column, position.y, units.number(rate / divisor), pane.DARK, bold=rate == best)
     elif dtype in position.rung.rows:
-        pane.cell(axes, column, position.y, _word(position.rung.rows[dtype]), pane.GREY, small=True)
-
-
-def _word(row: Row) -> str:
-    return "-" if row.status == "ok" else clean(row.status)
+        status = position.rung.rows[dtype].status
+        pane.cell(axes, column, position.y, "-" if status == "ok" else status, pane.GREY, small=True)
 
 
 # --- Real shapes: bars for the fastest variants, shape by shape ---------------------------------------------

@@ -53,7 +53,6 @@ class Ready:
 
     @property
     def windows(self) -> tuple[Window, ...]:
-        """What is to be sampled, in this order."""
         return _windows(self.handle, self.policy)
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:
@@ -170,7 +169,7 @@ def begun(
             row = verified_row(case, handle, is_exact)
         except WrongError as error:
             return error.row
-        if not _problem(case).flops:
+        if not case.gemm.flops:
             return _untimed(row, handle)
         held.pop_all()
     return Ready(row, handle, policy, device)
@@ -225,7 +224,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         now = prepare_now()
         yield Staged("verifying")
         row = verified_row(present, now, is_exact)
-        if not _problem(case).flops:
+        if not case.gemm.flops:
             return _untimed(row, now)
         try:
             yield Staged(f"verifying {name}")
@@ -337,11 +336,6 @@ def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredEr
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
-def _problem(case: Case) -> Gemm:
-    assert case.problem is not None  # of every case of this kind
-    return case.problem
-
-
 _remembered: WeakKeyDictionary[Instrument, dict[tuple[object, ...], Trial]] = WeakKeyDictionary()
 
 
@@ -383,8 +377,8 @@ def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, poli
             took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
             return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
 
-    if case.kind == "gemm" and _problem(case).flops:
-        refuse_if_too_slow(_problem(case), policy, trial, dict(case.measured))
+    if case.kind == "gemm" and case.gemm.flops:
+        refuse_if_too_slow(case.gemm, policy, trial, dict(case.measured))
     return is_exact
 
 

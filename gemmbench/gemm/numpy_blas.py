@@ -123,12 +123,11 @@ class NumpyBench:
         threads: Threads,
         built: Built,
     ) -> None:
-        assert case.problem is not None
         self._multiply, self._threads = multiply, threads
-        self._problem = case.problem
+        self._problem = case.gemm
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values, policy, "")
-        self._stored = values = self._values.stored(case.problem)
+        self._stored = values = self._values.stored(case.gemm)
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
@@ -140,7 +139,7 @@ class NumpyBench:
         self._next, self._last = 0, self._out
         self._flushed = np.empty(0, np.uint8)  # written to empty the caches
         notes = (_WARM,) if policy.cold and not cache else ()
-        checked = case.problem.beta == 0
+        checked = case.gemm.beta == 0
         self.prepared = Prepared(("host",), built=built, sets=sets, notes=notes, checked=checked)
         self._has_run = False
 

@@ -75,13 +75,12 @@ class GemmExecutor:
     def _built(
         self, case: Case, programs: Mapping[str, Built], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
-        assert case.problem is not None
         variant, numbers = _variant(case), case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources_of(self.runtime, variant, self._compiled(case), programs, case.problem, _fixed(case)),
+            resources_of(self.runtime, variant, self._compiled(case), programs, case.gemm, _fixed(case)),
             {
-                **variant.chosen(case.problem, self.runtime.facts, numbers),
+                **variant.chosen(case.gemm, self.runtime.facts, numbers),
                 **{
                     name: side
                     for step, _, group in smaller
@@ -96,10 +95,9 @@ class GemmExecutor:
         self, case: Case, programs: Mapping[str, Built]
     ) -> tuple[tuple[Pass, Group, Group], ...]:
         """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
-        assert case.problem is not None
         variant, parameters = _variant(case), self._compiled(case)
-        chosen = variant.chosen(case.problem, self.runtime.facts, parameters)
-        values = variant.values(case.problem, {**parameters, **chosen})
+        chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
+        values = variant.values(case.gemm, {**parameters, **chosen})
         groups = (
             (
                 step,
@@ -112,8 +110,7 @@ class GemmExecutor:
 
     def _compiled(self, case: Case) -> dict[str, int]:
         """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
-        assert case.problem is not None
-        return variant_of(case).compiled(case.problem, self.runtime.facts, case.numbers)
+        return variant_of(case).compiled(case.gemm, self.runtime.facts, case.numbers)
 
     def programs(
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
@@ -205,9 +202,8 @@ class GemmExecutor:
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
         """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
-        assert case.problem is not None
-        dtype, root, ops = case.dtype, case.former, case.problem.ops
-        batch = BATCH if case.problem.batch > 1 else 1
+        dtype, root, ops = case.dtype, case.former, case.gemm.ops
+        batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
         key = (variant.name, variant.files, variant.flags, dtype, ops, batch, numbers, root)
         if key not in self._exact:
@@ -298,14 +294,12 @@ def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ..
 
 
 def _note(step: Pass, planned: Group, group: Group) -> str:
-    """For a row whose pass runs in smaller work-groups."""
     what = "" if step.role == "multiply" else f"{step.kernel} in "
     sides = ("x".join(map(str, each)) for each in (group, planned))
     return f"{what}work-groups of {' instead of '.join(sides)}: the driver takes no more as compiled"
 
 
 def _variant(case: Case) -> Variant:
-    """The variant of a case, with the compiler's math that the case asks for."""
     return variant_of(case).with_math(case.math)
 
 

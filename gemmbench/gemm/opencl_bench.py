@@ -115,7 +115,6 @@ class Turns:
         return (self._next + after) % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
-        """A bench has run so many problems."""
         self.last = self.index(count - 1), clock, by
         self._next += count
 
@@ -177,16 +176,9 @@ class Bench:
     stamped = True  # whether every launch has an event that tells its time
 
     def __init__(
-        self,
-        runtime: Runtime,
-        variant: Variant,
-        case: Case,
-        mode: str,
-        policy: Policy,
-        timed: Timed,
+        self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
-        assert case.problem is not None
-        problem = case.problem
+        problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
         self.sets = operand_sets(problem, runtime.facts, policy)
@@ -490,10 +482,8 @@ class Bench:
         """A buffer that is no operand: what is zeroed to empty the caches, or what C is filled with."""
         if key not in self._scratched:
             what, nbytes = key
-            random = what == "C"
-            self._scratched[key] = (
-                self.runtime.filled(self._stored.c) if random else self.runtime.buffer(nbytes)
-            )
+            made = self.runtime.filled(self._stored.c) if what == "C" else self.runtime.buffer(nbytes)
+            self._scratched[key] = made
         return self._scratched[key]
 
     def _device_batch(self, count: int) -> Batch | Queued:
@@ -521,7 +511,6 @@ class Bench:
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
         for operands in (self._operands, self._pageable):
             for a, b, _ in operands[index : index + 1]:
                 a.fill(values.a)
@@ -635,10 +624,8 @@ class Bench:
         queue.finish()
         if not split:  # nothing else in its time: small problems take microseconds
             begin = time.perf_counter()
-            held = [
-                a.to_device(queue),
-                b.to_device(queue),
-            ]  # to let go of an event may take longer than it does
+            # Held: to let go of an event may take longer than it does.
+            held = [a.to_device(queue), b.to_device(queue)]
             held.append(c.to_device(queue) if self._problem.beta != 0 else c.lend(queue))
             held += [launch.enqueue(queue) for launch in self._hosted[index]]
             c.to_host(queue)

@@ -177,10 +177,9 @@ def load_operands(case: Case, seed: int = 1) -> Matrices:
         NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
             verified with.
     """
-    assert case.problem is not None
-    load = _load_large if case.problem.operand_bytes > _LARGE_BYTES else _load
+    load = _load_large if case.gemm.operand_bytes > _LARGE_BYTES else _load
     try:
-        return load(case.problem, case.operands, seed)
+        return load(case.gemm, case.operands, seed)
     except OperandError as error:
         raise NotMeasuredError("failed", str(error)) from None
 

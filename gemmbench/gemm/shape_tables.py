@@ -20,6 +20,7 @@ from gemmbench.report.table import NOTHING, POWER_LIMITED, Cell, Note, Sheet, he
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
 
+_type = attrgetter("dtype")
 _JOULES = Note("energy", "-v has the joules of every row", "dim")
 REFERENCE = "float"  # what the other types are held against
 
@@ -172,10 +173,6 @@ def _conclusion(run: Run, grid: _Grid) -> list[Note]:
 
     sentence = "; ".join(text(dtype, row) for dtype, row in best.items())
     return [Note("Fastest", f"{sentence}.", "bold")] if best else []
-
-
-def _type(row: Row) -> str:
-    return row.dtype
 
 
 # --- The table of ``workloads``: a line for each shape with its best kernel, then what holds for all of

@@ -44,7 +44,6 @@ _BARS = "bars: 95 % confidence"
 
 
 def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: Values) -> list[pane.Pane]:
-    """A pane for each device, type and shape that has a value."""
     return [
         pane.Pane(box.height, partial(paint, box))
         for box in boxes(runs, families)
@@ -54,12 +53,12 @@ def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: V
 
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GFLOPS over size, with the host's BLAS and the measured peak."""
-    return _panes(runs, families, partial(_throughput, runs=runs), _rates("kernel"))
+    return _panes(runs, families, partial(_throughput, runs=runs), _rates)
 
 
 def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Seconds for one problem over size."""
-    return _panes(runs, families, _time, _times("kernel"))
+    return _panes(runs, families, _time, _times)
 
 
 def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -92,22 +91,16 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]
     return panes
 
 
-def _rates(scope: str) -> Values:
-    def values(row: Row) -> tuple[float, float, float] | None:
-        reached = derive.shown_rate(row, scope)
-        if reached is None:
-            return None
-        return reached.median / units.GIGA, reached.low / units.GIGA, reached.high / units.GIGA
-
-    return values
+def _rates(row: Row, scope: str = "kernel") -> tuple[float, float, float] | None:
+    reached = derive.shown_rate(row, scope)
+    if reached is None:
+        return None
+    return reached.median / units.GIGA, reached.low / units.GIGA, reached.high / units.GIGA
 
 
-def _times(scope: str) -> Values:
-    def values(row: Row) -> tuple[float, float, float] | None:
-        times = derive.summary(row, derive.shown_samples(row, scope))
-        return (times.median, times.low, times.high) if times and row.status == "ok" else None
-
-    return values
+def _times(row: Row, scope: str = "kernel") -> tuple[float, float, float] | None:
+    times = derive.summary(row, derive.shown_samples(row, scope))
+    return (times.median, times.low, times.high) if times and row.status == "ok" else None
 
 
 def _joules(row: Row) -> tuple[float, float, float] | None:
@@ -139,7 +132,7 @@ def _versus(box: Box, axes: Axes) -> None:
 
 def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
     peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
-    labels = _curves(axes, box, _rates(box.scope))
+    labels = _curves(axes, box, partial(_rates, scope=box.scope))
     labels += _peak_lines(axes, box, peaks)
     frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, {box.scope} scope; {_BARS}")
     at_ends(axes, labels, box)
@@ -153,7 +146,7 @@ def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
 
 
 def _time(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, _times(box.scope))
+    labels = _curves(axes, box, partial(_times, scope=box.scope))
     frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, {box.scope} scope; {_BARS}")
     at_ends(axes, labels, box)
     missing(axes, box, box.series, status)
@@ -255,7 +248,7 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
             lines = {"": look} if curve.is_host else {", host": look, ", device": dotted}
             for scope, style in lines.items():
                 shown = "device" if style is dotted else "host"
-                if end := _line(axes, run, curve, box, _rates(shown), style, shown):
+                if end := _line(axes, run, curve, box, partial(_rates, scope=shown), style, shown):
                     name = f"{clean(curve.label)}{scope}{box.name(run)}"
                     labels.append(Label(name, end, look.colour))
     below = f"{box.dtype}, host scope (with transfers) and device scope; {_BARS}"
@@ -393,7 +386,6 @@ def _problem_of(row: Row) -> Problem:
 
 
 def _problem_name(row: Row) -> str:
-    """A problem for people: its label, its size, or its shape."""
     return clean(row.label) or _problem_of(row).size
 
 

@@ -112,22 +112,17 @@ def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
         "batches in turn, 95 % interval",
         blocks=(tuple(map(str, panel.sizes)),),
         rows=tuple(
-            (
-                Cell(clean(each.label)),
-                *(versus_cell(each.rows.get(size), scope) for size in panel.sizes),
-            )
+            (Cell(clean(each.label)), *(versus_cell(each.rows.get(size), scope) for size in panel.sizes))
             for each in shown
         ),
     )
 
 
 def _size_of(panel: Panel) -> Where:
-    """A row's place in the tables of a panel."""
     return lambda row: str(getattr(row.problem, panel.axis))
 
 
 def _of_peak(run: Run, series: Series, scope: str) -> str:
-    """The fraction at the variant's best size."""
     fractions = [rates.peak_fraction(run, row, scope) for row in series.rows.values()]
     return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
 
@@ -526,19 +521,13 @@ def _scopes(run: Run, row: Row) -> Sheet:
 
 
 def _parts(title: str, split: rates.Split) -> Sheet:
-    """A problem in the host scope by part."""
-
     lines = [
         (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
         for name, s in split.seconds.items()
     ]
     if split.whole_s is not None:
         lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
-    return Sheet(
-        keys=(f"{title} by part",),
-        blocks=(("time", "share"),),
-        rows=tuple(lines),
-    )
+    return Sheet(keys=(f"{title} by part",), blocks=(("time", "share"),), rows=tuple(lines))
 
 
 def part_name(split: rates.Split, name: str) -> str:

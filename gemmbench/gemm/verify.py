@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -58,15 +59,18 @@ def random_operands(
         stored = _stored(values, dtype)
         return np.resize(stored, (rows, columns)) if how == "repeated" else stored
 
-    dtype = DTYPES[problem.dtype]
-    return (
-        draw(problem.m, problem.k, dtype),
-        draw(problem.k, problem.n, dtype),
-        draw(problem.m, problem.n, problem.result),
-    )
+    return _each_operand(problem, draw)
 
 
-def integer_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+def _each_operand(
+    problem: Gemm, draw: Callable[[int, int, DType], ReferenceArray]
+) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+    """op(A), op(B) and C by a function of rows, columns and data type."""
+    m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
+    return draw(m, k, dtype), draw(k, n, dtype), draw(m, n, problem.result)
+
+
+def integer_operands(problem: Gemm) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
     """Like `random_operands` with integers from -2 to 2: every partial sum is exact, whatever the order.
 
     Of an integer type, all that a char holds.
@@ -76,26 +80,18 @@ def integer_operands(problem: Gemm, seed: int = 1) -> tuple[ReferenceArray, Refe
     """
     dtype, result = DTYPES[problem.dtype], problem.result
     most = 2 if dtype.is_float else _CHAR
-    exact = 2 / _sums_eps(result) if result.is_float else result.largest
+    sums = DTYPES["half"] if result.name == "bfloat16" else result  # never bfloat16, which is stored only
+    exact = 2 / sums.eps if result.is_float else result.largest
     if _largest_sum(problem, most) > exact:
         raise ValueError(f"k = {problem.k} is too large for exact sums in {result.name}")
-    rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
+    rng = np.random.default_rng((1, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
         rows *= problem.batch
         high = most if dtype.is_float else most - 1
         return encode(rng.integers(-most, high, (rows, columns), endpoint=True), dtype)
 
-    return (
-        draw(problem.m, problem.k, dtype),
-        draw(problem.k, problem.n, dtype),
-        draw(problem.m, problem.n, result),
-    )
-
-
-def _sums_eps(result: DType) -> float:
-    """Of the least type in which sums of a C of this type are kept: never bfloat16, which is stored only."""
-    return DTYPES["half"].eps if result.name == "bfloat16" else result.eps
+    return _each_operand(problem, draw)
 
 
 def could_overflow(problem: Gemm) -> bool:
@@ -224,21 +220,15 @@ class ExactTest:
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
         a, b, c = integer_operands(problem)
         dtype, result = DTYPES[problem.dtype], problem.result
-        unread = poison(dtype)
+        unread, guard = poison(dtype), c.dtype.type(GUARD)
         unwritten = poison(result) if before is None else c.dtype.type(before)
+        stored_a = transposed(a, problem.batch) if problem.trans_a else a
+        stored_b = transposed(b, problem.batch) if problem.trans_b else b
+        stored_c = c if problem.beta != 0 else np.full_like(c, unwritten)
         host = {
-            "A": _embed(
-                transposed(a, problem.batch) if problem.trans_a else a, layout.lda, unread, room * layout.lda
-            ),
-            "B": _embed(
-                transposed(b, problem.batch) if problem.trans_b else b, layout.ldb, unread, room * layout.ldb
-            ),
-            "C": _embed(
-                c if problem.beta != 0 else np.full_like(c, unwritten),
-                layout.ldc,
-                c.dtype.type(GUARD),
-                _BEHIND + room * layout.ldc,
-            ),
+            "A": _embed(stored_a, layout.lda, unread, room * layout.lda),
+            "B": _embed(stored_b, layout.ldb, unread, room * layout.ldb),
+            "C": _embed(stored_c, layout.ldc, guard, _BEHIND + room * layout.ldc),
         }
         expected = exact_product(problem, a, b, c)
         if result.name == "bfloat16":  # the sum is exact, and rounded once
@@ -247,7 +237,6 @@ class ExactTest:
 
     @property
     def described(self) -> str:
-        """Its shape, scalars and rows, for a sentence."""
         problem, layout = self.problem, self.layout
         ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
@@ -262,13 +251,8 @@ class ExactTest:
         inside = result[: m * ldc].reshape(m, ldc)
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
         if (guard == result.dtype.type(GUARD)).all():
-            batch = self.problem.batch
-            pairs = zip(
-                stack(self.expected, batch),
-                stack(decode(inside[:, :n], self.problem.result), batch),
-                strict=True,
-            )
-            each = (compare_exactly(right, got, tile) for right, got in pairs)
+            batch, got = self.problem.batch, decode(inside[:, :n], self.problem.result)
+            each = map(compare_exactly, stack(self.expected, batch), stack(got, batch), repeat(tile))
             number, wrong = next(((i, text) for i, text in enumerate(each) if text), (0, ""))
             wrong = f"in problem {number} of a batch, {wrong}" if wrong and batch > 1 else wrong
             return f"{wrong} ({self.described})" if wrong else ""
@@ -480,7 +464,6 @@ def _turned(matrix: ReferenceArray, edge: int) -> ReferenceArray:
 
 
 def _barriers(source: str) -> str:
-    """What to look at in a kernel that shares local memory."""
     if not re.search(r"\b(__local|local)\b", source):
         return ""
     count = len(re.findall(r"\b(barrier|work_group_barrier)\s*\(", source))

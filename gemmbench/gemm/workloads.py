@@ -76,12 +76,10 @@ class Convolution:
 
     @property
     def out(self) -> int:
-        """Edge of the image that goes out."""
         return (self.edge + 2 * self.pad - self.size) // self.stride + 1
 
     @property
     def pixels(self) -> int:
-        """Pixels of the image that goes out."""
         return self.out * self.out
 
     def shape(self, batch: int) -> Shape:
@@ -201,16 +199,7 @@ LEADING = ("lda", "ldb", "ldc")
 BATCH = "batch"
 TRANSPOSED = ("trans_a", "trans_b")
 KNOWN = (*REQUIRED, "name", *LEADING, *TRANSPOSED, BATCH)
-_BOOLEANS = {
-    "0": False,
-    "n": False,
-    "no": False,
-    "false": False,
-    "1": True,
-    "t": True,
-    "yes": True,
-    "true": True,
-}
+_BOOLEANS = dict.fromkeys(("0", "n", "no", "false"), False) | dict.fromkeys(("1", "t", "yes", "true"), True)
 LONGEST = 2**31 - 1  # kernels count in 32-bit integers
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
@@ -276,7 +265,6 @@ def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]
 
 
 def _lines(path: Path, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    """Line numbers and stripped values of the lines that are not blank."""
     number = 0
     while True:
         number += 1
@@ -446,7 +434,6 @@ class Layer:
 
     @property
     def rows(self) -> tuple[Row, ...]:
-        """The rows that count."""
         return tuple(row for row in (self.lowering, self.product) if row)
 
 
@@ -481,7 +468,6 @@ class Net:
 
     @property
     def whole_s(self) -> float:
-        """Seconds of every layer."""
         return self.lowering_s + sum(layer.product_s or 0.0 for layer in self.layers)
 
     @property

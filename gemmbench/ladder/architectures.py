@@ -59,6 +59,9 @@ class Architecture:
         return next((items for most, items in self.steps if registers <= most), 0)
 
 
+_MOST_OF_ADRENO = 192  # 32-bit registers of a work-item
+
+
 def _handed_out(registers: int, step: int, waves: int, items: int, most: int = 256) -> Steps:
     """The steps where every wave takes registers from the file of its own part of a core.
 
@@ -74,24 +77,23 @@ def _handed_out(registers: int, step: int, waves: int, items: int, most: int = 2
     return tuple(sorted(steps))
 
 
-def _fibers(vectors: int, wave: int, most: int = 192) -> Steps:
+def _fibers(vectors: int, wave: int) -> Steps:
     """Adreno's: 16 waves in pairs, of one size or twice that, share a file of registers of 128 bits.
 
     Args:
         vectors: registers of 128 bits, for each work-item of a pair of waves.
         wave: work-items of the smaller wave.
-        most: 32-bit registers that a work-item can have.
     """
     by_items: dict[int, int] = {}
-    for own in range(1, most // 4 + 1):
+    for own in range(1, _MOST_OF_ADRENO // 4 + 1):
         items = max(min(16, vectors // (own * size) * 2) * wave * size for size in (1, 2))
         by_items[items] = 4 * own
     return tuple(sorted((registers, items) for items, registers in by_items.items() if items))
 
 
-def _simd(threads: int, registers: int = 1024) -> Steps:
-    """Intel's: a hardware thread has its registers, and runs 32, 16 or 8 work-items with them."""
-    return tuple((registers // width, threads * width) for width in (32, 16, 8))
+def _simd(threads: int) -> Steps:
+    """Intel's: a hardware thread has 1,024 registers, and runs 32, 16 or 8 work-items with them."""
+    return tuple((1024 // width, threads * width) for width in (32, 16, 8))
 
 
 # Where the figures are from, and how registers are handed out. Mesa's drivers are reverse-engineered. What

@@ -6,15 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import (
-    OURS,
-    Constraint,
-    Parameter,
-    Values,
-    Variant,
-    multiply,
-    round_up,
-)
+from gemmbench.ladder.variant import OURS, Constraint, Parameter, Values, Variant, multiply, round_up
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import HALF_STORED
@@ -86,7 +78,7 @@ _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
         #      BM  BN  BK TM TN SPLIT STAGES DIRECT
         _form(64, 64, 16, 8, 4, 1, 2, 0),
         _form(32, 32, 16, 4, 4, 1, 3, 0),
-    ),
+    )
 }
 """Of batches, whose problems keep the units busy: k is not cut, and no tile is much larger than a problem."""
 
@@ -425,9 +417,7 @@ THIN = Variant(
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
         "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
         "AHEAD": Parameter(
-            "1: vectors of the large operand that are needed next are on their way",
-            (0, 1),
-            least=0,
+            "1: vectors of the large operand that are needed next are on their way", (0, 1), least=0
         ),
         "MANY": Parameter(
             "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",

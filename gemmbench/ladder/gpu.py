@@ -332,10 +332,7 @@ NV_ASYNC = Variant(
         _BY_ROWS,
     ),
     choose=_even_load,
-    extents={
-        "mw": lambda v: round_up(v["m"], v["WIDTH"]),
-        "nw": lambda v: round_up(v["n"], v["WIDTH"]),
-    },
+    extents={"mw": lambda v: round_up(v["m"], v["WIDTH"]), "nw": lambda v: round_up(v["n"], v["WIDTH"])},
     temporaries={
         "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
         "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],

@@ -29,6 +29,7 @@ from gemmbench.ladder.variant import (
     Pass,
     Values,
     Variant,
+    round_up,
     transpose_padded,
 )
 from gemmbench.ladder.variant import pad as padded_copy
@@ -46,6 +47,10 @@ ARGUMENTS: tuple[str, ...] = (
 UNPAD = "gemm/00_unpad.cl"
 """The pass behind a kernel whose operands were padded."""
 
+_UNPAD = Pass(
+    "unpad", UNPAD, "unpad", ("m", "n", "CP", "np", "C", "ldc"),
+    lambda values: (values["n"], values["m"]), lambda _: (16, 16), any_group=True,
+)  # fmt: skip
 _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
@@ -71,27 +76,14 @@ def _ceil_div(value: int, by: int) -> int:
     return -(-value // by)
 
 
-def _round_up(value: int, multiple: int) -> int:
-    return _ceil_div(value, multiple) * multiple
-
-
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.USub: operator.neg,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-}
+    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod, ast.USub: operator.neg, ast.Eq: operator.eq, ast.NotEq: operator.ne,
+    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
+}  # fmt: skip
 _FUNCTIONS: Mapping[str, tuple[Callable[..., int], int]] = {
     "ceil_div": (_ceil_div, 2),
-    "round_up": (_round_up, 2),
+    "round_up": (round_up, 2),
     "min": (min, 2),
     "max": (max, 2),
 }
@@ -250,8 +242,6 @@ def variant_of(file: OwnFile) -> Variant:
 
 @dataclass
 class _Reader:
-    """Makes a variant of a description."""
-
     file: OwnFile
     of: Description
     extents: dict[str, Formula] = field(default_factory=dict)
@@ -363,11 +353,7 @@ class _Reader:
 
     def _without(self) -> tuple[str, ...]:
         """Of alpha, beta and the leading dimensions, those that the kernel does not take."""
-        in_place = {
-            "lda": not self._is_copied("A"),
-            "ldb": not self._is_copied("B"),
-            "ldc": not self.of.pad,
-        }
+        in_place = {"lda": not self._is_copied("A"), "ldb": not self._is_copied("B"), "ldc": not self.of.pad}
         left_out = (name for name in ("alpha", "beta", "lda", "ldb", "ldc") if name not in self.of.arguments)
         return tuple(self._operand(name) for name in left_out if in_place.get(name, True))
 
@@ -398,8 +384,7 @@ class _Reader:
             self._items(group, tile, lengths, parameters),
             lambda values: tuple(side(values) for side in group),
         )  # fmt: skip
-        after = [_unpad()] if described.pad else []
-        return (*before, kernel, *after)
+        return (*before, kernel, *([_UNPAD] if described.pad else []))
 
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
         """The passes before the multiplication, and what the kernel's operands and their rows become."""
@@ -444,7 +429,6 @@ class _Reader:
         return text
 
     def _kernel(self) -> str:
-        """The function that is launched."""
         code = _COMMENT.sub(" ", self.file.text)
         functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
         if self.of.kernel:
@@ -455,11 +439,8 @@ class _Reader:
                 raise ValueError(f"kernel = {self.of.kernel!r} is not in the file (there is {there})")
             return self.of.kernel
         if len(functions) != 1:
-            what = (
-                f"has {len(functions)} kernels ({', '.join(functions)})"
-                if functions
-                else "has no __kernel void"
-            )
+            several = f"has {len(functions)} kernels ({', '.join(functions)})"
+            what = several if functions else "has no __kernel void"
             raise ValueError(f'the file {what}: kernel = "NAME" says which is launched')
         return functions[0]
 
@@ -499,7 +480,7 @@ def _renamed(values: Values, names: Mapping[str, str]) -> dict[str, int]:
 
 
 def _rounded(length: str, side: Formula | None) -> Formula:
-    return lambda values: _round_up(values[length], side(values)) if side else values[length]
+    return lambda values: round_up(values[length], side(values)) if side else values[length]
 
 
 def _area(rows: str, columns: str) -> Formula:
@@ -525,18 +506,6 @@ def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constrain
     return (
         Constraint(positive(group), "work_group must be 1 or more in every direction"),
         Constraint(positive(tile), "tile must be 1 or more in every direction"),
-    )
-
-
-def _unpad() -> Pass:
-    return Pass(
-        "unpad",
-        UNPAD,
-        "unpad",
-        ("m", "n", "CP", "np", "C", "ldc"),
-        lambda values: (values["n"], values["m"]),
-        lambda _: (16, 16),
-        any_group=True,
     )
 
 

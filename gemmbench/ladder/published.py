@@ -218,10 +218,7 @@ REGISTER_WIDE = Variant(
     family=FAMILY,
     idea="register blocking whose loads are vectors, local rows padded against bank conflicts",
     source=_SOURCE.format(7),
-    passes=(
-        *_PAD_BOTH,
-        multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH),
-    ),
+    passes=(*_PAD_BOTH, multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH)),
     parameters=_REGISTER_WIDE_PARAMETERS,
     presets={
         "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
@@ -408,13 +405,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
         source=_ANDROID,
         passes=(
             TRANSPOSE_B,
-            multiply(
-                file,
-                kernel,
-                lambda v: (-(-v["n"] // block), -(-v["m"] // block)),
-                group_of,
-                WITH_BT,
-            ),
+            multiply(file, kernel, lambda v: (-(-v["n"] // block), -(-v["m"] // block)), group_of, WITH_BT),
         ),
         parameters={
             "WIDTH": Parameter("elements of a vector", (width,)),

@@ -86,12 +86,10 @@ class Layout:
 
     @classmethod
     def tight(cls, problem: Gemm) -> Layout:
-        """Rows without anything between them."""
         return cls(*problem.tight)
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:
-        """Those of a problem."""
         return cls(*problem.ld) if problem.ld else cls.tight(problem)
 
 
@@ -398,7 +396,6 @@ class Variant:
         return known
 
     def steps(self, values: Values) -> tuple[Pass, ...]:
-        """The passes that a problem takes, given `values`."""
         return tuple(step for step in self.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
@@ -420,7 +417,6 @@ class Variant:
         return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
-        """What its kernels compile with: the data type, the -D list, flags."""
         defines = (
             f"-D{name}={value}" for name, value in parameters.items() if not self.parameters[name].launch
         )
@@ -475,7 +471,6 @@ def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
 
 
 def _flat(sides: Group) -> Group:
-    """A launch's sides in two dimensions."""
     return (*sides, 1)[:2]
 
 

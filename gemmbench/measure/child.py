@@ -100,8 +100,8 @@ class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
 
-class Child:
-    """An instrument in a process of its own: see `model.instrument.Instrument`.
+class Worker:
+    """An instrument in a process of its own, which runs cases one by one: see `model.instrument.Instrument`.
 
     A process that dies, hangs or refuses with `restart` is replaced at the next request, and the handles that
     it held are prepared again when they are next used.
@@ -154,7 +154,6 @@ class Child:
         return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
-        """List the devices and describe the host."""
         return self._call(wire.Open(), wire.Opened)
 
     def build(self, case: Case, device: DeviceFacts) -> wire.Built:
@@ -178,14 +177,13 @@ class Child:
         return Handle(self, number, prepared, watch=self._watch(device))
 
     def _watch(self, device: DeviceFacts | None) -> Monitor:
-        """What reads a device while its batches run."""
+        def pid() -> int | None:
+            return self._process.pid if self._process else None
+
         key = device.index if device else None
         if key not in self._monitors:
-            self._monitors[key] = Monitor(device, self._pid, every_handed=self._handed)
+            self._monitors[key] = Monitor(device, pid, every_handed=self._handed)
         return self._monitors[key]
-
-    def _pid(self) -> int | None:
-        return self._process.pid if self._process else None
 
     def of_former(
         self, case: Case, device: DeviceFacts | None
@@ -390,7 +388,7 @@ class Child:
         if process is not None:
             process.kill()
 
-    def __enter__(self: _Self) -> _Self:
+    def __enter__(self) -> Worker:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -404,12 +402,7 @@ class Child:
             monitor.close()
         self._output.close()
 
-
-_Self = TypeVar("_Self", bound=Child)
-
-
-class Worker(Child):
-    """A child process that runs cases one by one; whatever happens to it, there is a row to return."""
+    # --- cases one by one: whatever happens to the process, there is a row to return ---
 
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         """Every device and the host.
@@ -435,7 +428,6 @@ class Worker(Child):
         return opened.devices, opened.host
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case, yielding its stages."""
         self.limit(policy.time_limit_s)
         try:
             return (yield from _conductor(case).measured(self, case, device, policy))
@@ -463,7 +455,6 @@ class Worker(Child):
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
-        """Build one case's kernels and run nothing."""
         self.limit(policy.time_limit_s)
         try:
             built = self.build(case, device)

@@ -305,7 +305,7 @@ class Monitor(Watch):
         return self._readings[-1] if self._readings else None
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        self._stop()
+        self.close()
         after = self._look(self._now(), self._measuring())
         others = after.since(self._before) if after and self._before else (None, None, None)
         if not self._readings and others[0] is None and not any(batch.mhz for batch in batches):
@@ -328,16 +328,13 @@ class Monitor(Watch):
             windows={clock: readings},
         )
 
-    def close(self) -> None:
-        """Read nothing any more, also if a window has not ended."""
-        self._stop()
-
     def _poll(self) -> None:
         assert self._gauge is not None
         while not self._over.wait(_POLL_S):
             self._readings.append(self._gauge.read(self._now()))
 
-    def _stop(self) -> None:
+    def close(self) -> None:
+        """Read nothing any more, also if a window has not ended."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._over.set()
@@ -360,8 +357,7 @@ def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     if not readings and not any(counted):
         return Readings()
     known = Readings(
-        begin_s=tuple(round(batch.begin, 4) for batch in batches),
-        counted_mhz=counted if any(counted) else (),
+        begin_s=tuple(round(batch.begin, 4) for batch in batches), counted_mhz=counted if any(counted) else ()
     )
     if not readings:
         return known

@@ -118,8 +118,6 @@ def measure(counter: Counter, run: Batch, clock: Clock = time.monotonic, sleep: 
 
 @dataclass(frozen=True)
 class _Span:
-    """What a counter said between two readings that had just moved."""
-
     seconds: float
     joules: float
     steps: int

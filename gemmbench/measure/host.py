@@ -158,9 +158,7 @@ def _busy_cores() -> float:
 
 def cores() -> int:
     """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return len(usable_cores() or ()) or os.cpu_count() or 1
 
 
 def _cpu_name() -> str:

@@ -94,8 +94,6 @@ class Machine(Protocol):
 
 @dataclass
 class _Held:
-    """What a handle names."""
-
     bench: Bench
     executor: Executor  # which has a queue of its own
     cores: str  # what uses the host's cores: blas, cpu; "" for neither
@@ -129,7 +127,6 @@ class Server:
         return held.executor is self._queue and request.clock in held.bench.prepared.ahead
 
     def finish(self, running: Running) -> wire.Answer:
-        """Wait for a batch."""
         done = self._guarded(lambda: self._stamped(running.finish()))
         assert isinstance(done, Batch | wire.Refusal)
         return done

@@ -128,7 +128,6 @@ class Rule:
         self.stop = ""
 
     def add(self, seconds: float, now: float) -> None:
-        """One more sample, of the scope that decides."""
         self._samples.append(seconds)
         count = len(self._samples)
         if self.stop:
@@ -178,7 +177,6 @@ class Settling:
         return self._agree(3) or ends >= self._end
 
     def add(self, batch: Batch) -> None:
-        """One more batch, which is no sample."""
         self.batches.append(batch)
         reading = self._watch.reading()
         if reading and reading.clock_mhz:
@@ -416,7 +414,6 @@ def _ruled(policy: Policy, batches: Sequence[Batch], now: float, end: float) -> 
 
 
 def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock, sleep: Sleep) -> Sampled:
-    """Bursts, as often as the rule wants."""
     rule = Rule(policy, now(), end)
     batches: list[Batch] = []
     while not rule.stop:
@@ -591,8 +588,6 @@ def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sa
 
 @dataclass
 class _Part:
-    """One handle's way through a window."""
-
     handle: Handle
     clock: str
     size: int
@@ -606,7 +601,6 @@ class _Part:
     batches: list[Batch] = field(default_factory=list)
 
     def enter(self, policy: Policy, settle: bool, now: float) -> None:
-        """Begin the window, or begin it again."""
         self.stream = stream(self.handle, self.clock, self.size, self.size * self.one_s)
         policy_now = policy if settle else replace(policy, settle_s=0.0)
         batch_s = self.size * self.one_s
@@ -618,7 +612,6 @@ class _Part:
         self.stream.ask()
 
     def take(self, now: float) -> None:
-        """Take a batch that is there, and keep the instrument busy."""
         batch = self.stream.next()
         self.stream.ask()
         if self.begun is None:

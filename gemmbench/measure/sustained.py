@@ -35,8 +35,6 @@ def window_s(seconds: float) -> float:
 
 @dataclass
 class _Window:
-    """What batches since some moment add up to."""
-
     begin: float
     batches: list[Batch] = field(default_factory=list)
 
@@ -110,7 +108,6 @@ class _Load:
         )
 
     def close(self, now: float) -> None:
-        """End a window, and begin the next."""
         window, result = self._window, self.result
         self._window = _Window(now)
         conditions = self.handle.watch.end(CHECKED, window.batches)

@@ -138,6 +138,12 @@ class Case:
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, problem)
 
     @property
+    def gemm(self) -> Gemm:
+        """The problem of a case that has one, as those of kind gemm have."""
+        assert self.problem is not None
+        return self.problem
+
+    @property
     def former_case(self) -> Case:
         """The case as it was: with the kernel and the parameters that it is held against."""
         own = self.parameters if self.former_parameters is None else self.former_parameters
@@ -161,7 +167,6 @@ class Case:
 
     @property
     def label(self) -> str:
-        """For people, in progress lines."""
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""

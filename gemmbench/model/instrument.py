@@ -295,7 +295,7 @@ class InterruptedRow(KeyboardInterrupt):
 
 
 class Instrument(Protocol):
-    """Prepares, verifies and times cases. `measure.child.Child` is the real one, in a process of its own.
+    """Prepares, verifies and times cases. `measure.child.Worker` is the real one, in a process of its own.
 
     Every method raises `NotMeasuredError` if the instrument refuses, `LostError` if it is gone.
     """

@@ -86,26 +86,13 @@ class _Counters:
         self.host: ReferenceArray = np.empty((0, _COUNTERS), np.uint32)
 
     def clear(self, count: int) -> None:
-        """Nothing is wrong so far."""
         if count > self._room:
             self._room = count
             self.buffer = self._runtime.buffer(count * _CLEAR.nbytes)
-            self.host = self._pinned(count)
+            self.host = self._runtime.pinned((count, _COUNTERS), np.dtype(np.uint32))
         cl.enqueue_fill_buffer(self._runtime.queue, self.buffer, _CLEAR, 0, count * _CLEAR.nbytes)
 
-    def _pinned(self, count: int) -> ReferenceArray:
-        """Host memory that is copied to without waiting; mapped for good."""
-        staging = self._runtime.buffer(
-            count * _CLEAR.nbytes, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        )
-        flags = cl.map_flags.READ | cl.map_flags.WRITE
-        view, _ = cl.enqueue_map_buffer(
-            self._runtime.queue, staging, flags, 0, (count, _COUNTERS), np.dtype(np.uint32), is_blocking=True
-        )
-        return np.asarray(view)
-
     def read(self, count: int) -> Any:
-        """Enqueue reading them; the event."""
         return cl.enqueue_copy(self._runtime.queue, self.host[:count], self.buffer, is_blocking=False)
 
 

@@ -319,21 +319,17 @@ def _sweep() -> None:
         with suppress(OSError, ValueError):
             facts = folder.lstat()
             is_ours = facts.st_uid == os.getuid() and not folder.is_symlink()
-            if (
-                is_ours
-                and time.time() - facts.st_mtime > _STALE_S
-                and not _alive(int(folder.name.split("-")[2]))
-            ):
+            is_stale = is_ours and time.time() - facts.st_mtime > _STALE_S
+            if is_stale and not _alive(int(folder.name.split("-")[2])):
                 shutil.rmtree(folder, ignore_errors=True)
 
 
 def _alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    with suppress(PermissionError):
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
     return True
 
 
@@ -377,13 +373,7 @@ def install_command() -> str:
 # for NVIDIA bears the number of the driver, which ubuntu-drivers knows.
 # How to install there, then the packages in the order of _MAKERS.
 _SYSTEMS = {
-    "debian": (
-        "apt-get install",
-        "pocl-opencl-icd",
-        "nvidia-opencl-icd",
-        "mesa-opencl-icd",
-        "intel-opencl-icd",
-    ),
+    "debian": ("apt-get install", *(f"{each}-opencl-icd" for each in ("pocl", "nvidia", "mesa", "intel"))),
     "ubuntu": ("apt-get install", "pocl-opencl-icd", "", "mesa-opencl-icd", "intel-opencl-icd"),
     "fedora": ("dnf install", "pocl", "xorg-x11-drv-nvidia-cuda", "rocm-opencl", "intel-compute-runtime"),
     "arch": ("pacman -S", "pocl", "opencl-nvidia", "rocm-opencl-runtime", "intel-compute-runtime"),

@@ -168,7 +168,6 @@ class Runtime:
         return None
 
     def span(self) -> Span | ChainSpan | None:
-        """Begin to count the device's cycles, where it can."""
         return self._counters.begin() if self._counters else None
 
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
@@ -190,12 +189,19 @@ class Runtime:
         return buffer
 
     def filled(self, values: ReferenceArray) -> Any:
-        """A device buffer that holds a host array's values."""
         buffer = self.buffer(values.nbytes)
         if values.size:
             with errors():
                 cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(values))
         return buffer
+
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ReferenceArray:
+        """Host memory of the driver's own, page-locked where that means anything; mapped for good."""
+        flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
+        staging = self.buffer(math.prod(shape) * dtype.itemsize, flags.READ_WRITE | flags.ALLOC_HOST_PTR)
+        with errors():
+            view, _ = cl.enqueue_map_buffer(self.queue, staging, both, 0, shape, dtype, is_blocking=True)
+        return np.asarray(view)
 
     def image(self, width: int, height: int, dtype: np.dtype[Any], flags: int = 0) -> Any:
         """A two-dimensional RGBA image of ``width`` x ``height`` pixels, half or float by ``dtype``."""
@@ -264,15 +270,10 @@ def ask_for_huge_pages(address: int, nbytes: int) -> None:
 
     Without them hardware stops fetching ahead at every 4 KiB, and numpy, which is compared with, has them.
     """
-    advice, begin, end = (
-        getattr(mmap, "MADV_HUGEPAGE", None),
-        -(-address // _PAGE),
-        (address + nbytes) // _PAGE,
-    )
+    advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), -(-address // _PAGE) * _PAGE
     if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
-        ctypes.CDLL(None).madvise(
-            ctypes.c_void_p(begin * _PAGE), ctypes.c_size_t((end - begin) * _PAGE), advice
-        )
+        length = (address + nbytes) // _PAGE * _PAGE - begin
+        ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), advice)
 
 
 def _map_flags(discard: bool) -> int:
@@ -399,15 +400,7 @@ class Copied(Operand):
         count = math.prod(self._held)
         nbytes = count * dtype.itemsize
         self.buffer = runtime.image(*self._pixels, dtype) if image else runtime.buffer(nbytes)
-        if pinned and count:
-            self._pinned = runtime.buffer(nbytes, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR)
-            both = cl.map_flags.READ | cl.map_flags.WRITE
-            with errors():
-                host, _ = cl.enqueue_map_buffer(
-                    runtime.queue, self._pinned, both, 0, (count,), dtype, is_blocking=True
-                )
-        else:
-            host = page_aligned(count, dtype)
+        host = runtime.pinned((count,), dtype) if pinned and count else page_aligned(count, dtype)
         self._host = host.reshape(self._held)
         self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
         self._changed = True  # in host memory since the last copy to the device
@@ -627,9 +620,8 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
     """
     begin = time.perf_counter()
     with errors():
-        (binary,) = built.program.get_info(cl.program_info.BINARIES)
-        ptx = released(bytes(binary).decode("latin-1").rstrip("\0"), target)
-        program = cl.Program(runtime.context, [runtime.device], [ptx.encode()])
+        text = released(_binary(built), target)
+        program = cl.Program(runtime.context, [runtime.device], [text.encode()])
         try:
             program.build(["-cl-nv-verbose"])  # registers and spills
         except cl.Error as error:
@@ -643,9 +635,13 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
 def ptx(built: Built) -> str:
     """A program as PTX text; "" where the driver gives something else back."""
     with errors():
-        (binary,) = built.program.get_info(cl.program_info.BINARIES)
-    text = bytes(binary).decode("latin-1").rstrip("\0")
+        text = _binary(built)
     return text if _TARGET.search(text) else ""
+
+
+def _binary(built: Built) -> str:
+    (binary,) = built.program.get_info(cl.program_info.BINARIES)
+    return bytes(binary).decode("latin-1").rstrip("\0")
 
 
 def least_in_loop(text: str, kernel: str, instruction: str) -> int:
@@ -719,25 +715,10 @@ class Counters:
     def __init__(self, runtime: Runtime, root: str = "") -> None:
         self._queue, self._groups = runtime.queue, GROUPS_PER_UNIT * max(1, runtime.facts.compute_units)
         self._kernel = runtime.kernel(runtime.build(_CLOCK_FILE, (), root), "stamps", (1,))
-        size = LAUNCHES * self._groups * FIELDS
-        flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
-        self._slots: Iterator[tuple[Any, ...]] = cycle(
-            [
-                (
-                    runtime.buffer(size * _WORD.itemsize),
-                    cl.enqueue_map_buffer(
-                        runtime.queue,
-                        runtime.buffer(size * _WORD.itemsize, flags.READ_WRITE | flags.ALLOC_HOST_PTR),
-                        both,
-                        0,
-                        (LAUNCHES, self._groups, FIELDS),
-                        _WORD,
-                        is_blocking=True,
-                    )[0],
-                )
-                for _ in range(IN_FLIGHT)
-            ]
-        )
+        shape = (LAUNCHES, self._groups, FIELDS)
+        nbytes = math.prod(shape) * _WORD.itemsize
+        slots = [(runtime.buffer(nbytes), runtime.pinned(shape, _WORD)) for _ in range(IN_FLIGHT)]
+        self._slots: Iterator[tuple[Any, ...]] = cycle(slots)
         self._try()
 
     def _try(self) -> None:
@@ -838,6 +819,5 @@ class ChainSpan:
 
 
 def _lasted(event: Any) -> float:
-    """The seconds that a launch took on the device."""
     event.wait()
     return float(event.profile.end - event.profile.start) * 1e-9

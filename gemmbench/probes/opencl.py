@@ -97,7 +97,10 @@ class Copies(_Buffer):
     def __init__(self, row: MemoryRow) -> None:
         super().__init__(row, cl.mem_flags.READ_WRITE)
         values = self.values
-        self._host = self._pinned() if row.probe.pinned else page_aligned(values.size, values.dtype)
+        if row.probe.pinned:
+            self._host = row.runtime.pinned(values.shape, values.dtype)
+        else:
+            self._host = page_aligned(values.size, values.dtype)
         if self._up:
             self._host[...] = values
         else:
@@ -145,15 +148,6 @@ class Copies(_Buffer):
             queue.flush()
         for queue in queues:
             queue.finish()
-
-    def _pinned(self) -> ReferenceArray:
-        """Host memory of the driver's own, page-locked where that means anything; mapped for good."""
-        values, flags = self.values, cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        staging = self._runtime.buffer(values.nbytes, flags)
-        view, _ = cl.enqueue_map_buffer(
-            self._runtime.queue, staging, _BOTH, 0, values.shape, values.dtype, is_blocking=True
-        )
-        return np.asarray(view)
 
 
 class Maps(_Buffer):

@@ -71,8 +71,6 @@ class Choice:
 
 @dataclass(frozen=True)
 class _Prediction:
-    """The predicted time of the variant of a point, with its parameters."""
-
     host_s: float
     device_s: float | None
     nearest: Point  # measured
@@ -331,11 +329,10 @@ class Automatic:
         self, case: Case, device: DeviceFacts, policy: Policy, worker: Worker
     ) -> Generator[Staged, None, Row]:
         """Choose and run; the row is the case's own, and says in `choice` what ran and why."""
-        assert case.problem is not None
         able = self._able(case, device)
-        tried = untried(case.problem, self._points(case, device), tuple(able))
+        tried = untried(case.gemm, self._points(case, device), tuple(able))
         tried = tuple(name for name in tried if name not in self._without_figure(case))
-        for variant in tried if case.problem.flops else ():
+        for variant in tried if case.gemm.flops else ():
             yield Staged(f"trying {variant}")
             trial = replace(able[variant], operands=Operands())
             self.record((yield from worker.run(trial, _home(trial, device), _shortly(policy))), trial)
@@ -365,16 +362,14 @@ class Automatic:
 
     def _presets(self, variant: str, device: DeviceFacts, case: Case) -> list[Mapping[str, int]]:
         """The shipped parameters of a variant, and those that the tuner kept for the case's layout."""
-        assert case.problem is not None
-        entry = laid_out(BY_NAME[variant], case.problem)
+        entry = laid_out(BY_NAME[variant], case.gemm)
         kept = self._tuned(device, entry, case.dtype)
         shipped = entry.preset(device.family, dtype=case.dtype, device=device)
         return [shipped, kept.parameters] if kept else [shipped]
 
     def _without_figure(self, case: Case, but: Status = "ok") -> set[str]:
         """The variants that this run could not measure on a case's problem; they are not tried again."""
-        assert case.problem is not None
-        problem = saved_problem(case.problem)
+        problem = saved_problem(case.gemm)
         return {
             row.variant
             for row in self.rows
@@ -384,8 +379,7 @@ class Automatic:
 
     def _able(self, case: Case, device: DeviceFacts) -> dict[str, Case]:
         """The likely variants that can run the problem, with their presets; where none can, any that does."""
-        assert case.problem is not None
-        for names in (likely(device, case.problem), CHOOSABLE):
+        for names in (likely(device, case.gemm), CHOOSABLE):
             planned = {name: self._planned(case, device, Choice(name, None, "")) for name in names}
             if able := {name: step for name, step in planned.items() if step}:
                 return able
@@ -395,23 +389,21 @@ class Automatic:
         self, case: Case, device: DeviceFacts, able: Mapping[str, Case], tried: Sequence[str]
     ) -> tuple[Case, str] | None:
         """The best choice that the device can run on this problem, and its reason."""
-        assert case.problem is not None
         bad = self._without_figure(case, but="skipped")  # with more time it may do
-        for choice in ranked(case.problem, self._points(case, device), tried):
+        for choice in ranked(case.gemm, self._points(case, device), tried):
             if choice.variant not in bad and (inner := self._planned(case, device, choice)):
                 return inner, choice.reason
-        fallback = by_default(device, case.problem, [name for name in able if name not in bad])
+        fallback = by_default(device, case.gemm, [name for name in able if name not in bad])
         return (able[fallback.variant], fallback.reason) if fallback else None
 
     def _planned(self, case: Case, device: DeviceFacts, choice: Choice) -> Case | None:
         """The case of a choice, None if the device cannot run it."""
-        assert case.problem is not None
         overrides = {name: int(value) for name, value in (choice.parameters or {}).items()}
         variant = BY_NAME[choice.variant]
-        kept = self._tuned(device, laid_out(variant, case.problem), case.dtype)
+        kept = self._tuned(device, laid_out(variant, case.gemm), case.dtype)
         if kept and overrides == kept.parameters:
             overrides = {}  # so that the row says where they come from
-        (step,) = gemm_plan([device], [variant], [case.problem], overrides, case.operands, self._tuned)
+        (step,) = gemm_plan([device], [variant], [case.gemm], overrides, case.operands, self._tuned)
         if not isinstance(step, Case):
             return None
         return step if step.device == HOST else replace(step, device=case.device)

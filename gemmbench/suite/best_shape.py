@@ -105,7 +105,6 @@ class Space:
         return self.step * max(-(-least // self.step), min(round(length / self.step), most // self.step))
 
     def squares(self) -> Iterator[Sequence[float]]:
-        """Powers of two from the least to the most."""
         length = min(low for low, _ in self.ranges)
         while length < 2 * max(high for _, high in self.ranges):
             yield (length,) * 3
@@ -205,8 +204,6 @@ def run(
 
 @dataclass
 class _Hunt:
-    """The search for one kernel and data type on one device."""
-
     case: Case
     steps: Steps
     worker: Worker
@@ -245,9 +242,8 @@ class _Hunt:
                 return
 
     def _at(self, shape: Shape, kind: Kind = "gemm") -> Case:
-        assert self.case.problem is not None
         m, n, k = shape
-        return replace(self.case, kind=kind, problem=replace(self.case.problem, m=m, n=n, k=k))
+        return replace(self.case, kind=kind, problem=replace(self.case.gemm, m=m, n=n, k=k))
 
     def _finished(self, row: Row) -> Finished:
         """The result, in the place of one of an earlier call."""
@@ -273,17 +269,16 @@ class _Hunt:
         """The rate of a shape in flop/s; None where it has none, or would take too long."""
         case, best = self._at(shape), max(map(rate_of, self.looks), default=0.0)
         row = self.held.get(replace(case, kind=LOOK).key)
-        assert case.problem is not None
         if row is not None:
             yield Finished(row, resumed=True)
-        elif best and case.problem.flops / best * _LOOK_RUNS > self.look_s:
+        elif best and case.gemm.flops / best * _LOOK_RUNS > self.look_s:
             return None
         else:
             yield self.steps.started(f"{case.label}, best {units.rate(best)}" if best else case.label)
             begin = self.clock()
             row = yield from self._looked(replace(case, operands=_QUICK))
             took_s = max(self.clock() - begin, 1e-6)
-            row = replace(row, kind=LOOK, work=Work(case.problem.flops), took_s=round(took_s, 6))
+            row = replace(row, kind=LOOK, work=Work(case.gemm.flops), took_s=round(took_s, 6))
             yield self.steps.finished(row, is_planned=False)
         self.spent_s += row.took_s or 0.0
         self.looks.append(row)
@@ -373,7 +368,6 @@ class _Hunt:
 
 
 def _contender(key: RowKey) -> tuple[object, ...]:
-    """What a search is for: device, kernel, data type, parameters."""
     _, device, variant, dtype, parameters, _, _ = key
     return device, variant, dtype, parameters
 

@@ -48,8 +48,6 @@ class NoHomeError(UsageError):
 
 @dataclass(frozen=True)
 class _File(Generic[_T]):
-    """What is kept of one device and driver."""
-
     device: str  # for whoever looks into the folder
     rows: tuple[_T, ...]  # oldest first
     gemmbench: str = ""  # the version that wrote it

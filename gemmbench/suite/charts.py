@@ -45,8 +45,6 @@ _ROOM = 12  # letters of a size that need no slant
 
 @dataclass(frozen=True)
 class _Picture:
-    """What the two panes of one kind, data type and scope have in common."""
-
     run: Run
     title: str
     what: str  # "float, kernel scope"

@@ -456,7 +456,6 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
 
 
 def _rank(device: DeviceFacts) -> tuple[bool, int, int, int]:
-    """Smaller is better."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)

@@ -165,8 +165,6 @@ def _at_once(
 
 
 class _Member:
-    """One device's part in a case that several run at once."""
-
     def __init__(self, worker: Worker, case: Case, device: DeviceFacts, policy: Policy) -> None:
         self.worker, self.case, self.device = worker, case, device
         self.policy = replace(policy, energy=False)

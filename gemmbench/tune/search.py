@@ -191,7 +191,6 @@ class _Local:
     def _step(
         self, space: Searchspace, cost: CostFunc, here: Configuration, lowest: float
     ) -> tuple[Configuration, float] | None:
-        """The first better neighbour; None if there is none."""
         neighbours = space.get_neighbors(here, "Hamming")
         random.shuffle(neighbours)
         for index, neighbour in enumerate(neighbours):

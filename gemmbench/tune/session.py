@@ -451,7 +451,6 @@ class Cache:
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
-        """Close the file, and let other tuners have it."""
         self._file.close()
 
     def __enter__(self) -> Cache:

@@ -19,7 +19,7 @@ import pytest
 
 from gemmbench import __version__
 from gemmbench.measure import machine
-from gemmbench.measure.child import Child, Pipe, Worker, WorkerError, decode, encode, its_device, named
+from gemmbench.measure.child import Pipe, Worker, WorkerError, decode, encode, its_device, named
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -119,8 +119,8 @@ def make_with(text: str, other: str) -> Machine:
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
-    with Child(make) as child:
+def child() -> Iterator[Worker]:
+    with Worker(make) as child:
         yield child
 
 
@@ -128,7 +128,7 @@ def case(variant: str = "plain") -> Case:
     return Case("gemm", 0, variant, "float", {"A": 1, "B": 0.5}, Gemm(8, 8, 8, label="x"))
 
 
-def prepared(child: Child, variant: str = "plain", like: int | None = None) -> Handle:
+def prepared(child: Worker, variant: str = "plain", like: int | None = None) -> Handle:
     return child.prepare(case(variant), fake_runs.CPU, POLICY, like)
 
 
@@ -136,14 +136,14 @@ def pid(handle: Handle) -> int:
     return int(handle.batch("device", 1).seconds["pid"])
 
 
-def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Child) -> None:
+def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Worker) -> None:
     opened = child.open()
     assert opened.devices == (fake_runs.CPU,)
     assert (opened.protocol, opened.gemmbench) == (PROTOCOL, __version__)
     assert child.last_words() == "the driver prints to stdout"
 
 
-def test_every_verb(child: Child) -> None:
+def test_every_verb(child: Worker) -> None:
     assert child.build(case(), fake_runs.CPU).source == "plain"
     first = prepared(child)
     second = prepared(child, like=first.number)
@@ -163,11 +163,11 @@ def test_arguments_of_the_maker_are_text() -> None:
 def test_other_versions_are_asked_for_the_machine_by_this_name() -> None:
     """``check --against CHECKOUT`` starts that checkout's instrument: the name is part of the protocol."""
     assert named(machine.default) == ("gemmbench.measure.machine:default",)
-    with Child(partial(make_with, "a b", "ä")) as child:
+    with Worker(partial(make_with, "a b", "ä")) as child:
         assert child.open().devices == (fake_runs.CPU,)
 
 
-def test_the_next_batch_is_queued_before_the_last_is_read(child: Child) -> None:
+def test_the_next_batch_is_queued_before_the_last_is_read(child: Worker) -> None:
     handle = prepared(child, "flies")
     handle.start("device", 1)
     handle.start("device", 1)
@@ -179,7 +179,7 @@ def test_the_next_batch_is_queued_before_the_last_is_read(child: Child) -> None:
     assert (second.begin, third.begin) == (first.end, second.end)  # each began when the last had ended
 
 
-def test_a_refusal_leaves_the_process_and_another_error_does_not(child: Child) -> None:
+def test_a_refusal_leaves_the_process_and_another_error_does_not(child: Worker) -> None:
     handle = prepared(child)
     before = pid(handle)
     with pytest.raises(NotMeasuredError, match="not here"):
@@ -192,7 +192,7 @@ def test_a_refusal_leaves_the_process_and_another_error_does_not(child: Child) -
 
 
 def test_a_death_is_charged_to_the_handle_that_was_called_and_the_other_is_prepared_again(
-    child: Child,
+    child: Worker,
 ) -> None:
     first, other = prepared(child), prepared(child, "dies")
     before = pid(first)
@@ -205,7 +205,7 @@ def test_a_death_is_charged_to_the_handle_that_was_called_and_the_other_is_prepa
     assert pid(first) != before
 
 
-def test_who_shares_operands_is_prepared_again_with_them(child: Child) -> None:
+def test_who_shares_operands_is_prepared_again_with_them(child: Worker) -> None:
     first = prepared(child)
     second = prepared(child, like=first.number)
     child.stop()
@@ -216,7 +216,7 @@ def test_who_shares_operands_is_prepared_again_with_them(child: Child) -> None:
 
 
 def test_nothing_is_read_any_more_once_a_handle_is_released(
-    child: Child, monkeypatch: pytest.MonkeyPatch
+    child: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A window that failed was read on, every 10 ms, beside the rows that followed."""
     handle, closed = prepared(child), list[int]()
@@ -226,7 +226,7 @@ def test_nothing_is_read_any_more_once_a_handle_is_released(
     assert closed == [1]
 
 
-def test_one_that_died_while_idle_is_nobodys_fault(child: Child) -> None:
+def test_one_that_died_while_idle_is_nobodys_fault(child: Worker) -> None:
     handle = prepared(child)
     before = pid(handle)
     os.kill(before, signal.SIGKILL)
@@ -234,7 +234,7 @@ def test_one_that_died_while_idle_is_nobodys_fault(child: Child) -> None:
     assert pid(handle) != before
 
 
-def test_the_time_limit_is_of_all_requests_together(child: Child) -> None:
+def test_the_time_limit_is_of_all_requests_together(child: Worker) -> None:
     handle, limit_s, spent_s = prepared(child, "flies"), 100.0, 0.0
     child.limit(limit_s)
     for turn in (1, 2):
@@ -250,7 +250,7 @@ def test_the_time_limit_is_of_all_requests_together(child: Child) -> None:
     assert caught.value.status == "timed-out"
 
 
-def test_keeping_others_company_is_free(child: Child) -> None:
+def test_keeping_others_company_is_free(child: Worker) -> None:
     handle = prepared(child, "flies")
     child.limit(100.0)
     child.pause_limit(True)
@@ -262,7 +262,7 @@ def test_keeping_others_company_is_free(child: Child) -> None:
     assert child.left_s <= left_s - _FLIGHT_S
 
 
-def test_who_stops_in_the_middle_does_not_read_an_answer_to_something_else(child: Child) -> None:
+def test_who_stops_in_the_middle_does_not_read_an_answer_to_something_else(child: Worker) -> None:
     handle = prepared(child, "flies")
     handle.start("device", 1)
     handle.start("device", 1)
@@ -270,7 +270,7 @@ def test_who_stops_in_the_middle_does_not_read_an_answer_to_something_else(child
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_one_that_waits_uses_no_processor(child: Child) -> None:
+def test_one_that_waits_uses_no_processor(child: Worker) -> None:
     handle = prepared(child)
     process = pid(handle)
 
@@ -362,7 +362,7 @@ def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> Non
 def test_another_version_is_another_process_and_a_folder_of_kernels_is_not(tmp_path: Path) -> None:
     (tmp_path / "gemmbench").mkdir()
     kernels = Case("gemm", 0, "naive", "float", {}, Gemm(8, 8, 8), former=str(tmp_path / "kernels"))
-    with Child(Machine) as child:
+    with Worker(Machine) as child:
         assert child.of_former(kernels, fake_runs.CPU) == (child, kernels, fake_runs.CPU)
     assert checkout_of(str(tmp_path)) == str(tmp_path)
     assert kernels_of(str(tmp_path)) == str(tmp_path / "kernels")
