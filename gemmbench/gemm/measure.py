@@ -548,11 +548,7 @@ def refuse_if_too_slow(
 ) -> None:
     """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
-    Args:
-        problem: the case's, with some flops.
-        policy: its budget.
-        trial: runs a smaller problem.
-        measured: smaller problems that need no trial, and seconds that they took.
+    `trial` runs a smaller problem; `measured` has those that need none, and seconds that they took.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.

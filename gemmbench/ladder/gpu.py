@@ -109,6 +109,11 @@ def _whole_parts(lanes: Formula) -> Constraint:
 
 # --- gpu-tile ---------------------------------------------------------------------------------------------
 
+_GPU_TILE = {
+    "BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4, "PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1,
+    "BAND": 8,
+}  # fmt: skip
+
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
@@ -129,19 +134,7 @@ GPU_TILE = Variant(
         "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
     },
     presets={
-        "default": {
-            "BM": 64,
-            "BN": 64,
-            "BK": 8,
-            "TM": 8,
-            "TN": 4,
-            "WIDTH": 4,
-            "PAD": 4,
-            "LANES": 32,
-            "LX": 8,
-            "AHEAD": 1,
-            "BAND": 8,
-        },
+        "default": _GPU_TILE,
         "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
         "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
         "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
@@ -211,11 +204,6 @@ def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     return {"WHOLE": tiles - rest, "PARTS": best}
 
 
-def _cut(v: Values) -> bool:
-    """Whether there are tiles cut into parts."""
-    return v["WHOLE"] < _tiles(v)
-
-
 def _takes_a(v: Values) -> bool:
     """Whether A is stored as copies bring it: along the rows of C, in whole vectors."""
     return bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0
@@ -270,7 +258,7 @@ _SUM_PARTS = replace(
         lambda _: (256,),
         ("m", "n", "alpha", "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
     ),
-    when=_cut,
+    when=lambda v: v["WHOLE"] < _tiles(v),
 )
 
 _BY_ROWS = Constraint(
@@ -279,6 +267,11 @@ _BY_ROWS = Constraint(
 )
 
 _COPY = 16  # bytes
+
+_NV_ASYNC = {
+    "BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 4, "STAGES": 3, "LX": 4, "BAND": 16,
+    "REGISTERS": 0,
+}  # fmt: skip
 
 NV_ASYNC = Variant(
     name="nv-async",
@@ -302,19 +295,7 @@ NV_ASYNC = Variant(
         "REGISTERS": Parameter("that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0),
     },
     presets={
-        "default": {
-            "BM": 128,
-            "BN": 64,
-            "BK": 16,
-            "TM": 8,
-            "TN": 8,
-            "WIDTH": 4,
-            "PAD": 4,
-            "STAGES": 3,
-            "LX": 4,
-            "BAND": 16,
-            "REGISTERS": 0,
-        },
+        "default": _NV_ASYNC,
         "default:double": {"BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(

@@ -234,10 +234,8 @@ def tune(
     """Search, then time the best few again; the results are in the cache.
 
     Args:
-        task: what to tune.
         measure: verifies and measures a case; has a row to return whatever happens.
         cache: where rows go; those of the search that it holds are not measured again.
-        tell: gets each event.
         ahead: gets what will probably be measured next.
         clock: seconds; replaced in tests.
 
