@@ -323,15 +323,11 @@ class _AloneError(NotMeasuredError):
 def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
     """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
     restart = isinstance(error, NotMeasuredError) and error.restart
-    status, reason = (
-        (error.row.status, error.row.reason)
-        if isinstance(error, WrongError)
-        else (error.status, error.reason)
-    )
+    of = error.row if isinstance(error, WrongError) else error
+    status, reason = of.status, of.reason
     if case.versus:
-        return _AloneError(
-            "unsupported", f"not in turn with {case.versus.title}: {status}: {reason}", restart
-        )
+        why = f"not in turn with {case.versus.title}: {status}: {reason}"
+        return _AloneError("unsupported", why, restart)
     reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 

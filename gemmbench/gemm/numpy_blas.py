@@ -82,9 +82,8 @@ class NumpyExecutor:
             pool = self.pool()
         if pool is None or pool["num_threads"] != wanted:
             most = f", it takes {pool['num_threads']}" if pool else ""
-            raise NotMeasuredError(
-                "unsupported", f"its BLAS cannot be set to {titled('', {THREADS: wanted})}{most}"
-            )
+            count = titled("", {THREADS: wanted})
+            raise NotMeasuredError("unsupported", f"its BLAS cannot be set to {count}{most}")
         return threads
 
 
@@ -301,9 +300,8 @@ class CblasExecutor(NumpyExecutor):
         return instrument.Built(choice={"library": title})
 
     def pool(self) -> host.Pool | None:
-        return next(
-            (pool for pool in host.blas_pools() if Path(pool["filepath"]).resolve() == self._file), None
-        )
+        pools = (pool for pool in host.blas_pools() if Path(pool["filepath"]).resolve() == self._file)
+        return next(pools, None)
 
     def is_apart(self) -> bool:
         return self._is_apart

@@ -98,14 +98,11 @@ class GemmExecutor:
         variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
         values = variant.values(case.gemm, {**parameters, **chosen})
-        groups = (
-            (
-                step,
-                step.group(values),
-                self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1],
-            )
-            for step in variant.steps(values)
-        )
+
+        def launched(step: Pass) -> Group:
+            return self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1]
+
+        groups = ((step, step.group(values), launched(step)) for step in variant.steps(values))
         return tuple(each for each in groups if each[1] != each[2])
 
     def _compiled(self, case: Case) -> dict[str, int]:

@@ -393,9 +393,8 @@ class Reference:
             allowed = noise if self._generated else np.sqrt(total.bb / total.pp)
             slope = total.rp / total.pp
             ratio = abs(slope) / allowed
-            findings.add(
-                "slope", ratio, f"C is {1 + slope:.4f} times what it should be, {_times(ratio)} the bound"
-            )
+            reason = f"C is {1 + slope:.4f} times what it should be, {_times(ratio)} the bound"
+            findings.add("slope", ratio, reason)
             step, index = self._worst_step(panel, total, model, alpha)
             where = f"step {index} of k is missing or counted wrongly"
             findings.add("step", step, f"{where}, {_times(step)} the bound")
@@ -406,9 +405,8 @@ class Reference:
             allowed = np.sqrt(allowed) + model.share * np.abs(total.column_products)
         ratios = _over(total.columns, allowed)
         index, ratio = panel.columns[int(ratios.argmax())], float(ratios.max())
-        findings.add(
-            "column_mean", ratio, f"the mean residual of column {index} is {_times(ratio)} its bound"
-        )
+        reason = f"the mean residual of column {index} is {_times(ratio)} its bound"
+        findings.add("column_mean", ratio, reason)
 
     def _worst_step(self, panel: _Panel, total: _Sums, model: Model, alpha: float) -> tuple[float, int]:
         """The share of each step in the residual over its bound: the worst, and which.

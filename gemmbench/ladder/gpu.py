@@ -20,6 +20,7 @@ from gemmbench.ladder.variant import (
     multiply,
     pad,
     round_up,
+    switch,
     tile_edge,
     tile_members,
     tile_parameters,
@@ -128,9 +129,7 @@ GPU_TILE = Variant(
         "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4, 8), least=0),
         "LANES": Parameter("work-items of a sub-group", (16, 32, 64)),
         "LX": Parameter("of them, across the tile", (4, 8, 16)),
-        "AHEAD": Parameter(
-            "1: the fragments of the next step load while this one multiplies", (0, 1), least=0
-        ),
+        "AHEAD": switch("1: the fragments of the next step load while this one multiplies"),
         "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
     },
     presets={

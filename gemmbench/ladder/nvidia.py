@@ -15,6 +15,7 @@ from gemmbench.ladder.variant import (
     Variant,
     multiply,
     round_up,
+    switch,
     transpose_bytes,
     transpose_padded,
 )
@@ -167,9 +168,7 @@ NV_MMA = Variant(
         "WM": Parameter("rows of C that a warp makes", (32, 64, 96, 128)),
         "WN": Parameter("columns of C that a warp makes", (32, 64, 96, 128)),
         "STAGES": Parameter("tiles of A and B in local memory", (2, 3, 4, 6, 8), least=2),
-        "AHEAD": Parameter(
-            "whether a step's registers load while the one before multiplies", (0, 1), least=0
-        ),
+        "AHEAD": switch("whether a step's registers load while the one before multiplies"),
         "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
     },
     presets={

@@ -60,6 +60,11 @@ class Parameter:
     least: int = 1
 
 
+def switch(idea: str, launch: bool = False) -> Parameter:
+    """A tunable that is 0 or 1."""
+    return Parameter(idea, (0, 1), launch, least=0)
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A rule that parameters must meet, and the sentence for a user who broke it."""
@@ -146,9 +151,7 @@ class Variant:
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
-    derive: Callable[[DeviceFacts, str], Values] | None = (
-        None  # a preset by the device's facts and a data type
-    )
+    derive: Callable[[DeviceFacts, str], Values] | None = None  # a preset by a device's facts, for a type
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
@@ -408,9 +411,8 @@ class Variant:
         return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
-        defines = (
-            f"-D{name}={value}" for name, value in parameters.items() if not self.parameters[name].launch
-        )
+        own = {name: value for name, value in parameters.items() if not self.parameters[name].launch}
+        defines = (f"-D{name}={value}" for name, value in own.items())
         return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
 
     def temporary_bytes(

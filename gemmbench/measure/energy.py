@@ -196,9 +196,8 @@ class Board:
         if device.pci:
             with suppress(CounterError):
                 return self._ask("nvmlDeviceGetHandleByPciBusId", device.pci)
-        boards = [
-            self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(self._ask("nvmlDeviceGetCount"))
-        ]
+        count = self._ask("nvmlDeviceGetCount")
+        boards = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         named = [board for board in boards if self._ask("nvmlDeviceGetName", board) == device.name]
         if len(named) != 1:
             raise CounterError(

@@ -297,10 +297,8 @@ def without_jumps(sampled: Sampled) -> Sampled:
     shares = [each / max(batch.wall_s, _TINY_S) for each, batch in zip(seconds, batches, strict=True)]
     usual = statistics.median(shares)
     least = min(each for each, share in zip(seconds, shares, strict=True) if share >= _JUMPED * usual)
-    jumped = [
-        share < _JUMPED * usual and each < _JUMPED * least
-        for each, share in zip(seconds, shares, strict=True)
-    ]
+    pairs = zip(seconds, shares, strict=True)
+    jumped = [share < _JUMPED * usual and each < _JUMPED * least for each, share in pairs]
     if not _MOSTLY <= usual <= _AT_MOST or not any(jumped):
         return sampled
     kept = tuple(
@@ -375,9 +373,8 @@ def _settled(
     over_s = now() - begin - budget_s
     note = ""
     if is_limited and over_s > source.batch_s:
-        warmed, sampled = (
-            in_seconds(round(s, 1)) for s in (batches[0].begin - begin, now() - batches[0].begin)
-        )
+        first = batches[0].begin
+        warmed, sampled = (in_seconds(round(s, 1)) for s in (first - begin, now() - first))
         note = f"power limits the device: warmed for {warmed} and sampled for {sampled}, beyond the budget"
     if is_limited and abs(change) > policy.precision:
         slower = f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"

@@ -118,9 +118,8 @@ class Runtime:
             return kernel  # compiled for this very group, whatever the driver says for others
         wanted = math.prod(group)
         if wanted > most:
-            raise NotMeasuredError(
-                "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
-            )
+            reason = f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
+            raise NotMeasuredError("unsupported", reason)
         return kernel
 
     def fitted(
@@ -618,9 +617,8 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
         try:
             program.build(["-cl-nv-verbose"])  # registers and spills
         except cl.Error as error:
-            raise NotMeasuredError(
-                "failed", build_failure(f"{file} as PTX for {target}", str(error))
-            ) from None
+            reason = build_failure(f"{file} as PTX for {target}", str(error))
+            raise NotMeasuredError("failed", reason) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
     return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
 
@@ -653,9 +651,8 @@ def least_in_loop(text: str, kernel: str, instruction: str) -> int:
             labels[label[1]] = number
         elif (jump := re.search(r"\bbra(?:\.uni)?\s+([$\w]+)", line)) and jump[1] in labels:
             loops.append((labels[jump[1]], number))
-    counts = {
-        loop: sum(len(re.findall(instruction, line)) for line in lines[loop[0] : loop[1]]) for loop in loops
-    }
+    matches = [len(re.findall(instruction, line)) for line in lines]
+    counts = {loop: sum(matches[slice(*loop)]) for loop in loops}
     innermost = [
         count
         for (begin, end), count in counts.items()
