@@ -258,16 +258,8 @@ def _bar(axes: Axes, y: int, line: Line, least: float, most: float) -> None:
     assert line.ratio is not None
     value, low, high = (end - 1 for end in (line.ratio.median, line.ratio.low, line.ratio.high))
     colour = _OTHERS if line.protocol and line.protocol.source else _VARIED
-    axes.barh(
-        y,
-        value,
-        height=0.62,
-        color=_ZEROS if line.is_zeros else colour,
-        edgecolor=colour,
-        alpha=1.0 if line.is_zeros else 0.55,
-        hatch="////" if line.is_zeros else None,
-        linewidth=0.8,
-    )
+    face, alpha, hatch = (_ZEROS, 1.0, "////") if line.is_zeros else (colour, 0.55, None)
+    axes.barh(y, value, 0.62, color=face, edgecolor=colour, alpha=alpha, hatch=hatch, linewidth=0.8)
     if line.samples.name == OWN:
         return
     ends = max(low, least), min(high, most)
@@ -319,9 +311,8 @@ def comparisons(runs: Sequence[Run]) -> list[Comparison]:
             if problem is None:
                 continue
             own = rates[problem]
-            order = {
-                name: (rate, own[name]) for name, rate in published.at(published.size).items() if name in own
-            }
+            there = published.at(published.size)
+            order = {name: (rate, own[name]) for name, rate in there.items() if name in own}
             if len(order) < _LEAST_KERNELS:
                 continue
             curves = {

@@ -31,19 +31,11 @@ from gemmbench.gemm.operands import (
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, round_up
+from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, ReferenceArray
-from gemmbench.model.instrument import (
-    CHECKED,
-    Batch,
-    Built,
-    Manner,
-    NotMeasuredError,
-    Prepared,
-    Verified,
-    When,
-)
+from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import GRAPH, PAGEABLE, WHOLE, Check
 from gemmbench.opencl.runtime import Span, page_aligned
@@ -242,14 +234,7 @@ class Cublas:
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
         A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
-        so there, too.
-
-        Args:
-            problem: any.
-            layout: leading dimensions.
-            a: the device address of A.
-            b: of B.
-            c: of C.
+        so there, too. `a`, `b` and `c` are addresses on the device.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -355,8 +340,8 @@ class CublasExecutor:
         self._library = Cublas(self._cuda.stream, workspace)
         self._exact: dict[tuple[str, str, int], str] = {}  # by data type, layout and problems
 
-    def build(self, case: Case) -> Built:
-        return Built()
+    def build(self, case: Case) -> instrument.Built:
+        return instrument.Built()
 
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
@@ -466,8 +451,8 @@ class CublasBench:
         self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
         ahead = ("device", CHECKED)
         checked = problem.beta == 0 and self._stored.c.nbytes % 4 == 0
-        self.prepared = Prepared(
-            self.scopes, ahead, Built(), memory, self.sets, notes, parts=True, checked=checked
+        self.prepared = instrument.Prepared(
+            self.scopes, ahead, instrument.Built(), memory, self.sets, notes, parts=True, checked=checked
         )
 
     def _checked_batch(self, count: int) -> CheckedBatch:
@@ -514,11 +499,11 @@ class CublasBench:
             self._cuda.to_device(made.device[name], made.host[name])
         return made
 
-    def verify(self, when: When) -> Verified:
+    def verify(self, when: instrument.When) -> instrument.Verified:
         """See `measure.instrument.Bench`; there are no launches: CUDA has no such stamps."""
         if when == "exact":
             wrong = self._exact_error()
-            return Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
+            return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         return self._answers.verified(self, when)
 
     # --- answers: see `gemm.answers.Answering` ---

@@ -169,17 +169,15 @@ def _bars(axes: Axes, chart: Ladder, stands: Sequence[pane.Place], unit: float, 
     for position in stands:
         if position.rung.family != family or family in (LIBRARIES, OWN):
             family, before = position.rung.family, 1.0
-        rate = chart.rate(position.rung)
+        rate, row = chart.rate(position.rung), position.rung.rows[chart.dtype]
         if rate is None:
-            _no_bar(axes, position.y, position.rung.rows[chart.dtype])
+            _no_bar(axes, position.y, row)
             continue
         _step(axes, position.y, before, rate / unit, pane.OWN_COLOUR if family == OWN else "")
-        pane.mark(
-            axes, rate / unit, position.y, sample(chart.run, position.rung.rows[chart.dtype], chart.scope)
-        )
+        pane.mark(axes, rate / unit, position.y, sample(chart.run, row, chart.scope))
         figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
         if chart.peak:
-            figures.append(_of_peak(chart, position.rung.rows[chart.dtype]))
+            figures.append(_of_peak(chart, row))
         for column, text in enumerate(figures):
             pane.cell(axes, column, position.y, text, bold=rate == chart.best)
         before = rate / unit
@@ -287,22 +285,14 @@ def _precision_paint(axes: Axes, chart: Types) -> None:
     scope = derive.view_scope(chart.run)
     rows = {(position.y, dtype): row for position in stands for dtype, row in position.rung.rows.items()}
     rates = {key: rate for key, row in rows.items() if (rate := derive.median_rate(row, scope))}
-    best = {
-        dtype: max(
-            (
-                rate
-                for (y, name), rate in rates.items()
-                if name == dtype and derive.is_compared(chart.run, chart.device, rows[y, name], scope)
-            ),
-            default=0.0,
-        )
-        for dtype in chart.dtypes
-    }
+    best = dict.fromkeys(chart.dtypes, 0.0)
+    for (y, dtype), rate in rates.items():
+        if derive.is_compared(chart.run, chart.device, rows[y, dtype], scope):
+            best[dtype] = max(best[dtype], rate)
     divisor, letter = units.scale(max(rates.values()))
     for position in stands:
-        scaled = [
-            rates[position.y, dtype] / divisor for dtype in chart.dtypes if (position.y, dtype) in rates
-        ]
+        every = (rates.get((position.y, dtype)) for dtype in chart.dtypes)
+        scaled = [rate / divisor for rate in every if rate is not None]
         if scaled:
             axes.hlines(position.y, min(scaled), max(scaled), color=pane.PALE, linewidth=1.5, zorder=2)
         for column, dtype in enumerate(chart.dtypes):
@@ -313,11 +303,9 @@ def _precision_paint(axes: Axes, chart: Types) -> None:
         axes.axvline(peak / divisor, zorder=1, label=f"{dtype} peak", **style)
     bottom = stands[-1].y + 1.2
     if chart.peaks:
-        for column, dtype in enumerate(chart.dtypes):
-            if dtype in chart.peaks:
-                pane.cell(
-                    axes, column, bottom, units.number(chart.peaks[dtype] / divisor), chart.look(dtype)[0]
-                )
+        for dtype, peak in chart.peaks.items():
+            at = chart.dtypes.index(dtype)
+            pane.cell(axes, at, bottom, units.number(peak / divisor), chart.look(dtype)[0])
     for column, dtype in enumerate(chart.dtypes):
         pane.heading(axes, column, dtype, chart.look(dtype)[0])
     names = {position.y: position.rung.label for position in stands}
@@ -330,9 +318,8 @@ def _precision_paint(axes: Axes, chart: Types) -> None:
     axes.set_ylim(bottom + 0.8, -0.8)
     below = f"{scope} scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
     keys = tuple((f"{_SIGNS[chart.look(dtype)[1]]} {dtype}", chart.look(dtype)[0]) for dtype in chart.dtypes)
-    pane.titles(
-        axes, chart.title, below, keys, _LIFT if len(keys) > _FEW else 0
-    )  # not into the columns' heads
+    lift = _LIFT if len(keys) > _FEW else 0  # not into the columns' heads
+    pane.titles(axes, chart.title, below, keys, lift)
     pane.footnote(axes, chart.notes)
 
 

@@ -323,15 +323,11 @@ class _AloneError(NotMeasuredError):
 def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
     """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
     restart = isinstance(error, NotMeasuredError) and error.restart
-    status, reason = (
-        (error.row.status, error.row.reason)
-        if isinstance(error, WrongError)
-        else (error.status, error.reason)
-    )
+    of = error.row if isinstance(error, WrongError) else error
+    status, reason = of.status, of.reason
     if case.versus:
-        return _AloneError(
-            "unsupported", f"not in turn with {case.versus.title}: {status}: {reason}", restart
-        )
+        why = f"not in turn with {case.versus.title}: {status}: {reason}"
+        return _AloneError("unsupported", why, restart)
     reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
@@ -548,11 +544,7 @@ def refuse_if_too_slow(
 ) -> None:
     """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
-    Args:
-        problem: the case's, with some flops.
-        policy: its budget.
-        trial: runs a smaller problem.
-        measured: smaller problems that need no trial, and seconds that they took.
+    `trial` runs a smaller problem; `measured` has those that need none, and seconds that they took.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.

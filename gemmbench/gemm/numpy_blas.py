@@ -19,32 +19,11 @@ from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, compared, launched_batch, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
-from gemmbench.measure.host import (
-    Pool,
-    all_cores,
-    blas_pools,
-    blas_threads,
-    file_of,
-    keep_apart,
-    last_level_cache_bytes,
-    numpy_is_apart,
-    numpy_pool,
-    on_cores,
-    other_threads,
-    pool_title,
-)
+from gemmbench.measure import host
+from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import ReferenceArray
-from gemmbench.model.instrument import (
-    CHECKED,
-    Batch,
-    Built,
-    Manner,
-    NotMeasuredError,
-    Prepared,
-    Verified,
-    When,
-)
+from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import THREADS, Check, titled
 
@@ -58,8 +37,8 @@ Threads = Callable[[], AbstractContextManager[object]]
 class NumpyExecutor:
     """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
 
-    def build(self, case: Case) -> Built:
-        return Built()
+    def build(self, case: Case) -> instrument.Built:
+        return instrument.Built()
 
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
@@ -74,13 +53,13 @@ class NumpyExecutor:
         """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
         gemm(problem, a, b, c, out)
 
-    def pool(self) -> Pool | None:
+    def pool(self) -> host.Pool | None:
         """What threadpoolctl says of the library; None if it does not know it."""
-        return numpy_pool()
+        return host.numpy_pool()
 
     def is_apart(self) -> bool:
         """Whether its threads have cores of their own; the caller's is the one that is left."""
-        return numpy_is_apart()
+        return host.numpy_is_apart()
 
     def _threads(self, case: Case) -> Threads:
         """What is entered while a case multiplies, so that its library has the threads that it asks for.
@@ -89,23 +68,22 @@ class NumpyExecutor:
             NotMeasuredError: unsupported: they cannot be set.
         """
         wanted = case.parameters.get(THREADS)
-        cores = all_cores()[:1] if self.is_apart() else all_cores()
+        cores = host.all_cores()[:1] if self.is_apart() else host.all_cores()
         if wanted is None:
-            return partial(on_cores, cores)
-        limit = blas_threads(int(wanted))
+            return partial(host.on_cores, cores)
+        limit = host.blas_threads(int(wanted))
 
         @contextmanager
         def threads() -> Iterator[None]:
-            with on_cores(cores), limit():
+            with host.on_cores(cores), limit():
                 yield
 
         with threads():
             pool = self.pool()
         if pool is None or pool["num_threads"] != wanted:
             most = f", it takes {pool['num_threads']}" if pool else ""
-            raise NotMeasuredError(
-                "unsupported", f"its BLAS cannot be set to {titled('', {THREADS: wanted})}{most}"
-            )
+            count = titled("", {THREADS: wanted})
+            raise NotMeasuredError("unsupported", f"its BLAS cannot be set to {count}{most}")
         return threads
 
 
@@ -121,7 +99,7 @@ class NumpyBench:
         policy: Policy,
         multiply: Callable[[Gemm, ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray], None],
         threads: Threads,
-        built: Built,
+        built: instrument.Built,
     ) -> None:
         self._multiply, self._threads = multiply, threads
         self._problem = case.gemm
@@ -131,7 +109,7 @@ class NumpyBench:
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
-        cache = last_level_cache_bytes() if policy.cold else 0
+        cache = host.last_level_cache_bytes() if policy.cold else 0
         sets = rotating_sets(self._problem, cache or 0, _MOST_BYTES) if policy.cold else 1
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
@@ -140,13 +118,13 @@ class NumpyBench:
         self._flushed = np.empty(0, np.uint8)  # written to empty the caches
         notes = (_WARM,) if policy.cold and not cache else ()
         checked = case.gemm.beta == 0
-        self.prepared = Prepared(("host",), built=built, sets=sets, notes=notes, checked=checked)
+        self.prepared = instrument.Prepared(("host",), built=built, sets=sets, notes=notes, checked=checked)
         self._has_run = False
 
-    def verify(self, when: When) -> Verified:
+    def verify(self, when: instrument.When) -> instrument.Verified:
         """See `measure.instrument.Bench`; the library is not tested on problems of ours."""
         if when == "exact":
-            return Verified(Check("ok"))
+            return instrument.Verified(Check("ok"))
         return self._answers.verified(self, when)
 
     # --- answers: see `gemm.answers.Answering` ---
@@ -270,13 +248,13 @@ _PREFIXES = ("", "scipy_")  # of functions: scipy's own OpenBLAS has one
 @cache
 def second_blas() -> str:
     """A BLAS other than numpy's: MKL, BLIS, the system's OpenBLAS, scipy's; its file, "" if there is none."""
-    own = str(Path((numpy_pool() or {}).get("filepath", "")).resolve())
+    own = str(Path((host.numpy_pool() or {}).get("filepath", "")).resolve())
     for file in _candidates():
         try:
             library = ctypes.CDLL(file)
         except OSError:
             continue
-        if (function := _function(library, "cblas_sgemm")) and str(file_of(function)) != own:
+        if (function := _function(library, "cblas_sgemm")) and str(host.file_of(function)) != own:
             return file
     return ""
 
@@ -302,27 +280,28 @@ class CblasExecutor(NumpyExecutor):
     """
 
     def __init__(self) -> None:
-        before = other_threads()
-        with on_cores(all_cores()):  # threads begin where their caller may be
+        before = host.other_threads()
+        with host.on_cores(host.all_cores()):  # threads begin where their caller may be
             file = second_blas()
-        self._is_apart = keep_apart(other_threads() - before)
+        self._is_apart = host.keep_apart(host.other_threads() - before)
         if not file:
             raise NotMeasuredError(
                 "unsupported", "the host has no second BLAS: install libopenblas0, libblis4 or mkl"
             )
         self._library = ctypes.CDLL(file)
-        self._file = file_of(_function(self._library, "cblas_sgemm")) or Path(file)
+        self._file = host.file_of(_function(self._library, "cblas_sgemm")) or Path(file)
         self._pool = self.pool()
 
-    def build(self, case: Case) -> Built:
+    def build(self, case: Case) -> instrument.Built:
         title = self._file.name
         if self._pool:
             threads = case.parameters.get(THREADS, self._pool["num_threads"])
-            title = f"{pool_title({**self._pool, 'num_threads': threads})}, {title}"
-        return Built(choice={"library": title})
+            title = f"{host.pool_title({**self._pool, 'num_threads': threads})}, {title}"
+        return instrument.Built(choice={"library": title})
 
-    def pool(self) -> Pool | None:
-        return next((pool for pool in blas_pools() if Path(pool["filepath"]).resolve() == self._file), None)
+    def pool(self) -> host.Pool | None:
+        pools = (pool for pool in host.blas_pools() if Path(pool["filepath"]).resolve() == self._file)
+        return next(pools, None)
 
     def is_apart(self) -> bool:
         return self._is_apart
@@ -346,14 +325,8 @@ class CblasExecutor(NumpyExecutor):
         def matrix(values: ReferenceArray, ld: int) -> tuple[ctypes.c_void_p, int]:
             return ctypes.c_void_p(values.ctypes.data), max(1, ld)
 
-        _function(self._library, name)(
-            _ROW_MAJOR,
-            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
-            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *(problem.m, problem.n, problem.k),
-            scalar(problem.alpha),
-            *matrix(a, layout.lda),
-            *matrix(b, layout.ldb),
-            scalar(problem.beta),
-            *matrix(out, layout.ldc),
-        )
+        ops = (_TRANSPOSED if each == "T" else _NOT_TRANSPOSED for each in problem.ops)
+        operands = scalar(problem.alpha), *matrix(a, layout.lda), *matrix(b, layout.ldb)
+        result = scalar(problem.beta), *matrix(out, layout.ldc)
+        lengths = problem.m, problem.n, problem.k
+        _function(self._library, name)(_ROW_MAJOR, *ops, *lengths, *operands, *result)

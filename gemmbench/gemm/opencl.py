@@ -98,14 +98,11 @@ class GemmExecutor:
         variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
         values = variant.values(case.gemm, {**parameters, **chosen})
-        groups = (
-            (
-                step,
-                step.group(values),
-                self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1],
-            )
-            for step in variant.steps(values)
-        )
+
+        def launched(step: Pass) -> Group:
+            return self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1]
+
+        groups = ((step, step.group(values), launched(step)) for step in variant.steps(values))
         return tuple(each for each in groups if each[1] != each[2])
 
     def _compiled(self, case: Case) -> dict[str, int]:
@@ -369,13 +366,8 @@ class Clblast:
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int, queue: int) -> None:
         """Put C = alpha op(A) op(B) + beta C, row-major, into a queue; returns before it has run.
 
-        Args:
-            problem: none of its lengths is 0: CLBlast refuses such. A batch is one call, too.
-            layout: leading dimensions.
-            a: the ``cl_mem`` of A.
-            b: of B.
-            c: of C.
-            queue: the ``cl_command_queue``.
+        No length of the problem is 0: CLBlast refuses such. A batch is one call, too. `a`, `b` and `c` are
+        numbers of ``cl_mem``, `queue` that of a ``cl_command_queue``.
 
         Raises:
             NotMeasuredError: it refused; with its status.

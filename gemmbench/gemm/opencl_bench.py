@@ -151,9 +151,8 @@ class Queued:
         passes = [sum(stop - start for _, start, stop in stamps[step::steps]) * 1e-9 for step in range(steps)]
         self._bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
-        kernel = sum(
-            seconds for seconds, (role, *_) in zip(passes, stamps, strict=False) if role == "multiply"
-        )
+        roles = (role for role, *_ in stamps)
+        kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
         tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
@@ -459,10 +458,8 @@ class Bench:
 
         def erase(number: int) -> list[Any]:
             index = self._turns.index(number)
-            return [
-                cl.enqueue_copy(queue, self._buffers[index][0]["C"], self._erased),
-                *self._without_results(index),
-            ]
+            c = self._buffers[index][0]["C"]
+            return [cl.enqueue_copy(queue, c, self._erased), *self._without_results(index)]
 
         batch = self._comparer.batch(count, "device", erase, launch)
         self._turns.took(count, "device", self)

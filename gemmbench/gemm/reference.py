@@ -146,12 +146,10 @@ class Reference:
     """alpha A B of one problem's operands, made once; see the module.
 
     Args:
-        problem: the problem.
         a: m x k, as stored.
         b: k x n.
         generated: whether the operands are the suite's own random ones.
         budget_s: of the row: where the whole product takes too much of it, rows and columns are drawn.
-        rng: draws them.
     """
 
     def __init__(
@@ -395,9 +393,8 @@ class Reference:
             allowed = noise if self._generated else np.sqrt(total.bb / total.pp)
             slope = total.rp / total.pp
             ratio = abs(slope) / allowed
-            findings.add(
-                "slope", ratio, f"C is {1 + slope:.4f} times what it should be, {_times(ratio)} the bound"
-            )
+            reason = f"C is {1 + slope:.4f} times what it should be, {_times(ratio)} the bound"
+            findings.add("slope", ratio, reason)
             step, index = self._worst_step(panel, total, model, alpha)
             where = f"step {index} of k is missing or counted wrongly"
             findings.add("step", step, f"{where}, {_times(step)} the bound")
@@ -408,9 +405,8 @@ class Reference:
             allowed = np.sqrt(allowed) + model.share * np.abs(total.column_products)
         ratios = _over(total.columns, allowed)
         index, ratio = panel.columns[int(ratios.argmax())], float(ratios.max())
-        findings.add(
-            "column_mean", ratio, f"the mean residual of column {index} is {_times(ratio)} its bound"
-        )
+        reason = f"the mean residual of column {index} is {_times(ratio)} its bound"
+        findings.add("column_mean", ratio, reason)
 
     def _worst_step(self, panel: _Panel, total: _Sums, model: Model, alpha: float) -> tuple[float, int]:
         """The share of each step in the residual over its bound: the worst, and which.
@@ -516,13 +512,7 @@ class BatchReference:
     element by element, where the host can make the products within a row's budget; else by the residual
     C_i t - alpha A_i (B_i t) - beta C0_i t of every row of every problem, for a random t.
 
-    Args:
-        problem: the problem, a batch.
-        a: m x k of every problem, one below the other, as stored.
-        b: k x n, likewise.
-        generated: whether the operands are the suite's own random ones.
-        budget_s: of the row.
-        rng: draws problems, rows and t.
+    Arguments as of `Reference`; A and B of every problem stand one below the other.
     """
 
     def __init__(

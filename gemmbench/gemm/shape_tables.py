@@ -133,16 +133,13 @@ def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
 
 def _line(run: Run, grid: _Grid, title: str, others: Sequence[str]) -> tuple[Cell, ...]:
     rows = {dtype: grid.row(title, dtype) for dtype in grid.dtypes}
+    in_turn = rows.values() if sweep_table.versus_name(grid.rows) else ()
     return (
         Cell(clean(title)),
         *(_figure(run, grid, row) for row in rows.values()),
         *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
         *(_of_peak(run, grid, row) for row in rows.values()),
-        *(
-            sweep_table.versus_cell(row, grid.scope)
-            for row in rows.values()
-            if sweep_table.versus_name(grid.rows)
-        ),
+        *(sweep_table.versus_cell(row, grid.scope) for row in in_turn),
     )
 
 

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -298,16 +298,9 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     low, high = axes.get_ylim()
     room = (high / low) ** 0.07  # for the words, above all lines, or below
     axes.set_ylim(*((low, high * room) if left else (low / room, high)))
-    pane.say(
-        axes,
-        clean(text),
-        (even.size, high if left else low),
-        (4 if left else -4, 0),
-        ha="left" if left else "right",
-        va="bottom" if left else "top",
-        bbox=pane.OPAQUE,
-        fontsize=8,
-    )
+    at, offset, ha, va = (high, 4, "left", "bottom") if left else (low, -4, "right", "top")
+    style: dict[str, Any] = {"ha": ha, "va": va, "bbox": pane.OPAQUE, "fontsize": 8}
+    pane.say(axes, clean(text), (even.size, at), (offset, 0), **style)
 
 
 # --- The roofline: rates over arithmetic intensity, below what memory and arithmetic units allow ------------

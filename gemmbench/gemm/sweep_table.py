@@ -164,12 +164,8 @@ def _conclusion(run: Run, panel: Panel) -> list[Note]:
     if ordinary is not None:
         text = _sentence(ordinary, axis, rival) if ordinary.size else _none((ordinary,), axis, rival)
         sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
-    involved = (*host.rows.values(), *earliest.kernel.rows.values())
-    doubt = (
-        " (some of these rows were disturbed: measure again)"
-        if any(disturbed(run, row) for row in involved)
-        else ""
-    )
+    doubtful = any(disturbed(run, row) for row in (*host.rows.values(), *earliest.kernel.rows.values()))
+    doubt = " (some of these rows were disturbed: measure again)" if doubtful else ""
     return [Note("Break-even", "; ".join(sentences) + f"{doubt}.", "bold")]
 
 
@@ -369,6 +365,7 @@ def gemm(run: Run) -> RenderableType:
 
     Of the combinations of a grid there is a table, and the page of the fastest.
     """
+    scope = rates.view_scope(run)
     pages: list[RenderableType] = []
     above: tuple[object, ...] = ()
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -384,9 +381,7 @@ def gemm(run: Run) -> RenderableType:
         blocks: list[RenderableType] = []
         if alike and row is alike[0]:
             blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
-        if not alike or row is max(
-            alike, key=lambda each: rates.median_rate(each, rates.view_scope(run)) or 0
-        ):
+        if not alike or row is max(alike, key=lambda each: rates.median_rate(each, scope) or 0):
             blocks.append(_page(run, row))
         if not blocks:
             continue

@@ -208,10 +208,9 @@ class ExactTest:
     def of(
         cls, problem: Gemm, layout: Layout | None = None, room: int = 0, before: float | None = None
     ) -> ExactTest:
-        """The test of a problem.
+        """The test of a problem that is small enough for exact sums.
 
         Args:
-            problem: small enough for exact sums.
             layout: leading dimensions beyond the tight ones; None for odd ones.
             room: rows behind A, B and C that belong to nobody, beside the guard cells.
             before: what C holds where beta is 0; None for what must not be read.
@@ -331,7 +330,6 @@ class Kernel:
         """The exact test of a problem, with gaps between the rows where the kernel takes a leading dimension.
 
         Args:
-            problem: small enough for exact sums.
             gaps: by leading dimension, in elements.
             unwritten: what C holds where beta is 0; None for NaN.
         """

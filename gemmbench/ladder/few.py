@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import OURS, Constraint, Parameter, Values, Variant, multiply, round_up
+from gemmbench.ladder.variant import OURS, Constraint, Parameter, Values, Variant, multiply, round_up, switch
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import HALF_STORED
@@ -174,10 +174,8 @@ SMALL = Variant(
         "STAGES": Parameter(
             "pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)
         ),
-        "ASYNC": Parameter(
-            "1: tiles are copied by cp.async, which NVIDIA has; 0: by registers", (0, 1), least=0
-        ),
-        "DIRECT": Parameter("1: no tiles, operands go straight to registers", (0, 1), least=0),
+        "ASYNC": switch("1: tiles are copied by cp.async, which NVIDIA has; 0: by registers"),
+        "DIRECT": switch("1: no tiles, operands go straight to registers"),
     },
     presets={
         "default": {"WIDTH": 4, "PAD": 4},
@@ -408,7 +406,7 @@ THIN = Variant(
         ),
     ),
     parameters={
-        "COLUMNS": Parameter("1: columns of C are few, A is large; 0: rows are, B is", (0, 1), least=0),
+        "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
         "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
         "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
         "WIDE": Parameter("such vectors of a row, where rows of the large operand lie across k", (1, 2)),
@@ -416,15 +414,13 @@ THIN = Variant(
         "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
         "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
-        "AHEAD": Parameter(
-            "1: vectors of the large operand that are needed next are on their way", (0, 1), least=0
-        ),
+        "AHEAD": switch("1: vectors of the large operand that are needed next are on their way"),
         "MANY": Parameter(
             "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",
             (0, 64, 128, 256),
             least=0,
         ),
-        "ASYNC": Parameter("1: it copies the small operand by cp.async, which NVIDIA has", (0, 1), least=0),
+        "ASYNC": switch("1: it copies the small operand by cp.async, which NVIDIA has"),
         "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
     },
     presets={

@@ -20,6 +20,7 @@ from gemmbench.ladder.variant import (
     multiply,
     pad,
     round_up,
+    switch,
     tile_edge,
     tile_members,
     tile_parameters,
@@ -109,6 +110,11 @@ def _whole_parts(lanes: Formula) -> Constraint:
 
 # --- gpu-tile ---------------------------------------------------------------------------------------------
 
+_GPU_TILE = {
+    "BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4, "PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1,
+    "BAND": 8,
+}  # fmt: skip
+
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
@@ -123,25 +129,11 @@ GPU_TILE = Variant(
         "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4, 8), least=0),
         "LANES": Parameter("work-items of a sub-group", (16, 32, 64)),
         "LX": Parameter("of them, across the tile", (4, 8, 16)),
-        "AHEAD": Parameter(
-            "1: the fragments of the next step load while this one multiplies", (0, 1), least=0
-        ),
+        "AHEAD": switch("1: the fragments of the next step load while this one multiplies"),
         "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
     },
     presets={
-        "default": {
-            "BM": 64,
-            "BN": 64,
-            "BK": 8,
-            "TM": 8,
-            "TN": 4,
-            "WIDTH": 4,
-            "PAD": 4,
-            "LANES": 32,
-            "LX": 8,
-            "AHEAD": 1,
-            "BAND": 8,
-        },
+        "default": _GPU_TILE,
         "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
         "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
         "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
@@ -211,11 +203,6 @@ def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     return {"WHOLE": tiles - rest, "PARTS": best}
 
 
-def _cut(v: Values) -> bool:
-    """Whether there are tiles cut into parts."""
-    return v["WHOLE"] < _tiles(v)
-
-
 def _takes_a(v: Values) -> bool:
     """Whether A is stored as copies bring it: along the rows of C, in whole vectors."""
     return bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0
@@ -270,7 +257,7 @@ _SUM_PARTS = replace(
         lambda _: (256,),
         ("m", "n", "alpha", "beta", "C", "ldc", "P", "WHOLE", "PARTS"),
     ),
-    when=_cut,
+    when=lambda v: v["WHOLE"] < _tiles(v),
 )
 
 _BY_ROWS = Constraint(
@@ -279,6 +266,11 @@ _BY_ROWS = Constraint(
 )
 
 _COPY = 16  # bytes
+
+_NV_ASYNC = {
+    "BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 4, "STAGES": 3, "LX": 4, "BAND": 16,
+    "REGISTERS": 0,
+}  # fmt: skip
 
 NV_ASYNC = Variant(
     name="nv-async",
@@ -302,19 +294,7 @@ NV_ASYNC = Variant(
         "REGISTERS": Parameter("that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0),
     },
     presets={
-        "default": {
-            "BM": 128,
-            "BN": 64,
-            "BK": 16,
-            "TM": 8,
-            "TN": 8,
-            "WIDTH": 4,
-            "PAD": 4,
-            "STAGES": 3,
-            "LX": 4,
-            "BAND": 16,
-            "REGISTERS": 0,
-        },
+        "default": _NV_ASYNC,
         "default:double": {"BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(

@@ -15,6 +15,7 @@ from gemmbench.ladder.variant import (
     Variant,
     multiply,
     round_up,
+    switch,
     transpose_bytes,
     transpose_padded,
 )
@@ -27,12 +28,8 @@ _CHUNK = 16  # bytes that are copied at once, where rows have to start
 _WARP = 32
 
 _STORED: Mapping[str, str] = {
-    "half": "ushort",
-    "bfloat16": "ushort",
-    "tf32": "float",
-    "double": "double",
-    "char": "uchar",
-}
+    "half": "ushort", "bfloat16": "ushort", "tf32": "float", "double": "double", "char": "uchar",
+}  # fmt: skip
 """What the passes around a multiplication, which only move elements, take them for."""
 
 _NARROW = tuple(dtype for dtype in _STORED if dtype != "double")
@@ -50,12 +47,8 @@ def compiled_for(dtype: str) -> tuple[str, ...]:
 # --- operands whose rows start where chunks do ------------------------------------------------------------
 
 
-def _even_a(v: Values) -> bool:
-    return v["lda"] * v["itemsize"] % _CHUNK == 0
-
-
-def _even_b(v: Values) -> bool:
-    return v["ldb"] * v["itemsize"] % _CHUNK == 0
+def _is_even(v: Values, ld: str) -> bool:
+    return v[ld] * v["itemsize"] % _CHUNK == 0
 
 
 def _is_char(v: Values) -> bool:
@@ -64,11 +57,11 @@ def _is_char(v: Values) -> bool:
 
 
 def _a(v: Values) -> str:
-    return "A" if _even_a(v) else "AP"
+    return "A" if _is_even(v, "lda") else "AP"
 
 
 def _b(v: Values) -> str:
-    return "BT" if _is_char(v) and not v["tb"] else "B" if _even_b(v) else "BP"
+    return "BT" if _is_char(v) and not v["tb"] else "B" if _is_even(v, "ldb") else "BP"
 
 
 def _either(dtype: str) -> tuple[str, ...]:
@@ -175,9 +168,7 @@ NV_MMA = Variant(
         "WM": Parameter("rows of C that a warp makes", (32, 64, 96, 128)),
         "WN": Parameter("columns of C that a warp makes", (32, 64, 96, 128)),
         "STAGES": Parameter("tiles of A and B in local memory", (2, 3, 4, 6, 8), least=2),
-        "AHEAD": Parameter(
-            "whether a step's registers load while the one before multiplies", (0, 1), least=0
-        ),
+        "AHEAD": switch("whether a step's registers load while the one before multiplies"),
         "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
     },
     presets={
@@ -251,18 +242,9 @@ _MOST_STAGES = 6
 _MOST_SUMS = 256 * 192  # elements of C in a tile, for the registers of two groups of warps
 
 _COST: Mapping[tuple[int, int], float] = {
-    (128, 256): 1.0,
-    (256, 192): 1.01,
-    (128, 192): 1.02,
-    (256, 128): 1.07,
-    (128, 128): 1.08,
-    (64, 256): 1.35,
-    (64, 192): 1.4,
-    (128, 64): 1.6,
-    (256, 64): 1.6,
-    (64, 128): 1.5,
-    (64, 64): 2.2,
-}
+    (128, 256): 1.0, (256, 192): 1.01, (128, 192): 1.02, (256, 128): 1.07, (128, 128): 1.08, (64, 256): 1.35,
+    (64, 192): 1.4, (128, 64): 1.6, (256, 64): 1.6, (64, 128): 1.5, (64, 64): 2.2,
+}  # fmt: skip
 """Of an element of a tile, by its rows and columns: smaller tiles read more bytes for each product."""
 
 

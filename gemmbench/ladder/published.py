@@ -33,6 +33,7 @@ from gemmbench.ladder.variant import (
     multiply,
     pad,
     round_up,
+    switch,
     tile_edge,
     tile_group,
     tile_items,
@@ -343,9 +344,7 @@ PADDED_TILES = Variant(
         **tile_parameters((64, 80, 128, 160), (4, 8, 10)),
         "WIDTH": Parameter("elements of a vector: of every load and of the stores of C", (1, 2, 4)),
         "PAD": Parameter("vectors that local rows are longer than the tile", (1, 2, 4)),
-        "FUSED": Parameter(
-            "1: B is transposed and padded in one launch; 0: in two", (0, 1), launch=True, least=0
-        ),
+        "FUSED": switch("1: B is transposed and padded in one launch; 0: in two", launch=True),
     },
     presets={
         "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 1, "PAD": 1, "FUSED": 0},
@@ -426,7 +425,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
 
 def _along_rows(variant: Variant) -> Variant:
     """The variant with the choice of how its work-items walk along a row of A and of B transposed."""
-    how = Parameter("1: pointers advance along the rows; 0: every load is indexed", (0, 1), least=0)
+    how = switch("1: pointers advance along the rows; 0: every load is indexed")
     return replace(
         variant,
         parameters={**variant.parameters, "POINTERS": how},

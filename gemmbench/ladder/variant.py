@@ -60,6 +60,11 @@ class Parameter:
     least: int = 1
 
 
+def switch(idea: str, launch: bool = False) -> Parameter:
+    """A tunable that is 0 or 1."""
+    return Parameter(idea, (0, 1), launch, least=0)
+
+
 @dataclass(frozen=True)
 class Constraint:
     """A rule that parameters must meet, and the sentence for a user who broke it."""
@@ -112,11 +117,8 @@ class Pass:
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.
 
-        Args:
-            values: of the problem.
-            most: work-items that a group may have.
-            sizes: the same by dimension, as far as it is known.
-            fixed: the group of the multiplication was asked for, and stays.
+        It has no more work-items than `most`, by dimension than `sizes`, as far as they are known. If
+        `fixed`, the group of the multiplication was asked for, and stays.
         """
         group = self.group(values)
         if not self.any_group or (fixed and self.role == "multiply"):
@@ -149,9 +151,7 @@ class Variant:
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
     presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
-    derive: Callable[[DeviceFacts, str], Values] | None = (
-        None  # a preset by the device's facts and a data type
-    )
+    derive: Callable[[DeviceFacts, str], Values] | None = None  # a preset by a device's facts, for a type
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
@@ -354,10 +354,7 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that fits and is closest to given parameters, by the factors between values.
 
-        Parameters that are not given stay the variant's own choice.
-
-        Returns:
-            Nothing if none fits.
+        Parameters that are not given stay the variant's own choice. Nothing if none fits.
         """
 
         def distance(other: Values) -> float:
@@ -380,10 +377,7 @@ class Variant:
         """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
 
         Formulas may also name ``itemsize``, the bytes of an element of A or B, and ``ta`` and ``tb``: 1 where
-        its kernels are to read an operand that is stored transposed.
-
-        Args:
-            layout: lda, ldb, ldc; None for the problem's own.
+        its kernels are to read an operand that is stored transposed. The layout is by default the problem's.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
@@ -417,9 +411,8 @@ class Variant:
         return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
-        defines = (
-            f"-D{name}={value}" for name, value in parameters.items() if not self.parameters[name].launch
-        )
+        own = {name: value for name, value in parameters.items() if not self.parameters[name].launch}
+        defines = (f"-D{name}={value}" for name, value in own.items())
         return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
 
     def temporary_bytes(
@@ -449,19 +442,15 @@ class Variant:
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
         """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
 
-        Args:
-            root: another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's own.
         """
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
 def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
-    """A work-group within limits: the longest side halved, of equal ones the last, until it is.
+    """A work-group of `most` work-items: the longest side halved, of equal ones the last, until it is.
 
-    Args:
-        group: work-items in each direction.
-        most: work-items altogether.
-        sizes: the most in each direction, as far as it is known.
+    `sizes`: the most in each direction, as far as they are known.
     """
     sides = [min(pair) for pair in zip(group, (*sizes, *group[len(sizes) :]), strict=False)]
     while math.prod(sides) > max(most, 1):

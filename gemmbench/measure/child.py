@@ -435,11 +435,7 @@ class Worker:
             return self.row_of(case, error)
 
     def begun(self, case: Case, device: DeviceFacts, policy: Policy) -> Generator[Staged, None, Ready | Row]:
-        """Bring a case to its first batch, yielding its stages.
-
-        Returns:
-            What is ready, or a row if there is nothing to sample.
-        """
+        """Bring a case to its first batch, yielding its stages; a row if there is nothing to sample."""
         self.limit(policy.time_limit_s)
         try:
             return (yield from _conductor(case).begun(self, case, device, policy))

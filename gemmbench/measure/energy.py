@@ -88,13 +88,7 @@ def is_nvidia(device: DeviceFacts) -> bool:
 
 
 def measure(counter: Counter, run: Batch, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Energy:
-    """Joules for one problem, the idle draw before it beside them.
-
-    Args:
-        counter: what is read.
-        run: the batch function.
-        clock: seconds; replaced in tests.
-        sleep: waits so many seconds; replaced in tests.
+    """Joules for one problem, the idle draw before it beside them; tests replace `clock` and `sleep`.
 
     Raises:
         CounterError: the counter stands still, runs backwards or cannot be read any more.
@@ -202,9 +196,8 @@ class Board:
         if device.pci:
             with suppress(CounterError):
                 return self._ask("nvmlDeviceGetHandleByPciBusId", device.pci)
-        boards = [
-            self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(self._ask("nvmlDeviceGetCount"))
-        ]
+        count = self._ask("nvmlDeviceGetCount")
+        boards = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
         named = [board for board in boards if self._ask("nvmlDeviceGetName", board) == device.name]
         if len(named) != 1:
             raise CounterError(

@@ -17,7 +17,6 @@ from gemmbench.opencl import drivers
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
 
-_PROBES = "gemmbench.probes.opencl:ProbeExecutor"
 EXECUTORS = {
     "opencl": "gemmbench.gemm.opencl:GemmExecutor",
     CLBLAST: "gemmbench.gemm.opencl:ClblastExecutor",
@@ -25,10 +24,7 @@ EXECUTORS = {
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
     "lowering": "gemmbench.gemm.opencl:LoweringExecutor",
     CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
-    "peak": _PROBES,
-    "bandwidth": _PROBES,
-    "latency": _PROBES,
-    "transfer": _PROBES,
+    **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }
 """Module and class by kind, imported when first asked for."""
 
@@ -82,8 +78,7 @@ def default() -> OpenCLMachine:
 def caching(folder: str) -> OpenCLMachine:
     """What a tuner's children make: what one has compiled the others need not, and build times are no result.
 
-    Args:
-        folder: of the drivers' caches, the same for all of them.
+    The folder, of the drivers' caches, is the same for all of them.
     """
     os.environ.update(_NO_CACHES)
     os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})

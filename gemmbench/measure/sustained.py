@@ -44,15 +44,7 @@ class _Window:
 
 
 class _Load:
-    """One device's load.
-
-    Args:
-        handle: what runs.
-        flops: of a problem.
-        single: its first batches, of a problem each.
-        seconds: how long it is to run.
-        begin: when it began.
-    """
+    """One device's load; `single` are its first batches, of a problem each."""
 
     def __init__(
         self, handle: Handle, flops: int, single: Sequence[Batch], seconds: float, begin: float
@@ -186,9 +178,6 @@ def sustained(
     Args:
         handles: of an instrument each, prepared and verified; their prepared benches take checked batches.
         flops: of a problem of each.
-        seconds: how long.
-        now: seconds; replaced in tests.
-        wait: returns when one of the instruments may have answered; replaced in tests.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, after all was yielded. The instruments may still be at work then.

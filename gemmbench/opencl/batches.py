@@ -168,11 +168,7 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # what is returned, then what is ta
 class Replay:
     """A command buffer of launches on the queue of a runtime, which run in their order.
 
-    Kernels keep the arguments that they have while they are recorded.
-
-    Args:
-        runtime: of the device.
-        launches: kernels with their arguments set, their work-items and their work-groups.
+    Of each launch a kernel, which keeps the arguments that it has meanwhile, its work-items and work-group.
 
     Raises:
         NotMeasuredError: unsupported: the driver has no command buffers; failed: it refused.

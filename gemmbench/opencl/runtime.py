@@ -118,9 +118,8 @@ class Runtime:
             return kernel  # compiled for this very group, whatever the driver says for others
         wanted = math.prod(group)
         if wanted > most:
-            raise NotMeasuredError(
-                "unsupported", f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
-            )
+            reason = f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
+            raise NotMeasuredError("unsupported", reason)
         return kernel
 
     def fitted(
@@ -321,8 +320,7 @@ class Operand:
     def to_host(self, queue: Any, discard: bool = False) -> None:
         """Bring the device's values to the host; returns when they are there.
 
-        Args:
-            discard: they may be lost, since the host writes every element next.
+        If `discard`, they may be lost, since the host writes every element next.
         """
         raise NotImplementedError
 
@@ -589,11 +587,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
 def released(text: str, target: str) -> str:
-    """PTX text for a target. Instructions marked for it are no longer comments.
-
-    Args:
-        text: PTX, with comments of the form ``//@TARGET instructions``.
-        target: ``sm_90a``.
+    """PTX text for a target (``sm_90a``); comments ``//@TARGET instructions`` are none any more.
 
     Raises:
         NotMeasuredError: the text is for another architecture, or is no PTX.
@@ -610,10 +604,8 @@ def released(text: str, target: str) -> str:
 def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
     """A program built again from its own PTX, aimed at a target.
 
-    `file` is what the program was built from, for messages; the target's marks are taken away.
-
-    Returns:
-        The new program; its seconds are those of both builds.
+    `file` is what the program was built from, for messages; the target's marks are taken away. Its seconds
+    are those of both builds.
 
     Raises:
         NotMeasuredError: the binary is not what it is expected to be, or its instructions do not assemble.
@@ -625,9 +617,8 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
         try:
             program.build(["-cl-nv-verbose"])  # registers and spills
         except cl.Error as error:
-            raise NotMeasuredError(
-                "failed", build_failure(f"{file} as PTX for {target}", str(error))
-            ) from None
+            reason = build_failure(f"{file} as PTX for {target}", str(error))
+            raise NotMeasuredError("failed", reason) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
     return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
 
@@ -648,10 +639,8 @@ def least_in_loop(text: str, kernel: str, instruction: str) -> int:
     """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
 
     A compiler may unroll a loop further and leave a second one for the rest: that has each step once. An
-    instruction is a regular expression; comments of the PTX are left out.
-
-    Returns:
-        0 if no loop has it, or there is no such kernel.
+    instruction is a regular expression; comments of the PTX are left out. 0 if no loop has it, or there is no
+    such kernel.
     """
     entry = re.search(rf"\.entry\s+{re.escape(kernel)}\b.*?^}}", text, re.DOTALL | re.MULTILINE)
     lines = [line.partition("//")[0] for line in entry[0].splitlines()] if entry else []
@@ -662,9 +651,8 @@ def least_in_loop(text: str, kernel: str, instruction: str) -> int:
             labels[label[1]] = number
         elif (jump := re.search(r"\bbra(?:\.uni)?\s+([$\w]+)", line)) and jump[1] in labels:
             loops.append((labels[jump[1]], number))
-    counts = {
-        loop: sum(len(re.findall(instruction, line)) for line in lines[loop[0] : loop[1]]) for loop in loops
-    }
+    matches = [len(re.findall(instruction, line)) for line in lines]
+    counts = {loop: sum(matches[slice(*loop)]) for loop in loops}
     innermost = [
         count
         for (begin, end), count in counts.items()
@@ -690,9 +678,7 @@ _WORD = np.dtype(np.uint64)
 def average_mhz(before: ReferenceArray, after: ReferenceArray) -> float | None:
     """The average clock between two looks, over the units that are in both; None where no unit's time passed.
 
-    Args:
-        before: a row for each group, of unit, cycles and nanoseconds.
-        after: the same, later.
+    Each has a row for each group, of unit, cycles and nanoseconds.
     """
     first = {int(unit): (int(cycles), int(ns)) for unit, cycles, ns in before[::-1]}
     clocks = []

@@ -158,10 +158,8 @@ def _at_once(
             rows[case.key] = replace(together, energy=_ENERGY if together.status == "ok" else together.energy)
             beside[case.device] = member.beside
     every = {case.device for case in group.cases}
-    return {
-        key: row.placed(row.device, beside.get(row.device) or every - {row.device})
-        for key, row in rows.items()
-    }
+    others = {device: beside.get(device) or every - {device} for device in every}
+    return {key: row.placed(row.device, others[row.device]) for key, row in rows.items()}
 
 
 class _Member:

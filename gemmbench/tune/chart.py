@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -50,10 +51,8 @@ def _paint(axes: Axes, run: Run, outcome: Result, beside: Sequence[Run]) -> None
     axes.step(x, y, where="post", color=_BEST, label="best so far", zorder=3)
     shipped = outcome.default.rate if outcome.default else None
     if shipped:
-        dashed = (0, (4, 3))
-        axes.axhline(
-            shipped / divisor, color=pane.BLACK, linewidth=1, linestyle=dashed, label="shipped preset"
-        )
+        style: dict[str, Any] = {"color": pane.BLACK, "linewidth": 1, "linestyle": (0, (4, 3))}
+        axes.axhline(shipped / divisor, label="shipped preset", **style)
     axes.set_xlim(0, last + 1)
     axes.set_ylim(0, top / divisor * _HEADROOM)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))

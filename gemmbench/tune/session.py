@@ -8,7 +8,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from functools import partial
@@ -99,7 +99,7 @@ class Tuning:
             words = (device_key(task.device), task.variant.name, dtype, shapes, hashed)
             path = subfolder("tuning") / f"{'-'.join(words)}.jsonl"
         with ExitStack() as held:
-            cache = held.enter_context(Cache(path, _header(task, self.host), self.request.force))
+            cache = held.enter_context(closing(Cache(path, _header(task, self.host), self.request.force)))
             outcome = TuningOutcome(cache.run(), path)
             try:
                 worker, ahead = self._machinery(held)
@@ -142,7 +142,7 @@ class Tuning:
         make: Maker = partial(self.make_caching, folder)
         self.worker.stop()
         policy = Policy(time_limit_s=self.task.time_limit_s)
-        builders = held.enter_context(Builders(partial(Worker, make), count, device, policy))
+        builders = held.enter_context(closing(Builders(partial(Worker, make), count, device, policy)))
         return held.enter_context(Worker(make)), builders.want
 
 
@@ -234,10 +234,8 @@ def tune(
     """Search, then time the best few again; the results are in the cache.
 
     Args:
-        task: what to tune.
         measure: verifies and measures a case; has a row to return whatever happens.
         cache: where rows go; those of the search that it holds are not measured again.
-        tell: gets each event.
         ahead: gets what will probably be measured next.
         clock: seconds; replaced in tests.
 
@@ -453,12 +451,6 @@ class Cache:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Cache:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
-
 
 # --- Children that compile ahead: when a configuration's turn comes, the driver has it in its cache ---------
 # Compiling is most of what a configuration costs on a GPU, and the host's other cores are idle meanwhile.
@@ -477,9 +469,8 @@ class Builders:
         self._news = threading.Condition()
         self._closed = False
         self._workers = [make() for _ in range(count)]
-        self.threads = [
-            threading.Thread(target=self._serve, args=(worker,), daemon=True) for worker in self._workers
-        ]
+        serves = (partial(self._serve, worker) for worker in self._workers)
+        self.threads = [threading.Thread(target=serve, daemon=True) for serve in serves]
         for thread in self.threads:
             thread.start()
 
@@ -512,9 +503,3 @@ class Builders:
             case = self._waiting.popleft()
             self._seen.add(case.source)
             return case
-
-    def __enter__(self) -> Builders:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()

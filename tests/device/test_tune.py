@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import time
+from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,7 @@ def test_a_short_tune(device: DeviceFacts, tmp_path: Path) -> None:
     header = Header(
         SCHEMA_VERSION, "0", ("tune",), "2026-11-21T04:30:00Z", (device,), fake_runs.HOST, Policy()
     )
-    with Worker(machine.default) as worker, Cache(path, header) as cache:
+    with Worker(machine.default) as worker, closing(Cache(path, header)) as cache:
         # Time stands still: on a busy machine too the whole, small space is searched.
         tune(task(device), measured_by(worker, device), cache, lambda _: None, clock=lambda: 0.0)
     saved = load(path)
@@ -58,7 +59,7 @@ def test_builders_survive_what_they_are_given_and_end_at_once(device: DeviceFact
     assert isinstance(good, Case)
     broken = replace(good, variant="no such variant", source="1")
     make = partial(machine.caching, str(tmp_path))
-    with Builders(partial(Worker, make), 1, device, Policy(time_limit_s=60)) as builders:
+    with closing(Builders(partial(Worker, make), 1, device, Policy(time_limit_s=60))) as builders:
         builders.want([broken, good])
         time.sleep(0.5)  # in the middle of something
     assert not any(thread.is_alive() for thread in builders.threads)

@@ -22,6 +22,7 @@ from gemmbench.gemm.operands import load_operands
 from gemmbench.gemm.verify import GUARD
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import FAST_MATH
+from gemmbench.measure import host
 from gemmbench.measure.host import numpy_pool
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.dtypes import ReferenceArray
@@ -453,7 +454,7 @@ def test_the_second_blas_is_not_numpys_own(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(numpy_blas, "_candidates", lambda: ["libno.so", own["filepath"]])
     monkeypatch.setattr(numpy_blas, "_function", lambda library, _: library.scipy_cblas_sgemm64_)
     assert numpy_blas.second_blas.__wrapped__() == ""
-    monkeypatch.setattr(numpy_blas, "numpy_pool", lambda: None)
+    monkeypatch.setattr(host, "numpy_pool", lambda: None)
     assert numpy_blas.second_blas.__wrapped__() == own["filepath"]
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.gemm import numpy_blas
 from gemmbench.gemm.numpy_blas import NumpyExecutor
+from gemmbench.measure import host
 from gemmbench.measure.host import all_cores, last_level_cache_bytes
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
@@ -20,7 +20,7 @@ BYTES = 3 * 64 * 64 * 4
 
 
 def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_blas, "last_level_cache_bytes", lambda: 4 * BYTES)
+    monkeypatch.setattr(host, "last_level_cache_bytes", lambda: 4 * BYTES)
     bench = NumpyExecutor().prepare(CASE, Policy(cold=True))
     assert bench.prepared.sets == 8
     assert bench.start("host", 8).count == 8
@@ -33,7 +33,7 @@ def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(numpy_blas, "last_level_cache_bytes", lambda: None)
+    monkeypatch.setattr(host, "last_level_cache_bytes", lambda: None)
     prepared = NumpyExecutor().prepare(CASE, Policy(cold=True)).prepared
     assert prepared.sets == 1
     assert prepared.notes == (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,7 +53,7 @@ def run(
     tell: Callable[[Event], None] = lambda _: None,
     **changed: Any,
 ) -> facts.Result:
-    with Cache(path, header) as cache:
+    with closing(Cache(path, header)) as cache:
         tune(task(**changed), machine.measure, cache, tell, clock=machine.clock)
         return facts.result(cache.run())
 
@@ -329,7 +330,10 @@ def test_a_file_is_a_saved_run(tmp_path: Path) -> None:
 
 def test_two_tuners_on_one_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    with Cache(path, HEADER), pytest.raises(RunFileError, match=r"another tuner is at work on .*t\.jsonl"):
+    with (
+        closing(Cache(path, HEADER)),
+        pytest.raises(RunFileError, match=r"another tuner is at work on .*t\.jsonl"),
+    ):
         Cache(path, HEADER)
     Cache(path, HEADER).close()
 
@@ -345,7 +349,7 @@ def test_a_refused_file_is_not_locked_for_ever(tmp_path: Path) -> None:
 def test_fresh_drops_what_was_there(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     run(path, Machine())
-    with Cache(path, HEADER, fresh=True) as cache:
+    with closing(Cache(path, HEADER, fresh=True)) as cache:
         assert cache.rows == []
     assert len(path.read_bytes().splitlines()) == 1
 
