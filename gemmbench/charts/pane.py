@@ -353,7 +353,6 @@ def short(text: str) -> str:
 
 # --- Variants down, in the order of the ladder: what the charts of one problem have in common ---------------
 
-
 ROW = 0.2  # inches down the page
 _COLUMN = 50.0  # points across it
 

@@ -79,7 +79,6 @@ best_shape = running.command(
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
 
-
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 

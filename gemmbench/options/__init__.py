@@ -267,7 +267,6 @@ class Options:
 
 # --- What options name (kernels, data types, sizes, thresholds, files), looked up and checked ---------------
 
-
 _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for

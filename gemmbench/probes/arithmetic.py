@@ -21,7 +21,6 @@ from gemmbench.model.row import Parameters, RanOn
 
 # --- The probes that run chains of dependent steps in registers: one entry each -----------------------------
 
-
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a kernel of chains.clh each
 UNROLLS: tuple[int, ...] = (4, 16)  # steps of every chain in a trip of the loop
@@ -220,7 +219,6 @@ DOT8 = ChainProbe(
 
 
 # --- The probes of matrix units: one entry for each family of instructions ----------------------------------
-
 
 OPERANDS: tuple[str, ...] = ("random", "zeros")
 """What matrix units are fed with: zeros draw less power, so that some devices run faster."""

@@ -236,7 +236,6 @@ def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: floa
 
 # --- Memory over size: the staircase of the caches, transfers, latencies ------------------------------------
 
-
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BAND = (0.1, 0.9)
 _BAR_HEIGHT = 0.55

@@ -210,7 +210,6 @@ def launcher(
 
 # --- Working sets on a device: buffers of the repeated table, and checks of what kernels read or wrote ------
 
-
 _FILL = "memory/fill.cl"
 _GROUPS_PER_UNIT = 8
 _WORD = np.dtype(np.uint32)
@@ -285,7 +284,6 @@ class Sets:
 
 
 # --- Global memory and images: kernels that go once through a set past the last-level cache -----------------
-
 
 Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
 
@@ -455,7 +453,6 @@ def _set_note(runtime: Runtime, total: int) -> str:
 
 
 # --- Caches and local memory: loops that read a set of a given size again and again -------------------------
-
 
 _EMULATED = "emulated: the driver keeps local memory in ordinary memory"
 _VISIT_BYTES = 64 << 10  # read in a row: prefetchers of CPUs may get going

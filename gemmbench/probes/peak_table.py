@@ -300,7 +300,6 @@ def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
 
 # --- The tables of memory, transfers and latencies ----------------------------------------------------------
 
-
 _CHOICES = ("pattern", "unroll", "group", "items")
 _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 _ZERO_COPY = "zero-copy"

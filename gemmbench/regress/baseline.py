@@ -310,7 +310,6 @@ def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
 
 # --- Which row of one run is which row of another, and whether the two may be compared ----------------------
 
-
 Kind = Literal["device", "driver", "source", "sampling", "memory"]
 Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
 """Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""

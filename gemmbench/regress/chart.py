@@ -109,7 +109,6 @@ def row_text(row: Row) -> str:
 
 # --- Rows over many saved runs: a pane for each, with its changes marked ------------------------------------
 
-
 _HISTORY_MOST = 24  # panes of a page
 _HEIGHT = 2.9  # inches
 _WITHIN = 1.96  # standard errors of a 95 % interval

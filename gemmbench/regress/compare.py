@@ -336,7 +336,6 @@ def outcome(row: Row) -> str:
 
 # --- A comparison as table, markdown, JSON and GitHub annotations -------------------------------------------
 
-
 STYLES: dict[Verdict, str] = {
     "slower": "bold red",
     "broken": "bold red",
@@ -646,7 +645,6 @@ def _command(level: str, title: str, message: str) -> str:
 
 
 # --- A comparison as JUnit's XML, which CI servers show as tests --------------------------------------------
-
 
 # What XML 1.0 has no way to write; no escape makes it legal.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

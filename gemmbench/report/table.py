@@ -181,7 +181,6 @@ def _split(columns: list[int], fits: Callable[[list[int]], bool]) -> list[list[i
 
 # --- The first line of a table: whose figures these are -----------------------------------------------------
 
-
 POWER_LIMITED = "power-limited"
 
 
@@ -229,7 +228,6 @@ def measured(run: Run, row: Row) -> str:
 
 
 # --- A kernel's opening comment, with its drawing, made to fit a terminal narrower than its source file.
-
 
 _GUTTER = 2  # spaces that stand between a drawing and the words beside it, in every line
 
