@@ -8,13 +8,12 @@ was measured until then is saved. No signal handler is set here.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.console import Console
 
@@ -51,10 +50,11 @@ from gemmbench.regress import compare as comparisons
 from gemmbench.regress import history as histories
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
-from gemmbench.regress.compare import Line
+from gemmbench.regress.compare import Comparison
 from gemmbench.regress.gate import Floor, floor
+from gemmbench.regress.history import History
 from gemmbench.report.progress import Progress, row_label
-from gemmbench.report.table import stack
+from gemmbench.report.table import stdout
 from gemmbench.stats.panels import alone
 from gemmbench.stats.rates import within_ceilings
 from gemmbench.suite import run as suite
@@ -76,31 +76,6 @@ make_caching_machine = machine.caching  # replaced in tests
 make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
-
-
-class _Trimmed:
-    """A text file whose lines do not end with blanks: tables are padded to their width."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        return self._file.write(re.sub(r" +(?=\n)", "", text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
-        raise BrokenPipeError
-
-
-def stdout() -> Console:
-    """Where tables go: nothing in them is taken for markup or highlighted."""
-    file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
-    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def stderr() -> Console:
@@ -211,41 +186,12 @@ class Run(run_file.Run):
             raise NothingMeasured(f"nothing was measured on the device: {what}", self)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison(comparisons.Comparison):
-    """Verdicts of new runs against baseline runs, a line for each row."""
-
-    @property
-    def slower(self) -> tuple[Line, ...]:
-        """The rows that have become slower beyond doubt."""
-        return tuple(line for line in self.lines if line.verdict == "slower")
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no regression: nothing slower, nothing that broke."""
-        return not any(line.fails for line in self.lines)
-
-    def show(self, verbose: bool = False) -> None:
-        """Print the table of ``gemmbench compare``."""
-        stdout().print(stack(comparisons.sheets(self, verbose)))
-
-
-@dataclass(frozen=True, eq=False)
-class History(histories.History):
-    """Every row's track over many runs."""
-
-    def show(self, verbose: bool = False) -> None:
-        """Print the table of ``gemmbench history``."""
-        stdout().print(stack(histories.sheets(self, verbose)))
-
-
-_T = TypeVar("_T")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _as(kind: type[_T], value: Any) -> _T:
-    """A dataclass's value as one of its subclass."""
-    return kind(**{each.name: getattr(value, each.name) for each in fields(value) if each.init})
+def _shown(run: run_file.Run, own: bool = False) -> Run:
+    """A run with its tables and charts."""
+    return Run(run.header, run.rows, run.path, own=own)
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
@@ -298,7 +244,7 @@ def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
     if form != exports.SQLITE and len(runs) > 1:
         raise UsageError(f"{form} takes one run; several go into one file with {exports.SQLITE} only")
     if form != exports.SQLITE:
-        write_text(path, _as(Run, runs[0]).text(form), _paths(runs))
+        write_text(path, _shown(runs[0]).text(form), _paths(runs))
         return
     from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
 
@@ -393,7 +339,7 @@ def load(path: str | Path) -> Run:
     Raises:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
-    return _as(Run, within_ceilings(run_file.load(path)))
+    return _shown(within_ceilings(run_file.load(path)))
 
 
 @contextmanager
@@ -432,8 +378,7 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
         outcome = measurement.run(progress.handle)
     for note in () if chosen.quiet else outcome.notes:
         say(note)
-    run = outcome.run
-    return outcome, Run(run.header, run.rows, run.path, own=True)
+    return outcome, _shown(outcome.run, own=True)
 
 
 def _measured(chosen: Measuring) -> Run:
@@ -515,10 +460,10 @@ def compared(
     noises = [load(path) for path in chosen.noise]
     for run in (*baselines, *news):
         _check_rows(run)
-    return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
+    return comparisons.compare(baselines, news, chosen.rules, noises)
 
 
-def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
+def draw_comparison(comparison: Comparison, path: Path) -> bool:
     """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
     if not any(line.judgement for line in comparison.lines):
         return False
@@ -555,10 +500,10 @@ def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History
     tracks = histories.history(runs, chosen.rules)
     if not tracks.tracks:
         raise UsageError("there is nothing to follow: no row of these runs has a time")
-    return _as(History, tracks)
+    return tracks
 
 
-def draw_history(tracks: histories.History, path: Path) -> None:
+def draw_history(tracks: History, path: Path) -> None:
     """Draw the tracks; `UsageError` if the file cannot be written."""
     from gemmbench.charts import pane
     from gemmbench.regress.chart import tracks as panes
@@ -609,9 +554,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
         return floor([job.run], chosen.rules)
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
-        raise NothingMeasured(
-            f"nothing was compared: {comparisons.why_nothing(comparison)}", _as(Run, job.run)
-        )
+        raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
     if chosen.report:
@@ -623,7 +566,7 @@ def check_repeated(job: checking.Job) -> None:
     """Whether an A/A measurement has a result; `NothingMeasured` if it has none."""
     if all(row.status != "ok" for row in job.rows):
         what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
-        raise NothingMeasured(what, _as(Run, job.run))
+        raise NothingMeasured(what, _shown(job.run))
 
 
 @contextmanager
@@ -635,20 +578,13 @@ def checked(
     for run in baselines:
         _check_rows(run)
     noises = tuple(load(path) for path in chosen.noise)
+    basis = Basis(tuple(map(alone, baselines)), chosen.rules, noises)
+    words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
+    policy = chosen.policy_of(basis.header.policy)
     request = checking.Request(
-        Basis(tuple(map(alone, baselines)), chosen.rules, noises),
-        tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
-        checking.Sampling(
-            chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
-        ),
-        chosen.device,
-        chosen.aa,
-        chosen.against,
-        chosen.save,
-        chosen.force,
-        checking.Patience(chosen.patience, chosen.rounds),
-        chosen.own,
-    )
+        basis, words, policy, chosen.device, chosen.aa, chosen.against, chosen.save, chosen.force,
+        chosen.patience, chosen.rounds, chosen.own,
+    )  # fmt: skip
     with checking.prepared(request, make_machine) as job:
         yield job
 
@@ -664,8 +600,7 @@ def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
 def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
     """What came of a check, or of its rows so far."""
     basis = job.basis
-    made = outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
-    return _as(Comparison, made)
+    return outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
 
 
 # --- a report -----------------------------------------------------------------------------------------------
@@ -731,7 +666,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     write_text(path, html(runs, wanted))
 
 
-def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
+def report_comparison(comparison: Comparison, path: Path) -> None:
     """Write a page of a comparison, its runs and the verdicts; errors as of `write_report`."""
     from gemmbench.pages import Wanted
 
@@ -809,7 +744,7 @@ def check_tuned(run: run_file.Run) -> Result:
     if not best.ranked:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
-        raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
+        raise NothingMeasured(f"no configuration could be measured{reason}", _shown(run))
     return best
 
 

@@ -68,8 +68,7 @@ def present(comparison: Comparison, options: Compare | Check, quiet: bool = Fals
 
 def end(comparison: Comparison, options: Comparing) -> None:
     """End with the command's exit status; `UsageError` if nothing was compared."""
-    failed = any(line.fails for line in comparison.lines)
-    if failed or (options.missing == "fail" and comparison.lost):
+    if not comparison.ok or (options.missing == "fail" and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UsageError(f"nothing was compared: {pages.why_nothing(comparison)}")
@@ -304,7 +303,7 @@ def history(options: History, files: tuple[Path, ...]) -> None:
         running.tell(f"Drew {options.plot}.")
 
 
-def _tracks(tracks: api.History, options: History) -> RenderableType:
+def _tracks(tracks: histories.History, options: History) -> RenderableType:
     if options.format == "json":
         return histories.to_json(tracks)
     if options.format == "csv":

@@ -41,7 +41,7 @@ from gemmbench.options import (
     own_kernels,
 )
 from gemmbench.options.comparing import Bundle, Doctor, Kernels
-from gemmbench.report import notes
+from gemmbench.report import notes, table
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
@@ -547,7 +547,7 @@ def devices(as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    api.stdout().print(devices_table(listed, host))
+    table.stdout().print(devices_table(listed, host))
 
 
 def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
@@ -640,7 +640,7 @@ def _doctor(options: Doctor) -> None:
         click.echo(json.dumps(to_record(report), indent=2))
     else:
         content = page(report, machine.chosen, machine.cpu)
-        api.stdout().print(content, crop=False)  # commands are longer than lines may be
+        table.stdout().print(content, crop=False)  # commands are longer than lines may be
 
 
 doctor = running.command(Doctor, _doctor)

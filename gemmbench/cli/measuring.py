@@ -35,7 +35,7 @@ from gemmbench.options.measuring import (
 from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
 from gemmbench.probes.memory import MemoryProbe
-from gemmbench.report.table import Entry, catalogue, entry_page, stack
+from gemmbench.report.table import Entry, catalogue, entry_page, stack, stdout
 from gemmbench.suite.cached import KeptPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
@@ -205,7 +205,7 @@ def _forget(options: Tune) -> None:
 
 
 def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
-    console, space, problems = api.stdout(), prepared.task.space, prepared.task.problems
+    console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
     console.print(Text(f"{prepared.task.variant.name} {problems[0].dtype} at {shapes}"))

@@ -32,6 +32,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.options import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
+from gemmbench.report.table import stdout
 from gemmbench.suite.together import Group
 
 if TYPE_CHECKING:
@@ -173,7 +174,7 @@ def print_plan(
 
     Of a search a case is every shape of a kernel.
     """
-    console = api.stdout()
+    console = stdout()
     for device in devices:
         console.print(Text(device.title))
     cases = 0
@@ -216,13 +217,13 @@ def show(output: RenderableType) -> None:
     if isinstance(output, str):
         click.echo(output, nl=not output.endswith("\n"))
     else:
-        api.stdout().print(output)
+        stdout().print(output)
 
 
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
     """Write text, or a table, into a file that is none of the inputs, and say so; else `UsageError`."""
     if not isinstance(output, str):
-        console = api.stdout()
+        console = stdout()
         with console.capture() as capture:
             console.print(output)
         output = "\n".join(line.rstrip(" ") for line in capture.get().split("\n"))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
-from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, checkout_of
+from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
 from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
@@ -245,6 +245,21 @@ class Check(Comparing, Measuring):
         if self.against is not None:
             self._check_against(self.against)
         _ = self.own
+
+    def policy_of(self, base: Policy) -> Policy:
+        """The base's, but for what was given."""
+        budget_s = base.budget_s if self.budget is None else self.budget
+        limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
+        return replace(
+            base,
+            budget_s=budget_s,
+            total_s=None,
+            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
+            state=self.state or base.state or "settled",
+            energy=self.energy,
+        )
 
     @property
     def outputs(self) -> list[tuple[str, Path]]:

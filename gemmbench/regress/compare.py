@@ -19,7 +19,7 @@ from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Repetition, Rules
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
-from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
+from gemmbench.report.table import Cell, Note, Sheet, finite, markdown, stack, stdout
 from gemmbench.stats.conditions import disturbed, is_on_cpu, state
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, measure, problem_fields, work
@@ -76,7 +76,7 @@ class Resolution:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What came out."""
+    """Verdicts of new runs against baseline runs, a line for each row."""
 
     bases: tuple[Run, ...]
     news: tuple[Run, ...]
@@ -85,6 +85,20 @@ class Comparison:
     lines: tuple[Line, ...]
     left_out: Mapping[str, int]  # rows without a line, by why
     remarks: tuple[str, ...] = ()
+
+    @property
+    def slower(self) -> tuple[Line, ...]:
+        """The rows that have become slower beyond doubt."""
+        return tuple(line for line in self.lines if line.verdict == "slower")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no regression: nothing slower, nothing that broke."""
+        return not any(line.fails for line in self.lines)
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench compare``."""
+        stdout().print(stack(sheets(self, verbose)))
 
     @property
     def counts(self) -> Counter[Verdict]:

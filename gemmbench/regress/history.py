@@ -35,7 +35,7 @@ from gemmbench.regress.baseline import Basis, Rules
 from gemmbench.regress.compare import STYLES, change, title, where
 from gemmbench.regress.gate import Alarms, Carried, Floor, Tolerance, serves
 from gemmbench.regress.verdict import OUTLYING, Judgement, Noise, Spread, judge, robust_deviation
-from gemmbench.report.table import Cell, Note, Sheet, finite
+from gemmbench.report.table import Cell, Note, Sheet, finite, stack, stdout
 from gemmbench.stats.intervals import Measure, mean
 from gemmbench.stats.rates import problem_fields, work
 
@@ -100,13 +100,17 @@ class Track:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Every row's track."""
+    """Every row's track over many runs."""
 
     runs: tuple[Run, ...]  # the earliest first
     times: tuple[datetime, ...]
     rules: Rules
     noise: Noise
     tracks: tuple[Track, ...]
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench history``."""
+        stdout().print(stack(sheets(self, verbose)))
 
 
 def history(runs: Sequence[Run], rules: Rules | None = None) -> History:

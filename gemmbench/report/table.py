@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any, TextIO, cast
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -110,6 +113,31 @@ class Sheet:
             for row in self.rows:
                 table.add_row(*(row[column].rich() for column in (*keys, *chunk)))
             yield table
+
+
+class _Trimmed:
+    """A text file whose lines do not end with blanks: tables are padded to their width."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """Where tables go: nothing in them is taken for markup or highlighted."""
+    file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
+    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
 
 
 def stack(sheets: Iterable[RenderableType]) -> RenderableType:
