@@ -30,21 +30,16 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.options import (
-    Options,
-    build,
+from gemmbench.options import Options, build, command_line, comparing, measuring, specs
+from gemmbench.options.comparing import Bundle, Doctor, Tune
+from gemmbench.options.measuring import Measuring
+from gemmbench.options.names import (
     check_folder,
     check_overwriting,
     check_plot_path,
     check_report_path,
     choose,
-    command_line,
-    comparing,
-    measuring,
-    specs,
 )
-from gemmbench.options.comparing import Bundle, Doctor, Tune
-from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress import history as histories
@@ -412,10 +407,7 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     """Draw a chart of runs; `UsageError` if it cannot be drawn or written."""
     from gemmbench import chart_views  # matplotlib takes a second to import
 
-    if kind not in (None, *chart_views.KINDS):
-        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
-    chosen = kind or chart_views.default_kind(runs[0])
-    chart_views.draw(runs, chosen, path, families(runs))
+    chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
 
 
 def warn_if_busy(host: HostFacts, quiet: bool) -> None:

@@ -212,7 +212,7 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     It sets matplotlib's style, so call it inside ``rc_context``.
     """
     if kind not in KINDS:
-        raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")
+        raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
     return figure_of(lambda: _panes(runs, kind, families), _lacks(runs, kind), KINDS[kind].across)
 
 

@@ -17,10 +17,11 @@ from gemmbench.exports import SQLITE, records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
-from gemmbench.options import CHART, check_plot_path
+from gemmbench.model.units import clean, counted
+from gemmbench.options import CHART
 from gemmbench.options.comparing import Check, Compare, Comparing, History, Report
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
+from gemmbench.options.names import check_plot_path
 from gemmbench.regress import compare as pages
 from gemmbench.regress import history as histories
 from gemmbench.regress.check import Job
@@ -200,8 +201,8 @@ def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
 
     runs = list({digest(run): run for run in api.runs_of(files)}.values())  # one may be given twice
     api.export(runs, out, SQLITE)
-    what = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    running.tell(f"{what} with {sum(len(run.rows) for run in runs)} rows in {out}.")
+    rows = sum(len(run.rows) for run in runs)
+    running.tell(f"{counted(len(runs), 'run')} with {rows} rows in {out}.")
 
 
 def _kinds(_: Mapping[str, Any]) -> dict[str, str]:

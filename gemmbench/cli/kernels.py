@@ -31,15 +31,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
-from gemmbench.options import (
-    check_overwriting,
-    check_plot_path,
-    choose_dtypes,
-    choose_kernels,
-    kernel_inputs,
-    named_variants,
-    own_kernels,
-)
+from gemmbench.options import names
 from gemmbench.options.comparing import Bundle, Doctor, Kernels
 from gemmbench.report import notes, table
 from gemmbench.report.notes import STYLES, WORDS, shape
@@ -69,8 +61,8 @@ def kernels(options: Kernels) -> None:
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own, plot = own_kernels(options.kernel_files), options.plot
-    check_overwriting([("--plot", plot)] if plot else [], kernel_inputs(options.kernel_files))
+    own, plot = names.own_kernels(options.kernel_files), options.plot
+    names.check_overwriting([("--plot", plot)] if plot else [], names.kernel_inputs(options.kernel_files))
     if options.resources and options.explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if options.resources or options.explain or options.device_facts:
@@ -84,7 +76,7 @@ def kernels(options: Kernels) -> None:
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
         running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
         return
-    for variant in named_variants(options.describe, own):
+    for variant in names.named_variants(options.describe, own):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
@@ -94,13 +86,13 @@ def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
     if options.describe or options.run:
         does = "--resources builds kernels and shows what they take" if builds else "--explain plans kernels"
         raise UsageError(f"{does}: --describe and --run do not fit")
-    written = [variant for variant in choose_kernels(options.kernels, own=own) if variant.passes]
+    written = [variant for variant in names.choose_kernels(options.kernels, own=own) if variant.passes]
     if not written:
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
-    dtypes = choose_dtypes(options.dtype, GEMM_DTYPES)
-    check_plot_path(plot)
+    dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
+    names.check_plot_path(plot)
     if builds:
         made = built(options.device, written, dtypes, running.command_words())
         running.show(stack(sheets(made)))

@@ -17,7 +17,6 @@ from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import clean, listed
-from gemmbench.options import choose
 from gemmbench.options.comparing import Tune
 from gemmbench.options.measuring import (
     COMPUTE,
@@ -32,6 +31,7 @@ from gemmbench.options.measuring import (
     SweepK,
     Workloads,
 )
+from gemmbench.options.names import choose
 from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
 from gemmbench.probes.memory import MemoryProbe

@@ -6,7 +6,7 @@ derived from what was read, or published (then with the source), or not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,21 +22,14 @@ from gemmbench.measure.conditions import NvmlGauge
 from gemmbench.model.device import HARDWARE, THERMAL, DeviceFacts, broad_type
 from gemmbench.model.row import THREADS, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, number, percent, size
+from gemmbench.model.units import clean, counted, number, percent, size
 from gemmbench.report.table import Note, Sheet
 from gemmbench.stats import ceilings, rates
 
 # --- NVIDIA's boards ----------------------------------------------------------------------------------------
 
 # Gbit/s of a lane by generation: transfers per second (PCI-SIG) times what the line code leaves of them.
-_LANE = {
-    1: 2.5 * 8 / 10,
-    2: 5 * 8 / 10,
-    3: 8 * 128 / 130,
-    4: 16 * 128 / 130,
-    5: 32 * 128 / 130,
-    6: 64 * 242 / 256,
-}
+_LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
 
 
 def _smi(machine: Machine, device: DeviceFacts, words: str) -> str:
@@ -258,10 +251,7 @@ def examine(machine: Machine, at_rest: bool = True) -> Report:
 SHORT = 0.7
 """Of a ceiling: whatever stays below has a reason. The saved runs of an NVIDIA H200 in plots/ are above."""
 
-_LARGE: Mapping[str, int] = {
-    "cpu": 1024,
-    "gpu": 2048,
-}  # m, n and k from here on; smaller ones are slow by nature
+_LARGE = {"cpu": 1024, "gpu": 2048}  # m, n and k from here on; smaller ones are slow by nature
 
 
 @dataclass(frozen=True)
@@ -347,8 +337,7 @@ def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> Renderabl
 
 
 def _conclusion(report: Report) -> str:
-    count = len(report.findings)
-    what = f"{count} finding{'s' if count != 1 else ''}" if count else "Nothing found"
+    what = counted(len(report.findings), "finding") if report.findings else "Nothing found"
     return f"{what} in {report.looked} checks. Nothing was changed."
 
 

@@ -15,14 +15,13 @@ from gemmbench.doctor.machine import (
     Finding,
     Machine,
     NotSeenError,
-    counted,
     numbers,
     ranges,
 )
 from gemmbench.measure.energy import is_nvidia
 from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
-from gemmbench.model.units import MIB, clean, listed, number, percent, size
+from gemmbench.model.units import MIB, clean, counted, listed, number, percent, size
 from gemmbench.opencl import drivers
 from gemmbench.probes.memory import set_bytes
 from gemmbench.stats.conditions import STOLEN, TICKS_S
@@ -91,10 +90,12 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
         raise NotSeenError(machine.trouble)
     if not machine.devices:
         package = drivers.package_command("cpu", machine.system)
+        files = machine.matching("etc/OpenCL/vendors/*.icd")
+        listed_drivers = [f"/{path}: {machine.optional(path)}" for path in files]
         yield Finding(
             "there is no OpenCL driver with a device",
             f"{NO_RATE}: nothing can be measured",
-            ("clGetPlatformIDs: no device", *_listed_drivers(machine)),
+            ("clGetPlatformIDs: no device", *(listed_drivers or ["/etc/OpenCL/vendors: no .icd file"])),
             drivers.install_command(),
             f"or: {package}" if package and package != drivers.install_command() else "",
         )
@@ -141,21 +142,11 @@ def _boards(machine: Machine) -> dict[str, list[str]]:
     return slots
 
 
-def _listed_drivers(machine: Machine) -> tuple[str, ...]:
-    files = machine.matching("etc/OpenCL/vendors/*.icd")
-    return tuple(f"/{path}: {machine.optional(path)}" for path in files) or (
-        "/etc/OpenCL/vendors: no .icd file",
-    )
-
-
 _EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}
 _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
 _UNIT_VARIABLES = (
-    "POCL_MAX_PTHREAD_COUNT",
-    "POCL_CPU_MAX_CU_COUNT",
-    "DPCPP_CPU_NUM_CUS",
-    "CL_CONFIG_CPU_TBB_NUM_WORKERS",
-)
+    "POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "DPCPP_CPU_NUM_CUS", "CL_CONFIG_CPU_TBB_NUM_WORKERS",
+)  # fmt: skip
 
 
 @check("cpu")

@@ -31,30 +31,17 @@ from gemmbench.options import (
     Number,
     Options,
     Whole,
-    check_folder,
-    check_overwriting,
-    check_plot_path,
-    check_report_path,
-    choose,
-    choose_dtypes,
-    choose_sizes,
     flag,
-    format_and_file,
-    given,
     hidden,
-    kernel_files_option,
-    kernel_inputs,
     names,
     option,
-    own_kernels,
-    references,
-    threshold_of,
 )
 from gemmbench.options.measuring import (
     Measuring,
     batch_option,
     device_option,
     dtype_option,
+    kernel_files_option,
     kernels_option,
     seconds_option,
     trans_a_option,
@@ -147,32 +134,34 @@ class Comparing(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        differences = () if self.across is None else choose(self.across, tuple(DIFFERENCES), "difference")
+        differences = (
+            () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
+        )
         return Rules(
-            thresholds=threshold_of(self.threshold, self.thresholds),
+            thresholds=names.threshold_of(self.threshold, self.thresholds),
             confidence=self.confidence / 100,
             scope=None if self.scope == "finest" else self.scope,
-            ratio=references(self.ratio),
+            ratio=names.compared_with(self.ratio),
             across=frozenset(differences),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
         )
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        return tuple(format_and_file(text, COMPARISON_FORMATS) for text in self.write)
+        return tuple(names.format_and_file(text, COMPARISON_FORMATS) for text in self.write)
 
     def check_paths(
         self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
     ) -> None:
         """Find out beforehand that all can be written, and nothing is written over; else `UsageError`."""
-        check_plot_path(plot)
+        names.check_plot_path(plot)
         for _, path in self.written:
-            check_folder("--write", path)
-        outputs = given(save=save, plot=plot, report=report)
+            names.check_folder("--write", path)
+        outputs = names.given(save=save, plot=plot, report=report)
         outputs += [("--write", path) for _, path in self.written]
         inputs = [("", path) for path in runs] + [("--noise ", path) for path in self.noise]
         inputs += [("--thresholds ", self.thresholds)] if self.thresholds else []
-        check_overwriting(outputs, inputs)
+        names.check_overwriting(outputs, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -271,7 +260,7 @@ class Check(Comparing, Measuring):
         former = self.against
         old = [former / file.name for file in self.kernel_files] if former else []
         old += [former] if former and former.suffix == KERNEL else []
-        return kernel_inputs(self.kernel_files) + kernel_inputs(old, "--against")
+        return names.kernel_inputs(self.kernel_files) + names.kernel_inputs(old, "--against")
 
     @cached_property
     def rules(self) -> Rules:
@@ -285,7 +274,7 @@ class Check(Comparing, Measuring):
     @cached_property
     def own(self) -> OwnKernels:
         """The user's own kernels as they are and, where --against names their old files, as they were."""
-        now = {each.name: each for each in own_kernels(self.kernel_files)}
+        now = {each.name: each for each in names.own_kernels(self.kernel_files)}
         return OwnKernels(now, self.former_kernels)
 
     @cached_property
@@ -295,7 +284,7 @@ class Check(Comparing, Measuring):
             return {}
         now = [
             (each.name, file)
-            for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)
+            for each, file in zip(names.own_kernels(self.kernel_files), self.kernel_files, strict=True)
         ]
         try:
             is_file = self.against.suffix == KERNEL and not self.against.is_dir()
@@ -358,13 +347,13 @@ class History(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_plot_path(self.plot)
+        names.check_plot_path(self.plot)
         _ = self.rules
 
     @cached_property
     def rules(self) -> Rules:
         scope = None if self.scope == "finest" else self.scope
-        return Rules(threshold_of(self.threshold), scope=scope, ratio=references(self.ratio))
+        return Rules(names.threshold_of(self.threshold), scope=scope, ratio=names.compared_with(self.ratio))
 
 
 _Item = TypeVar("_Item")
@@ -428,25 +417,27 @@ class Tune(Options):
         _ = self.only_dtype
         if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
-        check_plot_path(self.plot)
-        check_report_path(self.report)
+        names.check_plot_path(self.plot)
+        names.check_report_path(self.report)
         if self.cache:
-            check_folder("--cache", self.cache)
-        outputs = given(cache=self.cache, plot=self.plot, report=self.report)
-        check_overwriting(outputs, kernel_inputs(self.kernel_files))
+            names.check_folder("--cache", self.cache)
+        outputs = names.given(cache=self.cache, plot=self.plot, report=self.report)
+        names.check_overwriting(outputs, names.kernel_inputs(self.kernel_files))
 
     @cached_property
     def only_dtype(self) -> str:
-        return only(choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype")
+        return only(
+            names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype"
+        )
 
     @cached_property
     def variant(self) -> Variant | None:
         """The kernel; the user's own where no other is named."""
-        own = {each.name: each for each in own_kernels(self.kernel_files)}
+        own = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(own.values()), "--kernel-file") if own else None
         known = (*ladder.LADDER, *own)
-        name = only(choose(self.kernel, known, "kernel"), "--kernel")
+        name = only(names.choose(self.kernel, known, "kernel"), "--kernel")
         return own.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
@@ -456,7 +447,7 @@ class Tune(Options):
                 raise UsageError("-n and -k need -m")
             if self.sizes is None and self.batch > 1:
                 raise UsageError("--batch says how many problems of a shape: give --sizes or -m too")
-            asked = None if self.sizes is None else choose_sizes(self.sizes, None, 1)
+            asked = None if self.sizes is None else names.choose_sizes(self.sizes, None, 1)
             return tuple(self._problem(size, size, size) for size in asked or space.default_sizes(device))
         if self.sizes is not None:
             raise UsageError("--sizes is for square problems and -m for others: choose one")
@@ -496,12 +487,12 @@ class Report(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_report_path(self.out, "--out")
+        names.check_report_path(self.out, "--out")
         _ = self.rules
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(threshold_of(self.threshold))
+        return Rules(names.threshold_of(self.threshold))
 
 
 @dataclass(frozen=True, kw_only=True)

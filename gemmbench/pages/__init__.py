@@ -161,8 +161,8 @@ def _about(runs: Sequence[Run]) -> str:
     rows = sum(len(run.rows) for run in runs)
     made = ", ".join(dict.fromkeys(clean(run.header.gemmbench) for run in runs))
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
-    return f"{count}, {rows:,} row{'' if rows == 1 else 's'}, measured {when} by gemmbench {made}"
+    counts = f"{units.counted(len(runs), 'run')}, {units.counted(rows, 'row', ',')}"
+    return f"{counts}, measured {when} by gemmbench {made}"
 
 
 def _devices(run: Run) -> str:

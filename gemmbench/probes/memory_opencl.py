@@ -440,8 +440,7 @@ def _items(runtime: Runtime, way: Way, units: int) -> int:
 
 def _most_items(row: MemoryRow, units: int) -> int:
     """Of all candidates of a row."""
-    every = candidates(row.probe, row.runtime.facts, row.parameters)
-    return max(_items(row.runtime, Way.of(candidate), units) for candidate in every)
+    return max(_items(row.runtime, way, units) for way in _ways(row))
 
 
 def _set_note(runtime: Runtime, total: int) -> str:

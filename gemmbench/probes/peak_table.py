@@ -73,7 +73,6 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
     for (status, reason), names in reasons.items():
         text = f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}"
         below.append(Note(WORDS[status], text, STYLES[status]))
-    remarks = brief if grid.by_name and not verbose else every
     return Sheet(
         heading=heading(run, device),
         caption=grid.caption,
@@ -85,7 +84,7 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
             *below,
             *_energy_notes(rows, grid.where),
             *kept(run, rows, grid.where),
-            *remarks(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
+            *(brief if grid.by_name and not verbose else every)(run, _with_races(rows, verbose), grid.where),
             *notes.warnings(run, device),
         ),
     )
@@ -146,11 +145,6 @@ def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
         Note("kept", f"{notes.places(members, where)}: measured {age} {text}", "dim")
         for age, members in ages.items()
     ]
-
-
-def with_race(row: Row) -> Row:
-    """A row whose notes tell how its race went, too."""
-    return replace(row, notes=row.remarks)
 
 
 def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:
@@ -449,6 +443,10 @@ def _figure(row: Row, text: str, best: bool = False) -> Cell:
 
 
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    remarks = every if verbose else brief
-    shown = [with_race(row) for row in rows] if verbose else rows
-    return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks(run, shown, _where))
+    remarks = (every if verbose else brief)(run, _with_races(rows, verbose), _where)
+    return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks)
+
+
+def _with_races(rows: Sequence[Row], verbose: bool) -> Sequence[Row]:
+    """Rows whose notes tell how their races went, too, if verbose."""
+    return [replace(row, notes=row.remarks) for row in rows] if verbose else rows

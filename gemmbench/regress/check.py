@@ -16,7 +16,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.regress import gate
 from gemmbench.regress.baseline import (
     Basis,
@@ -313,7 +313,7 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     if not times:
         return []
     often = str(times[0]) if len(times) == 1 else f"{times[0]} to {times[-1]}"
-    rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
+    rows = counted(len(settled), "suspicious row")
     remarks = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
     alone = sum(each.suspect.control is None for each in settled)
     if alone and not basis.rules.in_turn:

@@ -14,7 +14,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Repetition, Rules
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
@@ -427,12 +427,11 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
 def conclusion(comparison: Comparison) -> str:
     """How many rows have which verdict: ``1 slower, 35 same, of 36 rows; threshold 5.0 %``."""
     counts = comparison.counts
-    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
+    each = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
     used = sorted({line.threshold for line in comparison.lines if line.judgement})
     limits = [comparison.rules.thresholds.default] if not used else [used[0], used[-1]]
     threshold = " to ".join(dict.fromkeys(map(units.percent, limits)))
-    count = len(comparison.lines)
-    verdicts = f"{counted}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
+    verdicts = f"{each}, of {counted(len(comparison.lines), 'row')}; threshold {threshold}."
     if not (comparison.resolution and comparison.resolution.is_coarse):
         return verdicts
     least = change(1 + comparison.resolution.typical)
@@ -459,8 +458,7 @@ def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
     for verdict in _ONE_SIDED:
         group = [line for line in lines if line.verdict == verdict and not line.reason]
         if group:
-            counted = "1 row" if len(group) == 1 else f"{len(group)} rows"
-            text = f"{counted}: {_places(group, names)}; -v shows each"
+            text = f"{counted(len(group), 'row')}: {_places(group, names)}; -v shows each"
             notes.append(Note(verdict, text, STYLES[verdict]))
     return notes
 

@@ -14,7 +14,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST, Readings
 from gemmbench.model.row import BitError, Row, Sustained
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
@@ -231,15 +231,12 @@ def in_a_sentence(row: Row, result: Sustained) -> str:
     if not result.wrong:
         return ""
     first = result.errors[0]
+    bits, results = counted(result.bits, "bit", ","), counted(result.wrong, "result", ",")
     return (
-        f"{_plural(result.bits, 'bit')} of {_plural(result.wrong, 'result')} out of {result.results:,} "
-        f"{'differs' if result.bits == 1 else 'differ'} from the first, which was verified; the first at "
-        f"{units.seconds(first.at_s)}, in result {first.result:,}, at {place(row, first)}"
+        f"{bits} of {results} out of {result.results:,} {'differs' if result.bits == 1 else 'differ'} from "
+        f"the first, which was verified; the first at {units.seconds(first.at_s)}, in result "
+        f"{first.result:,}, at {place(row, first)}"
     )
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def slowest(run: Run, rows: Sequence[Row]) -> str:

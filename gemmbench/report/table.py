@@ -20,7 +20,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
 
@@ -217,8 +217,7 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     if device == HOST:
         return (clean(run.header.host.cpu), f"host, {clean(run.header.host.blas)}")
     facts = run.header.devices[device]
-    count = facts.compute_units
-    pieces = (*map(clean, facts.title.split(" | ", 1)), f"{count} unit{'' if count == 1 else 's'}")
+    pieces = (*map(clean, facts.title.split(" | ", 1)), counted(facts.compute_units, "unit"))
     if dtype is None:
         return pieces
     peaks = (_peak(run, device, dtype, matrix) for matrix in rates.units_used(run, device, dtype))

@@ -570,17 +570,11 @@ def kept_for(run: Run, row: Row) -> float | None:
 BANDWIDTH_PROBES: tuple[str, ...] = ("global-read", "global-write", "global-copy", "global-triad")
 
 
-def bandwidth(run: Run, device: int) -> float | None:
-    """The best bandwidth of global memory in bytes/s measured in this run for a device; None if none was.
+def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
+    """The best bandwidth of global memory in bytes/s measured in a run for a device, and its row; or None.
 
     Rows whose integrity is suspect do not count.
     """
-    best = best_bandwidth(run, device)
-    return best[0] if best else None
-
-
-def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
-    """The same with the row that it is of."""
     best = [
         (reached.best, row)
         for row in run.rows
