@@ -235,9 +235,7 @@ best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
-    """Write runs in a format that is no table; sqlite alone takes several, else it is a `UsageError`."""
-    if form != exports.SQLITE and len(runs) > 1:
-        raise UsageError(f"{form} takes one run; several go into one file with {exports.SQLITE} only")
+    """Write a run in a format that is no table; sqlite takes several."""
     if form != exports.SQLITE:
         write_text(path, _shown(runs[0]).text(form), _paths(runs))
         return

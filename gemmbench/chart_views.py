@@ -217,7 +217,6 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
 
 
 def _lacks(runs: Sequence[Run], kind: str) -> str:
-    """Which rows the runs would need."""
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
     why = sweep_chart.why_no_energy(runs) if kind in ("energy", "efficiency") else ""
     reason = f" ({why})" if why else ""

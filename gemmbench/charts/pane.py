@@ -153,7 +153,6 @@ def set_style() -> None:
 
 
 def _composed(panes: Sequence[Pane], across: int) -> Figure:
-    """Panes in rows, each in a figure of its own."""
     across = min(len(panes), across)
     rows = [panes[first : first + across] for first in range(0, len(panes), across)]
     heights = [max(pane.height for pane in row) for row in rows]

@@ -79,7 +79,6 @@ def end(comparison: Comparison, options: Comparing) -> None:
 
 
 def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> Any:
-    """Text for machines, a table for people."""
     every = bool(options.verbose)
     if form in ("github", "junit"):
         write = pages.to_github if form == "github" else pages.to_junit

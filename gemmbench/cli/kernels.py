@@ -81,7 +81,6 @@ def kernels(options: Kernels) -> None:
 
 
 def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
-    """What kernels take: as a device's driver builds them, or as they are planned for it."""
     builds, plot = options.resources and not options.device_facts, options.plot
     if options.describe or options.run:
         does = "--resources builds kernels and shows what they take" if builds else "--explain plans kernels"
@@ -457,16 +456,8 @@ def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | 
     shipped = variant.preset(device.family, dtype=problem.dtype, device=device)
     near = "" if parameters == shipped else "near "  # a preset whose groups the device does not take
     room = architectures.fit(device, group, local, registers)
-    return KernelPlan(
-        variant.name,
-        step.row("ok"),
-        near + keys[-1] if keys else "own choice",
-        full,
-        group,
-        local,
-        registers,
-        room,
-    )
+    preset = near + keys[-1] if keys else "own choice"
+    return KernelPlan(variant.name, step.row("ok"), preset, full, group, local, registers, room)
 
 
 def explain_sheet(page: Explained) -> Sheet:
@@ -510,7 +501,6 @@ def explain_sheet(page: Explained) -> Sheet:
 
 
 def _architecture_notes(known: Architecture | None) -> list[Note]:
-    """What is documented of a device's cores, and where."""
     if known is None:
         return [Note("cores", "nothing here tells its registers and how they are handed out", "dim")]
 
@@ -580,14 +570,13 @@ def _card(device: DeviceFacts) -> Table:
 
 
 def _host(host: HostFacts) -> Table:
-    return _grid(
-        [
-            ("cores", str(host.cores)),
-            ("memory", units.size(host.memory_bytes)),
-            ("system", f"{clean(host.system)}, Python {clean(host.python)}"),
-            (BASELINE, f"{clean(host.numpy)}, {clean(host.blas)}"),
-        ]
-    )
+    lines = {
+        "cores": str(host.cores),
+        "memory": units.size(host.memory_bytes),
+        "system": f"{clean(host.system)}, Python {clean(host.python)}",
+        BASELINE: f"{clean(host.numpy)}, {clean(host.blas)}",
+    }
+    return _grid(lines.items())
 
 
 def _grid(lines: Iterable[tuple[str, str]]) -> Table:

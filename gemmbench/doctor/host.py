@@ -133,7 +133,6 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
 
 
 def _boards(machine: Machine) -> dict[str, list[str]]:
-    """The folders of the PCI slots with a GPU, by maker."""
     slots: dict[str, list[str]] = {}
     for slot in machine.matching("sys/bus/pci/devices/*"):
         maker = _VENDORS.get(machine.optional(f"{slot}/vendor"))

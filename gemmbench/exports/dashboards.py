@@ -58,13 +58,8 @@ def google_benchmark(run: Run) -> str:
 
 def _repetitions(index: int, each: Series) -> list[Entry]:
     count = len(each.seconds)
-    common: Entry = {
-        "family_index": index,
-        "per_family_instance_index": 0,
-        "run_name": each.name,
-        "repetitions": count,
-        "threads": 1,
-    }
+    common: Entry = {"family_index": index, "per_family_instance_index": 0}
+    common |= {"run_name": each.name, "repetitions": count, "threads": 1}
     of_giga = "" if each.is_fixed else "(time of 1e9 operations or bytes)"
     label = {"label": " ".join(clean(text) for text in (each.row.title, each.row.label, of_giga) if text)}
     unit = NANO if each.is_fixed else NANO * work_of(each.row) / GIGA

@@ -45,7 +45,6 @@ class Column:
 
 
 def _interval(name: str, holds: str) -> tuple[Column, Column]:
-    """The columns for both ends of a figure's interval."""
     return (
         Column(f"{name}_low", float, f"lower end of the 95 % interval of {holds}"),
         Column(f"{name}_high", float, f"upper end of the 95 % interval of {holds}"),
@@ -53,7 +52,6 @@ def _interval(name: str, holds: str) -> tuple[Column, Column]:
 
 
 def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
-    """The columns for a figure in every scope, with its interval."""
     return tuple(
         column
         for scope in SCOPES
@@ -161,7 +159,6 @@ def to_flat(run: Run) -> list[dict[str, Value]]:
 
 
 def _flat_rows(run: Run) -> Iterator[list[Value]]:
-    """The values of `COLUMNS`, row by row."""
     return (_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True))
 
 

@@ -172,9 +172,9 @@ def option(help: str, kind: Kind | None = None, default: Any = None, **spec: Any
     return field(default=default, metadata={"spec": Spec(help, kind or Text(), **spec)})
 
 
-def flag(help: str, **spec: Any) -> Any:
-    """An option that is on or off, and off unless given."""
-    return option(help, Flag(), False, **spec)
+def flag(help: str, default: bool = False, **spec: Any) -> Any:
+    """An option that is on or off."""
+    return option(help, Flag(), default, **spec)
 
 
 def hidden(default: Any) -> Any:

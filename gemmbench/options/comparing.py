@@ -37,6 +37,8 @@ from gemmbench.options import (
     option,
 )
 from gemmbench.options.measuring import (
+    TRANS_A,
+    TRANS_B,
     Measuring,
     batch_option,
     device_option,
@@ -44,8 +46,6 @@ from gemmbench.options.measuring import (
     kernel_files_option,
     kernels_option,
     seconds_option,
-    trans_a_option,
-    trans_b_option,
 )
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
@@ -380,8 +380,8 @@ class Tune(Options):
     m: int | None = option("Rows of A and C, for a problem that is not square.", SIZE, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
-    trans_a: bool = trans_a_option()
-    trans_b: bool = trans_b_option()
+    trans_a: bool = flag(TRANS_A)
+    trans_b: bool = flag(TRANS_B)
     batch: int = batch_option()
     budget: float = seconds_option(
         "For all of it: two thirds to search, the rest to time the best few again.", 300.0

@@ -33,7 +33,6 @@ from gemmbench.options import (
     Choice,
     Count,
     Duration,
-    Flag,
     Number,
     Options,
     Whole,
@@ -66,6 +65,8 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
+TRANS_A = "A is stored k x m, and op(A) is its transpose, as in BLAS."
+TRANS_B = "B is stored n x k, and op(B) is its transpose."
 RUN_FORMATS = ("table", *exports.FORMATS)
 FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
@@ -119,16 +120,6 @@ def seconds_option(help: str, default: float | None = None) -> Any:
 def format_option() -> Any:
     """What is printed instead of the table."""
     return option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
-
-
-def trans_a_option() -> Any:
-    """``--trans-a``."""
-    return flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
-
-
-def trans_b_option() -> Any:
-    """``--trans-b``."""
-    return flag("B is stored n x k, and op(B) is its transpose.")
 
 
 def batch_option() -> Any:
@@ -357,16 +348,15 @@ class Ladder(Measuring):
         names=names.kernel,
         single=True,
     )
-    tuned: bool = option(
+    tuned: bool = flag(
         "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
-        Flag(),
-        True,
+        default=True,
         flags=("--tuned/--no-tuned",),
     )
     alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
     beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
-    trans_a: bool = trans_a_option()
-    trans_b: bool = trans_b_option()
+    trans_a: bool = flag(TRANS_A)
+    trans_b: bool = flag(TRANS_B)
     batch: int = batch_option()
     seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
@@ -374,10 +364,9 @@ class Ladder(Measuring):
         "[default: kernel; device where a library takes part, which reports no kernel time]",
         Choice((*SCOPES, "all")),
     )
-    peak: bool = option(
+    peak: bool = flag(
         "Measure peak and bandwidth first, or take them from an earlier run.",
-        Flag(),
-        True,
+        default=True,
         flags=("--peak/--no-peak",),
     )
     remeasure: bool = flag("Measure the peak anew, also if an earlier run has kept it.")
@@ -469,7 +458,6 @@ class Ladder(Measuring):
         return peak_steps(devices, dtype, kernels)
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
-        """Whether A and B of a shape are stored transposed."""
         return self.trans_a, self.trans_b
 
     def _gemms(

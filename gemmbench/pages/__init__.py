@@ -341,7 +341,6 @@ def _fastest(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
 
 
 def _peaks(run: Run) -> Iterator[Note]:
-    """What a run of probes alone says of its devices."""
     for side in panels.sides([run]):
         texts = [f"{name} {text}" for name, text in abilities(side)]
         if texts:
@@ -349,7 +348,6 @@ def _peaks(run: Run) -> Iterator[Note]:
 
 
 def _doubts(run: Run) -> Iterator[Note]:
-    """Why not to rely on all of it."""
     for device in range(len(run.header.devices)):
         yield from notes.warnings(run, device)
     host = run.header.host
@@ -436,7 +434,6 @@ def _left(sheet: Sheet) -> list[int]:
 
 
 def _class(names: Sequence[str]) -> Markup:
-    """The attribute of an element with classes; nothing without."""
     return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
 
 

@@ -219,18 +219,14 @@ def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: floa
         if row is None or rate is None:
             pane.cell(axes, column, y, row.status if row is not None else "-", pane.GREY, small=True)
             continue
-        suspect = row.check.verdict != "ok"
-        axes.barh(
-            y - _BAR / 2 + height * (column + 0.5),
-            rate.best / divisor,
-            height,
-            color="white" if suspect else pane.COLOURS[column % len(pane.COLOURS)],
-            edgecolor="#333333" if suspect else "none",
-            hatch="////" if suspect else None,
-            label=f"{row.variant} {row.dtype}",
-        )
-        pane.mark(axes, rate.best / divisor, y - _BAR / 2 + height * (column + 0.5), sample(run, row))
-        text = ("?" if suspect else "") + units.number(rate.best / divisor)
+        length, middle = rate.best / divisor, y - _BAR / 2 + height * (column + 0.5)
+        suspect, colour = row.check.verdict != "ok", pane.COLOURS[column % len(pane.COLOURS)]
+        hatched: dict[str, Any] = {"color": "white", "edgecolor": "#333333", "hatch": "////"}
+        filled: dict[str, Any] = {"color": colour, "edgecolor": "none"}
+        label = f"{row.variant} {row.dtype}"
+        axes.barh(middle, length, height, label=label, **(hatched if suspect else filled))
+        pane.mark(axes, length, middle, sample(run, row))
+        text = ("?" if suspect else "") + units.number(length)
         pane.cell(axes, column, y, text, pane.DARK)
 
 

@@ -365,7 +365,6 @@ class GlobalMemory:
         return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
 
     def _expected(self, first: int, count: int) -> ReferenceArray:
-        """What a launch leaves at elements of the target."""
         if not self._sources:
             return written(first, count)
         values = self._row.table.values(first, count)

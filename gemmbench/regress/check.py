@@ -285,7 +285,6 @@ def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case],
 def _line(
     basis: Basis, first: Comparison, line: Line, settled: Settled, without: Mapping[RowKey, Row]
 ) -> Line:
-    """A suspicious row's line after it was measured again."""
     control = settled.suspect.control
     nothing = without.get(line.key)
     if settled.failed and nothing is not None:

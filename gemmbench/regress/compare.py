@@ -222,7 +222,6 @@ def _with_resources(basis: Basis, line: Line, news: Sequence[Repetition]) -> Lin
 
 
 def _right(side: Sequence[Repetition], key: RowKey) -> list[Repetition]:
-    """The repetitions that have a result of a row."""
     return [each for each in side if key in each.rows and each.rows[key].status == "ok"]
 
 
@@ -268,7 +267,6 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
 
 
 def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition]) -> Line | str:
-    """The line of a row that is ok on both sides."""
     key = line.key
     olds = _right(basis.repetitions, key)
     reasons = {each: [basis.difference(old, each, key) for old in olds] for each in right}

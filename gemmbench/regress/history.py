@@ -138,11 +138,8 @@ def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
         shifts = find_shifts([point.figure.value for point in points], rules.limits(last.row).high)
         device = title(ordered[last.run], last.row)
         tracks[home, key] = Track(key, device, tuple(points), shifts, None, key in basis.references)
-    values = {
-        name: [[point.figure.value for point in side] for side in track.sides]
-        for name, track in tracks.items()
-    }
-    noise = floors.measured(values, "measured, from run to run") or floors.assumed()
+    sides = {name: [[each.figure.value for each in side] for side in t.sides] for name, t in tracks.items()}
+    noise = floors.measured(sides, "measured, from run to run") or floors.assumed()
     judged = tuple(_judged(track, noise.of(name), rules) for name, track in tracks.items())
     return History(ordered, tuple(time for time, _, _ in timed), rules, noise, judged)
 
@@ -240,10 +237,8 @@ def _start(run: Run) -> datetime:
     try:
         return moment(run.header.started_utc)
     except ValueError:
-        text = run.header.started_utc
-        raise RunFileError(
-            f"{run.path}: line 1: started_utc: {text!r} is no time as ISO 8601 writes it"
-        ) from None
+        text = f"{run.header.started_utc!r} is no time as ISO 8601 writes it"
+        raise RunFileError(f"{run.path}: line 1: started_utc: {text}") from None
 
 
 CSV_FIELDS: tuple[str, ...] = (
@@ -263,11 +258,9 @@ def sheets(history: History, every: bool = False) -> list[Sheet]:
         if not (hidden and track.is_steady)
     )
     tables = [_sheet(history, groups[group]) for group in sorted(groups, key=lambda group: group[0])]
-    steady = sum(track.is_steady for track in history.tracks)
-    notes = (
-        [Note("", f"{steady} steady rows are not shown; -v shows them", "dim")] if hidden and steady else []
-    )
-    noise = history.noise
+    notes, noise = [], history.noise
+    if hidden and (steady := sum(track.is_steady for track in history.tracks)):
+        notes.append(Note("", f"{steady} steady rows are not shown; -v shows them", "dim"))
     floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
     notes += [Note("noise floor", floor, "dim"), Note("", conclusion(history), "bold")]
     return [*tables, Sheet(notes=tuple(notes))]
@@ -460,15 +453,10 @@ def _notes(floor: Floor) -> list[Note]:
             continue
         compare = threshold([each.compare for each in carried])
         check = threshold([each.check for each in carried])
-        text = (
-            f"with these {runs} runs as base, 95 % of the rows carry {compare} in compare, {check} in check"
-        )
-        notes.append(Note(name, text, "bold"))
-        text = (
-            f"each run against the others, at {limit}: {alarms.slower} of {alarms.verdicts} verdicts slower, "
-            f"{alarms.inconclusive} inconclusive"
-        )
-        notes.append(Note(f"{name}, false alarms", text))
+        carry = f"95 % of the rows carry {compare} in compare, {check} in check"
+        notes.append(Note(name, f"with these {runs} runs as base, {carry}", "bold"))
+        counts = f"{alarms.slower} of {alarms.verdicts} verdicts slower, {alarms.inconclusive} inconclusive"
+        notes.append(Note(f"{name}, false alarms", f"each run against the others, at {limit}: {counts}"))
     return notes or [Note("", "No row was measured twice, so that nothing is known of the noise.", "bold")]
 
 

@@ -225,14 +225,12 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
 
 
 def _state(run: Run, device: int, dtype: str) -> tuple[str, ...]:
-    """What is to be said of the state that a device was in."""
     clock = limited(run, device, dtype)
     limit = (f"{POWER_LIMITED}: {clock}",) if clock else ()
     return ("burst: the first 0.1 s after a rest", *limit) if run.header.policy.state == "burst" else limit
 
 
 def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
-    """The peak of one kind of units, and when it was measured."""
     name = f"{dtype} peak of the matrix units" if matrix else f"{dtype} peak"
     integer = rates.is_integer(dtype)
     top = rates.peak(run, device, dtype, matrix)
