@@ -258,10 +258,7 @@ def _named(variant: Variant) -> list[str]:
 
 def picture(variant: Variant) -> str:
     """The comment that the multiplying kernel's file opens with."""
-    for step in variant.passes:
-        if step.role == "multiply":
-            return opening(step.file)
-    return ""
+    return next((opening(step.file) for step in variant.passes if step.role == "multiply"), "")
 
 
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------

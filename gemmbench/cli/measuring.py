@@ -17,20 +17,8 @@ from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import clean, listed
+from gemmbench.options import measuring
 from gemmbench.options.comparing import Tune
-from gemmbench.options.measuring import (
-    COMPUTE,
-    EVERY_PROBE,
-    FAMILIES,
-    BestShape,
-    Gemm,
-    Peak,
-    Precision,
-    Protocols,
-    Square,
-    SweepK,
-    Workloads,
-)
 from gemmbench.options.names import choose
 from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
@@ -40,28 +28,30 @@ from gemmbench.suite.cached import KeptPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
-gemm, square, sweep_k, precision = map(running.command, (Gemm, Square, SweepK, Precision))
+gemm, square, sweep_k, precision = map(
+    running.command, (measuring.Gemm, measuring.Square, measuring.SweepK, measuring.Precision)
+)
 
 
-def _peak(options: Peak) -> None:
+def _peak(options: measuring.Peak) -> None:
     if options.describe is None:
         running.measure(options, running.as_text(options.format, options.quiet))
-    elif options.describe == EVERY_PROBE:
-        heads = {family: f"{family}: {idea}" for family, idea in FAMILIES.items()}
+    elif options.describe == measuring.EVERY_PROBE:
+        heads = {family: f"{family}: {idea}" for family, idea in measuring.FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads, {})))
     else:
         chosen = choose(options.describe, NAMES, "probe")
         running.show(stack(entry_page(entry(probe)) for probe in chosen))
 
 
-def _workloads(options: Workloads) -> None:
+def _workloads(options: measuring.Workloads) -> None:
     if options.dry_run:
         for name in options.set_names:
             running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
     running.measure(options)
 
 
-def _protocols(options: Protocols) -> None:
+def _protocols(options: measuring.Protocols) -> None:
     if options.describe:
         heads = {protocol.source: protocol.source or "gemmbench's own" for protocol in PROTOCOLS}
         listed_protocols = [Entry(each.name, each.source, each.idea) for each in PROTOCOLS]
@@ -70,10 +60,11 @@ def _protocols(options: Protocols) -> None:
     running.measure(options, running.as_text(options.format))
 
 
-peak, workloads = running.command(Peak, _peak), running.command(Workloads, _workloads)
-protocols = running.command(Protocols, _protocols)
+peak, workloads = running.command(measuring.Peak, _peak), running.command(measuring.Workloads, _workloads)
+protocols = running.command(measuring.Protocols, _protocols)
 best_shape = running.command(
-    BestShape, lambda options: running.measure(options, running.as_text(options.format, options.quiet))
+    measuring.BestShape,
+    lambda options: running.measure(options, running.as_text(options.format, options.quiet)),
 )
 
 
@@ -84,7 +75,7 @@ NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 def entries() -> list[Entry]:
     """Every probe, without its pictures."""
-    compute = [Entry(probe.name, COMPUTE, probe.idea) for probe in PROBES.values()]
+    compute = [Entry(probe.name, measuring.COMPUTE, probe.idea) for probe in PROBES.values()]
     return compute + [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
 
 
@@ -92,7 +83,9 @@ def entry(name: str) -> Entry:
     """One probe with its facts and pictures."""
     if name in PROBES:
         probe = PROBES[name]
-        return Entry(name, COMPUTE, probe.idea, "", _compute_facts(probe), [*map(opening, probe.files)])
+        return Entry(
+            name, measuring.COMPUTE, probe.idea, "", _compute_facts(probe), [*map(opening, probe.files)]
+        )
     probed = memory.BY_NAME[name]
     files = (probed.file,) if probed.file else ()
     return Entry(name, probed.family, probed.idea, "", _memory_facts(probed), [*map(opening, files)])

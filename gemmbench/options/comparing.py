@@ -33,19 +33,9 @@ from gemmbench.options import (
     Whole,
     flag,
     hidden,
+    measuring,
     names,
     option,
-)
-from gemmbench.options.measuring import (
-    TRANS_A,
-    TRANS_B,
-    Measuring,
-    batch_option,
-    device_option,
-    dtype_option,
-    kernel_files_option,
-    kernels_option,
-    seconds_option,
 )
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
@@ -175,7 +165,7 @@ class Compare(Comparing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Comparing, Measuring):
+class Check(Comparing, measuring.Measuring):
     """The options of ``check``; what is None is the base's."""
 
     command: ClassVar[str] = "check"
@@ -201,14 +191,14 @@ class Check(Comparing, Measuring):
         FILE,
         metavar="PATH",
     )
-    kernel_files: tuple[Path, ...] = kernel_files_option(
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "A kernel of your own that the base has rows of, as it is now. May be repeated."
     )
-    device: str = device_option("the base's, by name")
+    device: str = measuring.device_option("the base's, by name")
     concurrent: bool = hidden(False)
     resume: bool = hidden(False)
-    budget: float | None = seconds_option("Sampling time for each row.  [default: the base's]")
-    time_limit: float | None = seconds_option(
+    budget: float | None = measuring.seconds_option("Sampling time for each row.  [default: the base's]")
+    time_limit: float | None = measuring.seconds_option(
         "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]"
     )
     memory: str | None = option(
@@ -368,7 +358,7 @@ class Tune(Options):
     kernel: str | None = option(
         "The kernel to tune (gemmbench kernels lists them).", metavar="NAME", names=names.kernel, single=True
     )
-    kernel_files: tuple[Path, ...] = kernel_files_option(
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "A kernel of your own, described in the file: see kernels --new."
     )
     dtype: str | None = option(
@@ -380,17 +370,17 @@ class Tune(Options):
     m: int | None = option("Rows of A and C, for a problem that is not square.", SIZE, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
-    trans_a: bool = flag(TRANS_A)
-    trans_b: bool = flag(TRANS_B)
-    batch: int = batch_option()
-    budget: float = seconds_option(
+    trans_a: bool = flag(measuring.TRANS_A)
+    trans_b: bool = flag(measuring.TRANS_B)
+    batch: int = measuring.batch_option()
+    budget: float = measuring.seconds_option(
         "For all of it: two thirds to search, the rest to time the best few again.", 300.0
     )
     strategy: str = option(
         "How to go on after a random sample.", Choice((*space.STRATEGIES,)), next(iter(space.STRATEGIES))
     )
     seed: int = option("Of the search.", LENGTH, 1)
-    device: str = device_option()
+    device: str = measuring.device_option()
     cache: Path | None = option(
         "Every configuration as it is measured; the same command goes on with it.  [default: in the user's "
         "cache folder]",
@@ -398,7 +388,7 @@ class Tune(Options):
         metavar="FILE.jsonl",
     )
     force: bool = flag("Drop what the cache file holds.")
-    time_limit: float = seconds_option("Stop a configuration that takes longer altogether.", 30.0)
+    time_limit: float = measuring.seconds_option("Stop a configuration that takes longer altogether.", 30.0)
     builders: int | None = option(
         "Processes that compile ahead.  [default: half the cores, 4 at most; none on a CPU, which they would "
         "disturb]",
@@ -506,7 +496,7 @@ class Doctor(Options):
 
     command: ClassVar[str] = "doctor"
 
-    device: str = device_option()
+    device: str = measuring.device_option()
     json: bool = flag("An object with the findings, and with what could not be looked at.", shell=True)
 
 
@@ -539,10 +529,10 @@ class Kernels(Options):
     new: Path | None = option(
         "Write a kernel to start from, described and working, into a new file.", FILE, metavar="FILE.cl"
     )
-    device: str = device_option()
-    kernels: str = kernels_option()
-    kernel_files: tuple[Path, ...] = kernel_files_option()
-    dtype: str = dtype_option()
+    device: str = measuring.device_option()
+    kernels: str = measuring.kernels_option()
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option()
+    dtype: str = measuring.dtype_option()
 
 
 MACHINES = ("aarch64", "armv7l", "x86_64")  # as uname -m says

@@ -8,14 +8,7 @@ from typing import Any, ClassVar
 
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import (
-    DEVICE_DTYPES,
-    DTYPES,
-    Capability,
-    Instruction,
-    InstructionFamily,
-    lacks_capability,
-)
+from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, Capability, Instruction, InstructionFamily
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
@@ -66,7 +59,7 @@ class Form:
 
     def lacks(self, device: DeviceFacts) -> str:
         if self.capability > device.compute_capability:
-            return lacks_capability(device, self.name, self.capability)
+            return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
         if self.real in DEVICE_DTYPES and self.real not in device.dtypes:
             extension = DTYPES[self.real].extension

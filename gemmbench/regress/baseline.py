@@ -312,23 +312,15 @@ Kind = Literal["device", "driver", "source", "sampling", "memory"]
 Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
 """Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""
 
-DIFFERENCES: dict[Kind, str] = {
-    "device": "other device",
-    "driver": "other driver",
-    "source": "other kernel source",
-    "sampling": "other sampling",
-    "memory": "operands reached the device in another way",
+_DRIVER = "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)"
+DIFFERENCES: dict[Kind, tuple[str, str]] = {
+    "device": ("other device", "measure the baseline run on this device"),
+    "driver": ("other driver", _DRIVER),
+    "source": ("other kernel source", "check --against times both versions of a kernel in turn"),
+    "sampling": ("other sampling", "give both runs the same --state and --cold"),
+    "memory": ("operands reached the device in another way", "give both runs the same --memory"),
 }
-"""What makes two rows incomparable, unless a comparison is told to go across it."""
-
-
-REMEDIES: dict[Kind, str] = {
-    "device": "measure the baseline run on this device",
-    "driver": "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
-    "source": "check --against times both versions of a kernel in turn",
-    "sampling": "give both runs the same --state and --cold",
-    "memory": "give both runs the same --memory",
-}
+"""What makes two rows incomparable, unless a comparison is told to go across it, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -337,11 +329,11 @@ class Difference:
 
     kind: Kind
     reason: str  # for the user
-    remedy: str = ""  # other than of `REMEDIES`
+    remedy: str = ""  # other than of `DIFFERENCES`
 
     @property
     def sentence(self) -> str:
-        remedy = self.remedy or REMEDIES[self.kind]
+        remedy = self.remedy or DIFFERENCES[self.kind][1]
         return f"{self.reason}; {remedy}, or compare nevertheless with --across {self.kind}"
 
 
@@ -453,7 +445,7 @@ def _other_times(
 def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
     for kind, before, after, *name in facts:
         if before != after and kind not in across:
-            label = name[0] if name else DIFFERENCES[kind]
+            label = name[0] if name else DIFFERENCES[kind][0]
             return Difference(kind, f"{label}: {_word(after)}, not {_word(before)}")
     return None
 

@@ -395,15 +395,10 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
         what += f", as ratios to {', '.join(map(clean, rules.ratio))} of the same run"
     if rules.in_turn:
         what += ", batch by batch in turn with its former self"
-    typed = len({line.row.dtype for line in comparison.lines}) > 1
 
     def cells(line: Line) -> tuple[Cell, ...]:
-        judgement = line.judgement
-        style = STYLES[line.verdict]
+        judgement, style = line.judgement, STYLES[line.verdict]
         return (
-            Cell(clean(line.row.title)),
-            Cell(names[id(line)]),
-            *([Cell(line.row.dtype)] if typed else []),
             Cell(change(judgement.ratio) if judgement else "", style=style),
             Cell(line.verdict, style=style),
             Cell(interval(line)),
@@ -411,14 +406,35 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
             Cell(cost(line, line.new_s)),
         )
 
+    table = row_sheet(
+        lines[0].device,
+        f"change of the time, {what}; + is slower",
+        (("change", "verdict"), ("interval",), ("base", "new")),
+        [(line.row.title, names[id(line)], line.row.dtype, cells(line)) for line in shown],
+        len({line.row.dtype for line in comparison.lines}) > 1,
+    )
+    notes = *(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)
+    return replace(table, notes=notes)
+
+
+def row_sheet(
+    device: str,
+    caption: str,
+    blocks: tuple[tuple[str, ...], ...],
+    lines: Sequence[tuple[str, str, str, tuple[Cell, ...]]],
+    typed: bool,
+) -> Sheet:
+    """A device's rows: of each its name, its size and, if `typed`, its type, then the cells of the blocks."""
     return Sheet(
-        heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
-        caption=f"change of the time, {what}; + is slower",
+        heading=tuple(map(clean, device.split(" | ", 1))),
+        caption=caption,
         keys=("", "size", *(["type"] if typed else [])),
-        blocks=(("change", "verdict"), ("interval",), ("base", "new")),
-        rows=tuple(map(cells, shown)),
-        left=frozenset({"verdict"}),
-        notes=(*(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)),
+        blocks=blocks,
+        rows=tuple(
+            (Cell(clean(name)), Cell(size), *([Cell(dtype)] if typed else []), *cells)
+            for name, size, dtype, cells in lines
+        ),
+        left=frozenset({"verdict", "changes"}),
     )
 
 

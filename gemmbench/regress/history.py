@@ -32,7 +32,7 @@ from gemmbench.model.run_file import Run, RunFileError
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Rules
-from gemmbench.regress.compare import STYLES, change, title, where
+from gemmbench.regress.compare import STYLES, change, row_sheet, title, where
 from gemmbench.regress.gate import Alarms, Carried, Floor, Tolerance, serves
 from gemmbench.regress.verdict import OUTLYING, Judgement, Noise, Spread, judge, robust_deviation
 from gemmbench.report.table import Cell, Note, Sheet, finite, stack, stdout
@@ -267,15 +267,10 @@ def sheets(history: History, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
-    typed = len({track.row.dtype for track in history.tracks}) > 1
-
     def cells(track: Track) -> tuple[Cell, ...]:
         last = track.last
         style = STYLES[last.verdict] if last else ""
         return (
-            Cell(clean(track.row.variant)),
-            Cell(where(track.row)),
-            *([Cell(track.row.dtype)] if typed else []),
             Cell(change(last.ratio) if last else "", style=style),
             Cell(last.verdict if last else "new", style=style),
             Cell(_shifts(history, track)),
@@ -284,13 +279,12 @@ def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
             Cell(_cost(track, -1)),
         )
 
-    return Sheet(
-        heading=tuple(map(clean, tracks[0].device.split(" | ", 1))),
-        caption="last: since the last change, or of the last run; change of the time, + is slower",
-        keys=("", "size", *(["type"] if typed else [])),
-        blocks=(("last", "verdict"), ("changes",), ("runs", "from", "to")),
-        rows=tuple(map(cells, tracks)),
-        left=frozenset({"verdict", "changes"}),
+    return row_sheet(
+        tracks[0].device,
+        "last: since the last change, or of the last run; change of the time, + is slower",
+        (("last", "verdict"), ("changes",), ("runs", "from", "to")),
+        [(track.row.variant, where(track.row), track.row.dtype, cells(track)) for track in tracks],
+        len({track.row.dtype for track in history.tracks}) > 1,
     )
 
 
@@ -401,25 +395,18 @@ def aa_sheets(floor: Floor) -> list[Sheet]:
 
 
 def _aa_sheet(floor: Floor, rows: Sequence[Tolerance]) -> Sheet:
-    typed = len({row.row.dtype for row in floor.rows}) > 1
     ratio = bool(floor.rules.ratio)
 
     def cells(row: Tolerance) -> tuple[Cell, ...]:
-        return (
-            Cell(clean(row.row.variant)),
-            Cell(where(row.row)),
-            *([Cell(row.row.dtype)] if typed else []),
-            *_carried(row.plain),
-            *(_carried(row.ratio) if ratio else ()),
-        )
+        return (*_carried(row.plain), *(_carried(row.ratio) if ratio else ()))
 
     blocks = (("noise", "compare", "check"), ("ratio noise", "ratio compare", "ratio check"))
-    return Sheet(
-        heading=tuple(map(clean, rows[0].device.split(" | ", 1))),
-        caption="noise from run to run, and the smallest threshold that it lets compare and check carry",
-        keys=("", "size", *(["type"] if typed else [])),
-        blocks=blocks if ratio else blocks[:1],
-        rows=tuple(map(cells, rows)),
+    return row_sheet(
+        rows[0].device,
+        "noise from run to run, and the smallest threshold that it lets compare and check carry",
+        blocks if ratio else blocks[:1],
+        [(row.row.variant, where(row.row), row.row.dtype, cells(row)) for row in rows],
+        len({row.row.dtype for row in floor.rows}) > 1,
     )
 
 
