@@ -78,9 +78,10 @@ def stderr() -> Console:
     return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
-def say(sentence: str) -> None:
-    """A line on stderr."""
-    print(sentence, file=sys.stderr, flush=True)
+def say(sentence: str, quiet: bool = False) -> None:
+    """A line on stderr, unless only the table is wanted."""
+    if not quiet:
+        print(sentence, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -369,8 +370,8 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
     warn_if_busy(measurement.header.host, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
-    for note in () if chosen.quiet else outcome.notes:
-        say(note)
+    for note in outcome.notes:
+        say(note, chosen.quiet)
     return outcome, _shown(outcome.run, own=True)
 
 
@@ -410,9 +411,9 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
 
 def warn_if_busy(host: HostFacts, quiet: bool) -> None:
     """Say so where other programs use the processor."""
-    if host.busy >= BUSY_CORES and not quiet:
+    if host.busy >= BUSY_CORES:
         cores = f"{host.busy:.1f} of {host.cores} cores"
-        say(f"Other programs keep {cores} busy: rates will be low and noisy.")
+        say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
 
 
 # --- comparing ----------------------------------------------------------------------------------------------
@@ -570,11 +571,19 @@ def checked(
     noises = tuple(load(path) for path in chosen.noise)
     basis = Basis(tuple(map(alone, baselines)), chosen.rules, noises)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    policy = chosen.policy_of(basis.header.policy)
     request = checking.Request(
-        basis, words, policy, chosen.device, chosen.aa, chosen.against, chosen.save, chosen.force,
-        chosen.patience, chosen.rounds, chosen.own,
-    )  # fmt: skip
+        basis=basis,
+        command=words,
+        policy=chosen.policy_of(basis.header.policy),
+        device=chosen.device,
+        times=chosen.aa,
+        against=chosen.against,
+        save=chosen.save,
+        force=chosen.force,
+        patience_s=chosen.patience,
+        rounds=chosen.rounds,
+        own=chosen.own,
+    )
     with checking.prepared(request, make_machine) as job:
         yield job
 
@@ -687,8 +696,8 @@ def tune(**values: Any) -> Result:
     if outcome.interrupted:
         raise KeyboardInterrupt
     kept = prepared_tuning.keep(outcome.run)
-    for note in () if chosen.quiet else kept:
-        say(note)
+    for note in kept:
+        say(note, chosen.quiet)
     best = check_tuned(outcome.run)
     if chosen.plot:
         draw([outcome.run], "tune", chosen.plot)

@@ -110,7 +110,7 @@ def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
             if each.marks
         ]
         draw_panes(lambda: panes, plot, "kernels that the device runs", 2)
-        running.tell(f"Drew {plot}.")
+        api.say(f"Drew {plot}.")
 
 
 def entry(variant: Variant, picture: str = "") -> Entry:

@@ -169,17 +169,17 @@ def tune(options: Tune) -> None:
         if outcome.error:
             raise outcome.error
         for note in () if outcome.interrupted else prepared.keep(run):
-            running.tell(note, options.quiet)
+            api.say(note, options.quiet)
     if options.plot and result(run).ranked:
         running.draw([run], "tune", options.plot, options.quiet)
     if options.report and run.rows:
         api.write_report([run], options.report)
-        running.tell(f"Wrote {options.report}.", options.quiet)
+        api.say(f"Wrote {options.report}.", options.quiet)
     if outcome.interrupted:
         where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
-        running.tell(f"gemmbench: interrupted; {where}")
+        api.say(f"gemmbench: interrupted; {where}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    running.tell(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", options.quiet)
+    api.say(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", options.quiet)
     first = result(run).default
     if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
         raise click.exceptions.Exit(EXIT_WRONG)

@@ -32,7 +32,7 @@ from gemmbench.stats import ceilings, rates
 _LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
 
 
-def _smi(machine: Machine, device: DeviceFacts, words: str) -> str:
+def _smi(device: DeviceFacts, words: str) -> str:
     """The command of nvidia-smi for a device's board."""
     return f"sudo nvidia-smi -i {device.pci or 0} {words}"
 
@@ -85,7 +85,7 @@ def ecc(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
             f"nvmlDeviceGetEccMode: {current}",
             "compute capability " + ".".join(map(str, device.compute_capability)),
         ),
-        _smi(machine, device, "-e 0"),
+        _smi(device, "-e 0"),
         "after the next start; errors in memory are then neither corrected nor seen",
         "NVIDIA, CUDA C++ Best Practices Guide, Theoretical Bandwidth Calculation",
     )
@@ -110,7 +110,7 @@ def gpu_power(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         f"the board may draw {number(limit / 1000)} of its {number(default / 1000)} W",
         f"{UNKNOWN}: `gemmbench show -v` says at which clock a row ran",
         seen,
-        _smi(machine, device, f"-pl {default // 1000}"),
+        _smi(device, f"-pl {default // 1000}"),
     )
 
 
@@ -128,7 +128,7 @@ def gpu_clock(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         f"the board's clock for programs is set to {clock} of {default} MHz",
         f"up to {percent(1 - clock / default)}",
         seen,
-        _smi(machine, device, "-rac"),
+        _smi(device, "-rac"),
     )
 
 
@@ -169,7 +169,7 @@ def persistence(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         "the driver forgets the board between two programs: persistence mode is off",
         f"{NO_RATE}: each program starts later, and limits of power and clock that were set are lost",
         ("nvmlDeviceGetPersistenceMode: 0",),
-        _smi(machine, device, "-pm 1"),
+        _smi(device, "-pm 1"),
     )
 
 
@@ -184,7 +184,7 @@ def mig(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         f"{size(device.global_mem_bytes)} of memory",
         f"{UNKNOWN}: what the other slices have",
         (f"nvmlDeviceGetMigMode: {current}", f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}"),
-        _smi(machine, device, "-mig 0"),
+        _smi(device, "-mig 0"),
         "ends every slice, those of others, too",
     )
 

@@ -144,8 +144,11 @@ def _boards(machine: Machine) -> dict[str, list[str]]:
 _EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}
 _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
 _UNIT_VARIABLES = (
-    "POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "DPCPP_CPU_NUM_CUS", "CL_CONFIG_CPU_TBB_NUM_WORKERS",
-)  # fmt: skip
+    "POCL_MAX_PTHREAD_COUNT",
+    "POCL_CPU_MAX_CU_COUNT",
+    "DPCPP_CPU_NUM_CUS",
+    "CL_CONFIG_CPU_TBB_NUM_WORKERS",
+)
 
 
 @check("cpu")

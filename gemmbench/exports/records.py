@@ -183,7 +183,8 @@ def to_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def _device(run: Run, row: Row) -> dict[str, str]:
+def device_names(run: Run, row: Row) -> dict[str, str]:
+    """The columns that name where a row ran: the device and its driver, or the host and its BLAS."""
     device = run.device(row)
     if device is None:
         return {"device_name": run.header.host.cpu, "driver": run.header.host.blas}
@@ -194,7 +195,7 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
     """What JSON and flat records have beside the stored fields."""
     return {
         **rates.derived(run, row),
-        **_device(run, row),
+        **device_names(run, row),
         **together.derived(run, row),
         **workloads.derived(run, row),
         **conditions.derived(run, row),

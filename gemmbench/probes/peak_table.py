@@ -204,7 +204,7 @@ def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, 
 
 # --- Peaks: types or matrix instructions down ---------------------------------------------------------------
 
-_PLAIN = "flops"  # the probe that needs no name beside its data type's
+PLAIN = "flops"  # the probe that needs no name beside its data type's
 _VECTOR_CHOICES = ("chains", "form", "unroll", "local")
 _MATRIX_CHOICES = ("chains", "unroll", "groups")
 
@@ -276,7 +276,7 @@ def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
 
 
 def _name(row: Row) -> str:
-    return row.dtype if row.variant == _PLAIN else f"{row.variant} {row.dtype}"
+    return row.dtype if row.variant == PLAIN else f"{row.variant} {row.dtype}"
 
 
 def _scale(rows: Sequence[Row]) -> tuple[float, str]:
@@ -287,7 +287,7 @@ def _scale(rows: Sequence[Row]) -> tuple[float, str]:
 
 
 def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
-    if device == HOST or row.variant != _PLAIN:
+    if device == HOST or row.variant != PLAIN:
         return None
     return theory.ceiling(run.header.devices[device], row.dtype)
 
@@ -303,10 +303,10 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """For each device: bandwidth by width, caches by size, transfers by size, launches."""
     rows = by_key((row.device, row) for row in run.rows if row.kind in ("bandwidth", "transfer", "latency"))
     groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
-        (lambda row: row.kind == "bandwidth" and not _sized(row), _bandwidth),
-        (lambda row: row.kind != "transfer" and _sized(row), _caches),
+        (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
+        (lambda row: row.kind != "transfer" and is_sized(row), _caches),
         (lambda row: row.kind == "transfer", _transfers),
-        (lambda row: row.kind == "latency" and not _sized(row), _launches),
+        (lambda row: row.kind == "latency" and not is_sized(row), _launches),
     )
     return [
         table(run, device, chosen, verbose)
@@ -316,12 +316,13 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     ]
 
 
-def _sized(row: Row) -> bool:
+def is_sized(row: Row) -> bool:
+    """Whether a row is of a set or a transfer of one size."""
     return "bytes" in row.parameters
 
 
 def _where(row: Row) -> str:
-    if _sized(row):
+    if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
         return f"{clean(row.variant)} of {unbroken(units.size(int(row.parameters['bytes'])))}"
     width = row.parameters.get("width")

@@ -526,7 +526,6 @@ class Fleet:
 
     @property
     def middle(self) -> Node:
-
         def apart(node: Node) -> float:
             return max((abs(math.log(each.ratio)) for each in node.standings.values()), default=math.inf)
 

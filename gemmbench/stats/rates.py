@@ -430,7 +430,6 @@ class Peak:
     rate: float  # flop/s
     row: Row
     run: Run  # that the row is of
-    matrix: bool  # whether of units that only multiply matrices
 
 
 def peak(
@@ -518,7 +517,7 @@ def above_peak(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple
 @lru_cache(maxsize=64)
 def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str, state: State) -> Peak | None:
     top = best_peak(run.rows, device, dtype, matrix, sums, state)
-    return Peak(*top, run, matrix) if top else None
+    return Peak(*top, run) if top else None
 
 
 def best_peak(
