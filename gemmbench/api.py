@@ -8,13 +8,12 @@ was measured until then is saved. No signal handler is set here.
 from __future__ import annotations
 
 import inspect
-import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from rich.console import Console
 
@@ -31,30 +30,26 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.options import (
-    Options,
-    build,
+from gemmbench.options import Options, build, command_line, comparing, measuring, specs
+from gemmbench.options.comparing import Bundle, Doctor, Tune
+from gemmbench.options.measuring import Measuring
+from gemmbench.options.names import (
     check_folder,
     check_overwriting,
     check_plot_path,
     check_report_path,
     choose,
-    command_line,
-    comparing,
-    measuring,
-    specs,
 )
-from gemmbench.options.comparing import Bundle, Doctor, Tune
-from gemmbench.options.measuring import Measuring
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress import history as histories
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
-from gemmbench.regress.compare import Line
+from gemmbench.regress.compare import Comparison
 from gemmbench.regress.gate import Floor, floor
+from gemmbench.regress.history import History
 from gemmbench.report.progress import Progress, row_label
-from gemmbench.report.table import stack
+from gemmbench.report.table import stdout
 from gemmbench.stats.panels import alone
 from gemmbench.stats.rates import within_ceilings
 from gemmbench.suite import run as suite
@@ -78,39 +73,15 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 # --- results ------------------------------------------------------------------------------------------------
 
 
-class _Trimmed:
-    """A text file whose lines do not end with blanks: tables are padded to their width."""
-
-    def __init__(self, file: TextIO) -> None:
-        self._file = file
-
-    def write(self, text: str) -> int:
-        return self._file.write(re.sub(r" +(?=\n)", "", text))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class _Console(Console):
-    def on_broken_pipe(self) -> None:
-        """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
-        raise BrokenPipeError
-
-
-def stdout() -> Console:
-    """Where tables go: nothing in them is taken for markup or highlighted."""
-    file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
-    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
-
-
 def stderr() -> Console:
     """Where progress goes."""
     return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
 
 
-def say(sentence: str) -> None:
-    """A line on stderr."""
-    print(sentence, file=sys.stderr, flush=True)
+def say(sentence: str, quiet: bool = False) -> None:
+    """A line on stderr, unless only the table is wanted."""
+    if not quiet:
+        print(sentence, file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,41 +182,12 @@ class Run(run_file.Run):
             raise NothingMeasured(f"nothing was measured on the device: {what}", self)
 
 
-@dataclass(frozen=True, eq=False)
-class Comparison(comparisons.Comparison):
-    """Verdicts of new runs against baseline runs, a line for each row."""
-
-    @property
-    def slower(self) -> tuple[Line, ...]:
-        """The rows that have become slower beyond doubt."""
-        return tuple(line for line in self.lines if line.verdict == "slower")
-
-    @property
-    def ok(self) -> bool:
-        """Whether there is no regression: nothing slower, nothing that broke."""
-        return not any(line.fails for line in self.lines)
-
-    def show(self, verbose: bool = False) -> None:
-        """Print the table of ``gemmbench compare``."""
-        stdout().print(stack(comparisons.sheets(self, verbose)))
-
-
-@dataclass(frozen=True, eq=False)
-class History(histories.History):
-    """Every row's track over many runs."""
-
-    def show(self, verbose: bool = False) -> None:
-        """Print the table of ``gemmbench history``."""
-        stdout().print(stack(histories.sheets(self, verbose)))
-
-
-_T = TypeVar("_T")
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _as(kind: type[_T], value: Any) -> _T:
-    """A dataclass's value as one of its subclass."""
-    return kind(**{each.name: getattr(value, each.name) for each in fields(value) if each.init})
+def _shown(run: run_file.Run, own: bool = False) -> Run:
+    """A run with its tables and charts."""
+    return Run(run.header, run.rows, run.path, own=own)
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
@@ -294,11 +236,9 @@ best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
-    """Write runs in a format that is no table; sqlite alone takes several, else it is a `UsageError`."""
-    if form != exports.SQLITE and len(runs) > 1:
-        raise UsageError(f"{form} takes one run; several go into one file with {exports.SQLITE} only")
+    """Write a run in a format that is no table; sqlite takes several."""
     if form != exports.SQLITE:
-        write_text(path, _as(Run, runs[0]).text(form), _paths(runs))
+        write_text(path, _shown(runs[0]).text(form), _paths(runs))
         return
     from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
 
@@ -393,7 +333,7 @@ def load(path: str | Path) -> Run:
     Raises:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
-    return _as(Run, within_ceilings(run_file.load(path)))
+    return _shown(within_ceilings(run_file.load(path)))
 
 
 @contextmanager
@@ -430,10 +370,9 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
     warn_if_busy(measurement.header.host, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
-    for note in () if chosen.quiet else outcome.notes:
-        say(note)
-    run = outcome.run
-    return outcome, Run(run.header, run.rows, run.path, own=True)
+    for note in outcome.notes:
+        say(note, chosen.quiet)
+    return outcome, _shown(outcome.run, own=True)
 
 
 def _measured(chosen: Measuring) -> Run:
@@ -467,17 +406,14 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     """Draw a chart of runs; `UsageError` if it cannot be drawn or written."""
     from gemmbench import chart_views  # matplotlib takes a second to import
 
-    if kind not in (None, *chart_views.KINDS):
-        raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)}")
-    chosen = kind or chart_views.default_kind(runs[0])
-    chart_views.draw(runs, chosen, path, families(runs))
+    chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
 
 
 def warn_if_busy(host: HostFacts, quiet: bool) -> None:
     """Say so where other programs use the processor."""
-    if host.busy >= BUSY_CORES and not quiet:
+    if host.busy >= BUSY_CORES:
         cores = f"{host.busy:.1f} of {host.cores} cores"
-        say(f"Other programs keep {cores} busy: rates will be low and noisy.")
+        say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
 
 
 # --- comparing ----------------------------------------------------------------------------------------------
@@ -515,10 +451,10 @@ def compared(
     noises = [load(path) for path in chosen.noise]
     for run in (*baselines, *news):
         _check_rows(run)
-    return _as(Comparison, comparisons.compare(baselines, news, chosen.rules, noises))
+    return comparisons.compare(baselines, news, chosen.rules, noises)
 
 
-def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
+def draw_comparison(comparison: Comparison, path: Path) -> bool:
     """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
     if not any(line.judgement for line in comparison.lines):
         return False
@@ -555,10 +491,10 @@ def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History
     tracks = histories.history(runs, chosen.rules)
     if not tracks.tracks:
         raise UsageError("there is nothing to follow: no row of these runs has a time")
-    return _as(History, tracks)
+    return tracks
 
 
-def draw_history(tracks: histories.History, path: Path) -> None:
+def draw_history(tracks: History, path: Path) -> None:
     """Draw the tracks; `UsageError` if the file cannot be written."""
     from gemmbench.charts import pane
     from gemmbench.regress.chart import tracks as panes
@@ -609,9 +545,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
         return floor([job.run], chosen.rules)
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
-        raise NothingMeasured(
-            f"nothing was compared: {comparisons.why_nothing(comparison)}", _as(Run, job.run)
-        )
+        raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
     if chosen.report:
@@ -623,7 +557,7 @@ def check_repeated(job: checking.Job) -> None:
     """Whether an A/A measurement has a result; `NothingMeasured` if it has none."""
     if all(row.status != "ok" for row in job.rows):
         what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
-        raise NothingMeasured(what, _as(Run, job.run))
+        raise NothingMeasured(what, _shown(job.run))
 
 
 @contextmanager
@@ -635,19 +569,20 @@ def checked(
     for run in baselines:
         _check_rows(run)
     noises = tuple(load(path) for path in chosen.noise)
+    basis = Basis(tuple(map(alone, baselines)), chosen.rules, noises)
+    words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
     request = checking.Request(
-        Basis(tuple(map(alone, baselines)), chosen.rules, noises),
-        tuple(command) or (*command_line(chosen), *(run.path for run in baselines)),
-        checking.Sampling(
-            chosen.budget, chosen.time_limit, chosen.memory, chosen.cold, chosen.energy, chosen.state
-        ),
-        chosen.device,
-        chosen.aa,
-        chosen.against,
-        chosen.save,
-        chosen.force,
-        checking.Patience(chosen.patience, chosen.rounds),
-        chosen.own,
+        basis=basis,
+        command=words,
+        policy=chosen.policy_of(basis.header.policy),
+        device=chosen.device,
+        times=chosen.aa,
+        against=chosen.against,
+        save=chosen.save,
+        force=chosen.force,
+        patience_s=chosen.patience,
+        rounds=chosen.rounds,
+        own=chosen.own,
     )
     with checking.prepared(request, make_machine) as job:
         yield job
@@ -664,8 +599,7 @@ def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
 def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
     """What came of a check, or of its rows so far."""
     basis = job.basis
-    made = outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
-    return _as(Comparison, made)
+    return outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
 
 
 # --- a report -----------------------------------------------------------------------------------------------
@@ -731,7 +665,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     write_text(path, html(runs, wanted))
 
 
-def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
+def report_comparison(comparison: Comparison, path: Path) -> None:
     """Write a page of a comparison, its runs and the verdicts; errors as of `write_report`."""
     from gemmbench.pages import Wanted
 
@@ -762,8 +696,8 @@ def tune(**values: Any) -> Result:
     if outcome.interrupted:
         raise KeyboardInterrupt
     kept = prepared_tuning.keep(outcome.run)
-    for note in () if chosen.quiet else kept:
-        say(note)
+    for note in kept:
+        say(note, chosen.quiet)
     best = check_tuned(outcome.run)
     if chosen.plot:
         draw([outcome.run], "tune", chosen.plot)
@@ -809,7 +743,7 @@ def check_tuned(run: run_file.Run) -> Result:
     if not best.ranked:
         trouble = best.default.trouble if best.default else None
         reason = f": {trouble.status}: {clean(trouble.reason)}" if trouble else ""
-        raise NothingMeasured(f"no configuration could be measured{reason}", _as(Run, run))
+        raise NothingMeasured(f"no configuration could be measured{reason}", _shown(run))
     return best
 
 

@@ -15,13 +15,7 @@ from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
 from gemmbench.stats.panels import alone
-from gemmbench.suite.charts import (
-    best_shape_panes,
-    conditions_panes,
-    resource_panes,
-    sustained_panes,
-    together_panes,
-)
+from gemmbench.suite import charts as suite_charts
 from gemmbench.tune import chart
 
 
@@ -104,7 +98,7 @@ KINDS: dict[str, Kind] = {
     "best-shape": Kind(
         "the rate over the work of every shape that was looked at, and each kernel's best, measured anew",
         "look at a shape (best-shape)",
-        best_shape_panes,
+        suite_charts.best_shape_panes,
         across=1,
     ),
     "peak": Kind(
@@ -140,25 +134,25 @@ KINDS: dict[str, Kind] = {
     "concurrent": Kind(
         "several devices at once beside each alone: the rate of all together, and each one's slowdown",
         "rows of several devices at once (--concurrent)",
-        together_panes,
+        suite_charts.together_panes,
     ),
     "resources": Kind(
         "work-items in flight against the registers of each, or work-groups against the largest",
         "rows that tell what their kernels take",
-        resource_panes,
+        suite_charts.resource_panes,
         of_device=True,
     ),
     "sustained": Kind(
         "rate, clock, power and temperature over a long run, and where results were wrong",
         "long run (--for)",
-        sustained_panes,
+        suite_charts.sustained_panes,
         of_device=True,
         across=1,
     ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",
         "row whose device told its clock (NVIDIA's, by NVML)",
-        conditions_panes,
+        suite_charts.conditions_panes,
         across=1,
     ),
 }
@@ -212,12 +206,11 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     It sets matplotlib's style, so call it inside ``rc_context``.
     """
     if kind not in KINDS:
-        raise ChartError(f"unknown chart {clean(kind)!r}; there are {', '.join(KINDS)}")
+        raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
     return figure_of(lambda: _panes(runs, kind, families), _lacks(runs, kind), KINDS[kind].across)
 
 
 def _lacks(runs: Sequence[Run], kind: str) -> str:
-    """Which rows the runs would need."""
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
     why = sweep_chart.why_no_energy(runs) if kind in ("energy", "efficiency") else ""
     reason = f" ({why})" if why else ""

@@ -91,7 +91,6 @@ def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
 
 
 def _scope(run: Run) -> str:
-    """The scope that the run's tables show, or ``all``."""
     return "all" if run.header.scope == "all" else rates.view_scope(run)
 
 

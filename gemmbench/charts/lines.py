@@ -239,7 +239,6 @@ def looks(box: Box) -> dict[tuple[int, str], Look]:
 
 
 def _fastest_of_families(box: Box) -> frozenset[str]:
-    """The label of each family's best rate in the pane's scope, at any size."""
     best: dict[str, tuple[float, str]] = {}
     for series in box.series:
         rates = [rate for row in series.rows.values() if (rate := derive.median_rate(row, box.scope))]
@@ -375,9 +374,7 @@ def missing(
         at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"
         groups.setdefault((reason, at), []).append(label)
     texts = [f"{', '.join(labels)}{at} ({reason})" for (reason, at), labels in groups.items()]
-    points = [
-        (run, row) for run, panel in box.parts for series in panel.series for row in series.rows.values()
-    ]
+    points = [(run, row) for run, panel in box.parts for row in panel.rows]
     gaps = ["No point: " + "; ".join(texts)] if texts else []
     pane.footnote(axes, [*notes, *disturbed_points(points), *gaps])
 

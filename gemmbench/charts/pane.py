@@ -153,7 +153,6 @@ def set_style() -> None:
 
 
 def _composed(panes: Sequence[Pane], across: int) -> Figure:
-    """Panes in rows, each in a figure of its own."""
     across = min(len(panes), across)
     rows = [panes[first : first + across] for first in range(0, len(panes), across)]
     heights = [max(pane.height for pane in row) for row in rows]
@@ -352,7 +351,6 @@ def short(text: str) -> str:
 
 
 # --- Variants down, in the order of the ladder: what the charts of one problem have in common ---------------
-
 
 ROW = 0.2  # inches down the page
 _COLUMN = 50.0  # points across it

@@ -17,10 +17,11 @@ from gemmbench.exports import SQLITE, records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
-from gemmbench.options import CHART, check_plot_path
+from gemmbench.model.units import clean, counted
+from gemmbench.options import CHART
 from gemmbench.options.comparing import Check, Compare, Comparing, History, Report
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
+from gemmbench.options.names import check_plot_path
 from gemmbench.regress import compare as pages
 from gemmbench.regress import history as histories
 from gemmbench.regress.check import Job
@@ -63,13 +64,12 @@ def present(comparison: Comparison, options: Compare | Check, quiet: bool = Fals
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
     if options.plot and api.draw_comparison(comparison, options.plot):
-        running.tell(f"Drew {options.plot}.", quiet)
+        api.say(f"Drew {options.plot}.", quiet)
 
 
 def end(comparison: Comparison, options: Comparing) -> None:
     """End with the command's exit status; `UsageError` if nothing was compared."""
-    failed = any(line.fails for line in comparison.lines)
-    if failed or (options.missing == "fail" and comparison.lost):
+    if not comparison.ok or (options.missing == "fail" and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UsageError(f"nothing was compared: {pages.why_nothing(comparison)}")
@@ -79,7 +79,6 @@ def end(comparison: Comparison, options: Comparing) -> None:
 
 
 def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> Any:
-    """Text for machines, a table for people."""
     every = bool(options.verbose)
     if form in ("github", "junit"):
         write = pages.to_github if form == "github" else pages.to_junit
@@ -108,7 +107,7 @@ def check(options: Check, bases: tuple[Path, ...]) -> None:
             return
         outcome = api.follow_check(job, options)
     if job.file:
-        running.tell(f"Saved {len(job.rows)} rows in {job.file.path}.", options.quiet)
+        api.say(f"Saved {len(job.rows)} rows in {job.file.path}.", options.quiet)
     if options.aa and job.rows:
         _show_floor(floor([job.run], options.rules), options)
     elif job.rows:
@@ -116,13 +115,13 @@ def check(options: Check, bases: tuple[Path, ...]) -> None:
         present(made, options, options.quiet)
         if options.report:
             api.report_comparison(made, options.report)
-            running.tell(f"Wrote {options.report}.", options.quiet)
+            api.say(f"Wrote {options.report}.", options.quiet)
         if outcome.comparison:
             end(made, options)
     if outcome.error:
         raise UsageError(str(outcome.error))
     if outcome.interrupted:
-        running.tell("gemmbench: interrupted; what is shown is from what was measured so far")
+        api.say("gemmbench: interrupted; what is shown is from what was measured so far")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if options.aa:
         _end_repeated(job)
@@ -133,7 +132,7 @@ def _end_repeated(job: Job) -> None:
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:
         more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
-        running.tell(f"gemmbench: {row_label(lost[0])}: {clean(outcome(lost[0]))}{more}")
+        api.say(f"gemmbench: {row_label(lost[0])}: {clean(outcome(lost[0]))}{more}")
         raise click.exceptions.Exit(EXIT_WRONG)
     api.check_repeated(job)
 
@@ -201,8 +200,8 @@ def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
 
     runs = list({digest(run): run for run in api.runs_of(files)}.values())  # one may be given twice
     api.export(runs, out, SQLITE)
-    what = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    running.tell(f"{what} with {sum(len(run.rows) for run in runs)} rows in {out}.")
+    rows = sum(len(run.rows) for run in runs)
+    api.say(f"{counted(len(runs), 'run')} with {rows} rows in {out}.")
 
 
 def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
@@ -256,7 +255,6 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
 
 def _draw_all(runs: Sequence[Run], path: Path) -> None:
     """Every kind that the runs have rows for, and why not the others; `UsageError` if there is none."""
-
     from gemmbench import chart_views
 
     suited = chart_views.suited(runs, families(runs))
@@ -265,7 +263,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         check_plot_path(each)
     for kind, why in suited.items():
         if why:
-            running.tell(f"Not drawn: {kind}: {why}.")
+            api.say(f"Not drawn: {kind}: {why}.")
     if not paths:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():
@@ -283,7 +281,7 @@ def report(options: Report, files: tuple[Path, ...]) -> None:
     compared: two by verdicts, three and more as a history or, of several nodes, as a fleet whose outliers are
     named. Of a folder every .jsonl file in it is taken.
     """
-    running.tell(f"Wrote {api.reported(files, options)}.")
+    api.say(f"Wrote {api.reported(files, options)}.")
 
 
 @click.command()
@@ -301,10 +299,10 @@ def history(options: History, files: tuple[Path, ...]) -> None:
     running.show(_tracks(tracks, options))
     if options.plot is not None:
         api.draw_history(tracks, options.plot)
-        running.tell(f"Drew {options.plot}.")
+        api.say(f"Drew {options.plot}.")
 
 
-def _tracks(tracks: api.History, options: History) -> RenderableType:
+def _tracks(tracks: histories.History, options: History) -> RenderableType:
     if options.format == "json":
         return histories.to_json(tracks)
     if options.format == "csv":

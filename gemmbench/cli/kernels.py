@@ -31,17 +31,9 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
-from gemmbench.options import (
-    check_overwriting,
-    check_plot_path,
-    choose_dtypes,
-    choose_kernels,
-    kernel_inputs,
-    named_variants,
-    own_kernels,
-)
+from gemmbench.options import names
 from gemmbench.options.comparing import Bundle, Doctor, Kernels
-from gemmbench.report import notes
+from gemmbench.report import notes, table
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
@@ -69,8 +61,8 @@ def kernels(options: Kernels) -> None:
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own, plot = own_kernels(options.kernel_files), options.plot
-    check_overwriting([("--plot", plot)] if plot else [], kernel_inputs(options.kernel_files))
+    own, plot = names.own_kernels(options.kernel_files), options.plot
+    names.check_overwriting([("--plot", plot)] if plot else [], names.kernel_inputs(options.kernel_files))
     if options.resources and options.explain:
         raise UsageError("--resources builds kernels and --explain builds none: choose one")
     if options.resources or options.explain or options.device_facts:
@@ -84,23 +76,22 @@ def kernels(options: Kernels) -> None:
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
         running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
         return
-    for variant in named_variants(options.describe, own):
+    for variant in names.named_variants(options.describe, own):
         running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
 
 
 def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
-    """What kernels take: as a device's driver builds them, or as they are planned for it."""
     builds, plot = options.resources and not options.device_facts, options.plot
     if options.describe or options.run:
         does = "--resources builds kernels and shows what they take" if builds else "--explain plans kernels"
         raise UsageError(f"{does}: --describe and --run do not fit")
-    written = [variant for variant in choose_kernels(options.kernels, own=own) if variant.passes]
+    written = [variant for variant in names.choose_kernels(options.kernels, own=own) if variant.passes]
     if not written:
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
-    dtypes = choose_dtypes(options.dtype, GEMM_DTYPES)
-    check_plot_path(plot)
+    dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
+    names.check_plot_path(plot)
     if builds:
         made = built(options.device, written, dtypes, running.command_words())
         running.show(stack(sheets(made)))
@@ -119,7 +110,7 @@ def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
             if each.marks
         ]
         draw_panes(lambda: panes, plot, "kernels that the device runs", 2)
-        running.tell(f"Drew {plot}.")
+        api.say(f"Drew {plot}.")
 
 
 def entry(variant: Variant, picture: str = "") -> Entry:
@@ -267,10 +258,7 @@ def _named(variant: Variant) -> list[str]:
 
 def picture(variant: Variant) -> str:
     """The comment that the multiplying kernel's file opens with."""
-    for step in variant.passes:
-        if step.role == "multiply":
-            return opening(step.file)
-    return ""
+    return next((opening(step.file) for step in variant.passes if step.role == "multiply"), "")
 
 
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
@@ -465,16 +453,8 @@ def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | 
     shipped = variant.preset(device.family, dtype=problem.dtype, device=device)
     near = "" if parameters == shipped else "near "  # a preset whose groups the device does not take
     room = architectures.fit(device, group, local, registers)
-    return KernelPlan(
-        variant.name,
-        step.row("ok"),
-        near + keys[-1] if keys else "own choice",
-        full,
-        group,
-        local,
-        registers,
-        room,
-    )
+    preset = near + keys[-1] if keys else "own choice"
+    return KernelPlan(variant.name, step.row("ok"), preset, full, group, local, registers, room)
 
 
 def explain_sheet(page: Explained) -> Sheet:
@@ -518,7 +498,6 @@ def explain_sheet(page: Explained) -> Sheet:
 
 
 def _architecture_notes(known: Architecture | None) -> list[Note]:
-    """What is documented of a device's cores, and where."""
     if known is None:
         return [Note("cores", "nothing here tells its registers and how they are handed out", "dim")]
 
@@ -547,7 +526,7 @@ def devices(as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    api.stdout().print(devices_table(listed, host))
+    table.stdout().print(devices_table(listed, host))
 
 
 def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
@@ -588,14 +567,13 @@ def _card(device: DeviceFacts) -> Table:
 
 
 def _host(host: HostFacts) -> Table:
-    return _grid(
-        [
-            ("cores", str(host.cores)),
-            ("memory", units.size(host.memory_bytes)),
-            ("system", f"{clean(host.system)}, Python {clean(host.python)}"),
-            (BASELINE, f"{clean(host.numpy)}, {clean(host.blas)}"),
-        ]
-    )
+    lines = {
+        "cores": str(host.cores),
+        "memory": units.size(host.memory_bytes),
+        "system": f"{clean(host.system)}, Python {clean(host.python)}",
+        BASELINE: f"{clean(host.numpy)}, {clean(host.blas)}",
+    }
+    return _grid(lines.items())
 
 
 def _grid(lines: Iterable[tuple[str, str]]) -> Table:
@@ -640,7 +618,7 @@ def _doctor(options: Doctor) -> None:
         click.echo(json.dumps(to_record(report), indent=2))
     else:
         content = page(report, machine.chosen, machine.cpu)
-        api.stdout().print(content, crop=False)  # commands are longer than lines may be
+        table.stdout().print(content, crop=False)  # commands are longer than lines may be
 
 
 doctor = running.command(Doctor, _doctor)

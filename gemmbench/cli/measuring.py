@@ -17,51 +17,41 @@ from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import clean, listed
-from gemmbench.options import choose
+from gemmbench.options import measuring
 from gemmbench.options.comparing import Tune
-from gemmbench.options.measuring import (
-    COMPUTE,
-    EVERY_PROBE,
-    FAMILIES,
-    BestShape,
-    Gemm,
-    Peak,
-    Precision,
-    Protocols,
-    Square,
-    SweepK,
-    Workloads,
-)
+from gemmbench.options.names import choose
 from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
 from gemmbench.probes.memory import MemoryProbe
-from gemmbench.report.table import Entry, catalogue, entry_page, stack
+from gemmbench.report.table import Entry, catalogue, entry_page, stack, stdout
 from gemmbench.suite.cached import KeptPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
-gemm, square, sweep_k, precision = map(running.command, (Gemm, Square, SweepK, Precision))
+gemm, square, sweep_k, precision = map(
+    running.command, (measuring.Gemm, measuring.Square, measuring.SweepK, measuring.Precision)
+)
 
 
-def _peak(options: Peak) -> None:
+def _peak(options: measuring.Peak) -> None:
     if options.describe is None:
         running.measure(options, running.as_text(options.format, options.quiet))
-    elif options.describe == EVERY_PROBE:
-        heads = {family: f"{family}: {idea}" for family, idea in FAMILIES.items()}
+    elif options.describe == measuring.EVERY_PROBE:
+        heads = {family: f"{family}: {idea}" for family, idea in measuring.FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads, {})))
     else:
         chosen = choose(options.describe, NAMES, "probe")
         running.show(stack(entry_page(entry(probe)) for probe in chosen))
 
 
-def _workloads(options: Workloads) -> None:
+def _workloads(options: measuring.Workloads) -> None:
     if options.dry_run:
         for name in options.set_names:
             running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
     running.measure(options)
 
 
-def _protocols(options: Protocols) -> None:
+def _protocols(options: measuring.Protocols) -> None:
     if options.describe:
         heads = {protocol.source: protocol.source or "gemmbench's own" for protocol in PROTOCOLS}
         listed_protocols = [Entry(each.name, each.source, each.idea) for each in PROTOCOLS]
@@ -70,22 +60,22 @@ def _protocols(options: Protocols) -> None:
     running.measure(options, running.as_text(options.format))
 
 
-peak, workloads = running.command(Peak, _peak), running.command(Workloads, _workloads)
-protocols = running.command(Protocols, _protocols)
+peak, workloads = running.command(measuring.Peak, _peak), running.command(measuring.Workloads, _workloads)
+protocols = running.command(measuring.Protocols, _protocols)
 best_shape = running.command(
-    BestShape, lambda options: running.measure(options, running.as_text(options.format, options.quiet))
+    measuring.BestShape,
+    lambda options: running.measure(options, running.as_text(options.format, options.quiet)),
 )
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
-
 
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 
 def entries() -> list[Entry]:
     """Every probe, without its pictures."""
-    compute = [Entry(probe.name, COMPUTE, probe.idea) for probe in PROBES.values()]
+    compute = [Entry(probe.name, measuring.COMPUTE, probe.idea) for probe in PROBES.values()]
     return compute + [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
 
 
@@ -93,7 +83,9 @@ def entry(name: str) -> Entry:
     """One probe with its facts and pictures."""
     if name in PROBES:
         probe = PROBES[name]
-        return Entry(name, COMPUTE, probe.idea, "", _compute_facts(probe), [*map(opening, probe.files)])
+        return Entry(
+            name, measuring.COMPUTE, probe.idea, "", _compute_facts(probe), [*map(opening, probe.files)]
+        )
     probed = memory.BY_NAME[name]
     files = (probed.file,) if probed.file else ()
     return Entry(name, probed.family, probed.idea, "", _memory_facts(probed), [*map(opening, files)])
@@ -177,17 +169,17 @@ def tune(options: Tune) -> None:
         if outcome.error:
             raise outcome.error
         for note in () if outcome.interrupted else prepared.keep(run):
-            running.tell(note, options.quiet)
+            api.say(note, options.quiet)
     if options.plot and result(run).ranked:
         running.draw([run], "tune", options.plot, options.quiet)
     if options.report and run.rows:
         api.write_report([run], options.report)
-        running.tell(f"Wrote {options.report}.", options.quiet)
+        api.say(f"Wrote {options.report}.", options.quiet)
     if outcome.interrupted:
         where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
-        running.tell(f"gemmbench: interrupted; {where}")
+        api.say(f"gemmbench: interrupted; {where}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    running.tell(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", options.quiet)
+    api.say(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", options.quiet)
     first = result(run).default
     if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
         raise click.exceptions.Exit(EXIT_WRONG)
@@ -206,7 +198,7 @@ def _forget(options: Tune) -> None:
 
 
 def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
-    console, space, problems = api.stdout(), prepared.task.space, prepared.task.problems
+    console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
     console.print(Text(f"{prepared.task.variant.name} {problems[0].dtype} at {shapes}"))

@@ -32,6 +32,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.options import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
+from gemmbench.report.table import stdout
 from gemmbench.suite.together import Group
 
 if TYPE_CHECKING:
@@ -141,20 +142,20 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
             where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
-        tell(f"gemmbench: interrupted; {where}")
+        api.say(f"gemmbench: interrupted; {where}")
     else:
         api.point_to_doctor(run, options.quiet)
         if options.save:
-            tell(f"Saved {rows} rows in {options.save}.", options.quiet)
+            api.say(f"Saved {rows} rows in {options.save}.", options.quiet)
     if options.plot and run.rows:
         kind = api.chart_of(run, options)
         draw([run], kind, options.plot, options.quiet)
         if options.save and kind is None and len({row.title for row in run.rows}) > _MANY:
             ladder = f"gemmbench plot {options.save} --kind ladder"
-            tell(f"{ladder} shows what each kernel gains.", options.quiet)
+            api.say(f"{ladder} shows what each kernel gains.", options.quiet)
     if options.report and run.rows:
         api.write_report([run], options.report)
-        tell(f"Wrote {options.report}.", options.quiet)
+        api.say(f"Wrote {options.report}.", options.quiet)
     if outcome.interrupted:
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if not run.ok:
@@ -173,7 +174,7 @@ def print_plan(
 
     Of a search a case is every shape of a kernel.
     """
-    console = api.stdout()
+    console = stdout()
     for device in devices:
         console.print(Text(device.title))
     cases = 0
@@ -204,8 +205,8 @@ def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
         return None
 
     def text(run: Run) -> str:
-        if (sentence := exports.left_out(run, form)) and not quiet:
-            api.say(sentence)
+        if sentence := exports.left_out(run, form):
+            api.say(sentence, quiet)
         return exports.FORMATS[form].text(run, order_of(run))
 
     return text
@@ -216,30 +217,24 @@ def show(output: RenderableType) -> None:
     if isinstance(output, str):
         click.echo(output, nl=not output.endswith("\n"))
     else:
-        api.stdout().print(output)
+        stdout().print(output)
 
 
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
     """Write text, or a table, into a file that is none of the inputs, and say so; else `UsageError`."""
     if not isinstance(output, str):
-        console = api.stdout()
+        console = stdout()
         with console.capture() as capture:
             console.print(output)
         output = "\n".join(line.rstrip(" ") for line in capture.get().split("\n"))
     api.write_text(path, output, inputs)
-    tell(f"Wrote {path}.", quiet)
-
-
-def tell(sentence: str, quiet: bool = False) -> None:
-    """A line on stderr, unless only the table is wanted."""
-    if not quiet:
-        click.echo(sentence, err=True)
+    api.say(f"Wrote {path}.", quiet)
 
 
 def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False) -> None:
     """Draw a chart of runs and say so; `UsageError` if it cannot be drawn or written."""
     api.draw(runs, kind, path)
-    tell(f"Drew {path}.", quiet)
+    api.say(f"Drew {path}.", quiet)
 
 
 # --- `gemmbench completion`, and what shells complete: click's machinery with lists, files, and ``=`` -------

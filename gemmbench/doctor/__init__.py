@@ -6,7 +6,7 @@ derived from what was read, or published (then with the source), or not known.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -22,24 +22,17 @@ from gemmbench.measure.conditions import NvmlGauge
 from gemmbench.model.device import HARDWARE, THERMAL, DeviceFacts, broad_type
 from gemmbench.model.row import THREADS, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, number, percent, size
+from gemmbench.model.units import clean, counted, number, percent, size
 from gemmbench.report.table import Note, Sheet
 from gemmbench.stats import ceilings, rates
 
 # --- NVIDIA's boards ----------------------------------------------------------------------------------------
 
 # Gbit/s of a lane by generation: transfers per second (PCI-SIG) times what the line code leaves of them.
-_LANE = {
-    1: 2.5 * 8 / 10,
-    2: 5 * 8 / 10,
-    3: 8 * 128 / 130,
-    4: 16 * 128 / 130,
-    5: 32 * 128 / 130,
-    6: 64 * 242 / 256,
-}
+_LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
 
 
-def _smi(machine: Machine, device: DeviceFacts, words: str) -> str:
+def _smi(device: DeviceFacts, words: str) -> str:
     """The command of nvidia-smi for a device's board."""
     return f"sudo nvidia-smi -i {device.pci or 0} {words}"
 
@@ -92,7 +85,7 @@ def ecc(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
             f"nvmlDeviceGetEccMode: {current}",
             "compute capability " + ".".join(map(str, device.compute_capability)),
         ),
-        _smi(machine, device, "-e 0"),
+        _smi(device, "-e 0"),
         "after the next start; errors in memory are then neither corrected nor seen",
         "NVIDIA, CUDA C++ Best Practices Guide, Theoretical Bandwidth Calculation",
     )
@@ -117,7 +110,7 @@ def gpu_power(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         f"the board may draw {number(limit / 1000)} of its {number(default / 1000)} W",
         f"{UNKNOWN}: `gemmbench show -v` says at which clock a row ran",
         seen,
-        _smi(machine, device, f"-pl {default // 1000}"),
+        _smi(device, f"-pl {default // 1000}"),
     )
 
 
@@ -135,7 +128,7 @@ def gpu_clock(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         f"the board's clock for programs is set to {clock} of {default} MHz",
         f"up to {percent(1 - clock / default)}",
         seen,
-        _smi(machine, device, "-rac"),
+        _smi(device, "-rac"),
     )
 
 
@@ -176,7 +169,7 @@ def persistence(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         "the driver forgets the board between two programs: persistence mode is off",
         f"{NO_RATE}: each program starts later, and limits of power and clock that were set are lost",
         ("nvmlDeviceGetPersistenceMode: 0",),
-        _smi(machine, device, "-pm 1"),
+        _smi(device, "-pm 1"),
     )
 
 
@@ -191,7 +184,7 @@ def mig(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         f"{size(device.global_mem_bytes)} of memory",
         f"{UNKNOWN}: what the other slices have",
         (f"nvmlDeviceGetMigMode: {current}", f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}"),
-        _smi(machine, device, "-mig 0"),
+        _smi(device, "-mig 0"),
         "ends every slice, those of others, too",
     )
 
@@ -258,10 +251,7 @@ def examine(machine: Machine, at_rest: bool = True) -> Report:
 SHORT = 0.7
 """Of a ceiling: whatever stays below has a reason. The saved runs of an NVIDIA H200 in plots/ are above."""
 
-_LARGE: Mapping[str, int] = {
-    "cpu": 1024,
-    "gpu": 2048,
-}  # m, n and k from here on; smaller ones are slow by nature
+_LARGE = {"cpu": 1024, "gpu": 2048}  # m, n and k from here on; smaller ones are slow by nature
 
 
 @dataclass(frozen=True)
@@ -347,8 +337,7 @@ def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> Renderabl
 
 
 def _conclusion(report: Report) -> str:
-    count = len(report.findings)
-    what = f"{count} finding{'s' if count != 1 else ''}" if count else "Nothing found"
+    what = counted(len(report.findings), "finding") if report.findings else "Nothing found"
     return f"{what} in {report.looked} checks. Nothing was changed."
 
 

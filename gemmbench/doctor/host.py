@@ -15,14 +15,13 @@ from gemmbench.doctor.machine import (
     Finding,
     Machine,
     NotSeenError,
-    counted,
     numbers,
     ranges,
 )
 from gemmbench.measure.energy import is_nvidia
 from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
-from gemmbench.model.units import MIB, clean, listed, number, percent, size
+from gemmbench.model.units import MIB, clean, counted, listed, number, percent, size
 from gemmbench.opencl import drivers
 from gemmbench.probes.memory import set_bytes
 from gemmbench.stats.conditions import STOLEN, TICKS_S
@@ -91,10 +90,12 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
         raise NotSeenError(machine.trouble)
     if not machine.devices:
         package = drivers.package_command("cpu", machine.system)
+        files = machine.matching("etc/OpenCL/vendors/*.icd")
+        listed_drivers = [f"/{path}: {machine.optional(path)}" for path in files]
         yield Finding(
             "there is no OpenCL driver with a device",
             f"{NO_RATE}: nothing can be measured",
-            ("clGetPlatformIDs: no device", *_listed_drivers(machine)),
+            ("clGetPlatformIDs: no device", *(listed_drivers or ["/etc/OpenCL/vendors: no .icd file"])),
             drivers.install_command(),
             f"or: {package}" if package and package != drivers.install_command() else "",
         )
@@ -132,20 +133,12 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
 
 
 def _boards(machine: Machine) -> dict[str, list[str]]:
-    """The folders of the PCI slots with a GPU, by maker."""
     slots: dict[str, list[str]] = {}
     for slot in machine.matching("sys/bus/pci/devices/*"):
         maker = _VENDORS.get(machine.optional(f"{slot}/vendor"))
         if maker and machine.optional(f"{slot}/class").startswith(_DISPLAY):
             slots.setdefault(maker, []).append(slot)
     return slots
-
-
-def _listed_drivers(machine: Machine) -> tuple[str, ...]:
-    files = machine.matching("etc/OpenCL/vendors/*.icd")
-    return tuple(f"/{path}: {machine.optional(path)}" for path in files) or (
-        "/etc/OpenCL/vendors: no .icd file",
-    )
 
 
 _EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}

@@ -51,11 +51,6 @@ class NotSeen:
     device: int | None = None
 
 
-def counted(count: int, what: str) -> str:
-    """``1 core``, ``2 cores``."""
-    return f"{count} {what}{'s' if count != 1 else ''}"
-
-
 def ranges(values: Sequence[int]) -> str:
     """``0-3,8``: a list of processors or nodes as Linux writes it."""
     parts: list[list[int]] = []

@@ -10,6 +10,7 @@ from gemmbench import views
 from gemmbench.exports import dashboards, records
 from gemmbench.exports.records import standing
 from gemmbench.model.run_file import Run
+from gemmbench.model.units import counted
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,6 @@ def left_out(run: Run, name: str) -> str:
     counts = Counter(outcome for row in run.rows if (outcome := standing(row)) != "ok")
     if name not in FORMATS or not FORMATS[name].only_ok or not counts:
         return ""
-    many = f"{counts.total()} rows" if counts.total() > 1 else "1 row"
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
-    return f"{name} has no word for rows that are not ok: {many} left out ({listed})."
+    rows = counted(counts.total(), "row")
+    return f"{name} has no word for rows that are not ok: {rows} left out ({listed})."

@@ -17,7 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gemmbench.exports.records import Series, labels, rate_of, series, standing
+from gemmbench.exports.records import Series, device_names, labels, rate_of, series, standing
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, by_key, clean, number
@@ -58,13 +58,8 @@ def google_benchmark(run: Run) -> str:
 
 def _repetitions(index: int, each: Series) -> list[Entry]:
     count = len(each.seconds)
-    common: Entry = {
-        "family_index": index,
-        "per_family_instance_index": 0,
-        "run_name": each.name,
-        "repetitions": count,
-        "threads": 1,
-    }
+    common: Entry = {"family_index": index, "per_family_instance_index": 0}
+    common |= {"run_name": each.name, "repetitions": count, "threads": 1}
     of_giga = "" if each.is_fixed else "(time of 1e9 operations or bytes)"
     label = {"label": " ".join(clean(text) for text in (each.row.title, each.row.label, of_giga) if text)}
     unit = NANO if each.is_fixed else NANO * work_of(each.row) / GIGA
@@ -262,14 +257,14 @@ def _samples(run: Run) -> Iterator[Sample]:
 
 
 def _case(run: Run, row: Row, name: str) -> dict[str, str]:
-    device = run.device(row)
+    where = device_names(run, row)
     names = {
         "benchmark": name,
         "kind": row.kind,
         "variant": row.title,
         "dtype": row.dtype,
-        "device": device.name if device else run.header.host.cpu,
-        "driver": f"{device.platform} {device.driver}" if device else run.header.host.blas,
+        "device": where["device_name"],
+        "driver": where["driver"],
     }
     if row.problem:
         names |= {"m": str(row.problem.m), "n": str(row.problem.n), "k": str(row.problem.k)}

@@ -45,7 +45,6 @@ class Column:
 
 
 def _interval(name: str, holds: str) -> tuple[Column, Column]:
-    """The columns for both ends of a figure's interval."""
     return (
         Column(f"{name}_low", float, f"lower end of the 95 % interval of {holds}"),
         Column(f"{name}_high", float, f"upper end of the 95 % interval of {holds}"),
@@ -53,7 +52,6 @@ def _interval(name: str, holds: str) -> tuple[Column, Column]:
 
 
 def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
-    """The columns for a figure in every scope, with its interval."""
     return tuple(
         column
         for scope in SCOPES
@@ -161,7 +159,6 @@ def to_flat(run: Run) -> list[dict[str, Value]]:
 
 
 def _flat_rows(run: Run) -> Iterator[list[Value]]:
-    """The values of `COLUMNS`, row by row."""
     return (_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True))
 
 
@@ -186,7 +183,8 @@ def to_csv(run: Run) -> str:
     return text.getvalue()
 
 
-def _device(run: Run, row: Row) -> dict[str, str]:
+def device_names(run: Run, row: Row) -> dict[str, str]:
+    """The columns that name where a row ran: the device and its driver, or the host and its BLAS."""
     device = run.device(row)
     if device is None:
         return {"device_name": run.header.host.cpu, "driver": run.header.host.blas}
@@ -197,7 +195,7 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
     """What JSON and flat records have beside the stored fields."""
     return {
         **rates.derived(run, row),
-        **_device(run, row),
+        **device_names(run, row),
         **together.derived(run, row),
         **workloads.derived(run, row),
         **conditions.derived(run, row),

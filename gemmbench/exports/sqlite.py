@@ -129,7 +129,6 @@ def _add(database: sqlite3.Connection, run: Run) -> None:
 
 
 def _samples(row: Row) -> Iterator[tuple[str, str, int, int, float]]:
-    """Part, scope, batch, problems and seconds of every sample."""
     parts = (("row", row.samples), ("burst", row.burst), ("former", row.former.samples if row.former else {}))
     for part, scopes in parts:
         for scope, samples in scopes.items():

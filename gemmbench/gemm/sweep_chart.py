@@ -354,7 +354,7 @@ def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) 
         for other in (run, *runs)
         for index in pane.places_of(other, pane.device_title(run, device))
     ]
-    bandwidths = [(top, other) for other, index in same if (top := derive.bandwidth(other, index))]
+    bandwidths = [(top[0], other) for other, index in same if (top := derive.best_bandwidth(other, index))]
     if not bandwidths:
         notes.append("No memory roof: bandwidth was not measured; gemmbench peak --all does.")
     elif bandwidths[0][1] is not run:

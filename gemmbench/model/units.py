@@ -135,6 +135,11 @@ def spelt_out(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def counted(count: int, what: str, form: str = "") -> str:
+    """``1 core``, ``2 cores``; the number formatted, as with ``,``."""
+    return f"{count:{form}} {what}{'' if count == 1 else 's'}"
+
+
 def listed(parameters: Mapping[str, int | float | str]) -> str:
     """Parameters for people: ``TS=16, WPT=4``."""
     return ", ".join(f"{clean(name)}={clean(str(value))}" for name, value in parameters.items())

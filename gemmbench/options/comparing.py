@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
-from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, checkout_of
+from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
 from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
@@ -31,34 +31,11 @@ from gemmbench.options import (
     Number,
     Options,
     Whole,
-    check_folder,
-    check_overwriting,
-    check_plot_path,
-    check_report_path,
-    choose,
-    choose_dtypes,
-    choose_sizes,
     flag,
-    format_and_file,
-    given,
     hidden,
-    kernel_files_option,
-    kernel_inputs,
+    measuring,
     names,
     option,
-    own_kernels,
-    references,
-    threshold_of,
-)
-from gemmbench.options.measuring import (
-    Measuring,
-    batch_option,
-    device_option,
-    dtype_option,
-    kernels_option,
-    seconds_option,
-    trans_a_option,
-    trans_b_option,
 )
 from gemmbench.regress.baseline import DIFFERENCES, Rules
 from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
@@ -147,32 +124,34 @@ class Comparing(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        differences = () if self.across is None else choose(self.across, tuple(DIFFERENCES), "difference")
+        differences = (
+            () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
+        )
         return Rules(
-            thresholds=threshold_of(self.threshold, self.thresholds),
+            thresholds=names.threshold_of(self.threshold, self.thresholds),
             confidence=self.confidence / 100,
             scope=None if self.scope == "finest" else self.scope,
-            ratio=references(self.ratio),
+            ratio=names.compared_with(self.ratio),
             across=frozenset(differences),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
         )
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        return tuple(format_and_file(text, COMPARISON_FORMATS) for text in self.write)
+        return tuple(names.format_and_file(text, COMPARISON_FORMATS) for text in self.write)
 
     def check_paths(
         self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
     ) -> None:
         """Find out beforehand that all can be written, and nothing is written over; else `UsageError`."""
-        check_plot_path(plot)
+        names.check_plot_path(plot)
         for _, path in self.written:
-            check_folder("--write", path)
-        outputs = given(save=save, plot=plot, report=report)
+            names.check_folder("--write", path)
+        outputs = names.given(save=save, plot=plot, report=report)
         outputs += [("--write", path) for _, path in self.written]
         inputs = [("", path) for path in runs] + [("--noise ", path) for path in self.noise]
         inputs += [("--thresholds ", self.thresholds)] if self.thresholds else []
-        check_overwriting(outputs, inputs)
+        names.check_overwriting(outputs, inputs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,7 +165,7 @@ class Compare(Comparing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Comparing, Measuring):
+class Check(Comparing, measuring.Measuring):
     """The options of ``check``; what is None is the base's."""
 
     command: ClassVar[str] = "check"
@@ -212,14 +191,14 @@ class Check(Comparing, Measuring):
         FILE,
         metavar="PATH",
     )
-    kernel_files: tuple[Path, ...] = kernel_files_option(
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "A kernel of your own that the base has rows of, as it is now. May be repeated."
     )
-    device: str = device_option("the base's, by name")
+    device: str = measuring.device_option("the base's, by name")
     concurrent: bool = hidden(False)
     resume: bool = hidden(False)
-    budget: float | None = seconds_option("Sampling time for each row.  [default: the base's]")
-    time_limit: float | None = seconds_option(
+    budget: float | None = measuring.seconds_option("Sampling time for each row.  [default: the base's]")
+    time_limit: float | None = measuring.seconds_option(
         "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]"
     )
     memory: str | None = option(
@@ -246,6 +225,21 @@ class Check(Comparing, Measuring):
             self._check_against(self.against)
         _ = self.own
 
+    def policy_of(self, base: Policy) -> Policy:
+        """The base's, but for what was given."""
+        budget_s = base.budget_s if self.budget is None else self.budget
+        limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
+        return replace(
+            base,
+            budget_s=budget_s,
+            total_s=None,
+            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
+            state=self.state or base.state or "settled",
+            energy=self.energy,
+        )
+
     @property
     def outputs(self) -> list[tuple[str, Path]]:
         return [*super().outputs, *(("--write", path) for _, path in self.written)]
@@ -256,7 +250,7 @@ class Check(Comparing, Measuring):
         former = self.against
         old = [former / file.name for file in self.kernel_files] if former else []
         old += [former] if former and former.suffix == KERNEL else []
-        return kernel_inputs(self.kernel_files) + kernel_inputs(old, "--against")
+        return names.kernel_inputs(self.kernel_files) + names.kernel_inputs(old, "--against")
 
     @cached_property
     def rules(self) -> Rules:
@@ -270,7 +264,7 @@ class Check(Comparing, Measuring):
     @cached_property
     def own(self) -> OwnKernels:
         """The user's own kernels as they are and, where --against names their old files, as they were."""
-        now = {each.name: each for each in own_kernels(self.kernel_files)}
+        now = {each.name: each for each in names.own_kernels(self.kernel_files)}
         return OwnKernels(now, self.former_kernels)
 
     @cached_property
@@ -280,7 +274,7 @@ class Check(Comparing, Measuring):
             return {}
         now = [
             (each.name, file)
-            for each, file in zip(own_kernels(self.kernel_files), self.kernel_files, strict=True)
+            for each, file in zip(names.own_kernels(self.kernel_files), self.kernel_files, strict=True)
         ]
         try:
             is_file = self.against.suffix == KERNEL and not self.against.is_dir()
@@ -343,13 +337,13 @@ class History(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_plot_path(self.plot)
+        names.check_plot_path(self.plot)
         _ = self.rules
 
     @cached_property
     def rules(self) -> Rules:
         scope = None if self.scope == "finest" else self.scope
-        return Rules(threshold_of(self.threshold), scope=scope, ratio=references(self.ratio))
+        return Rules(names.threshold_of(self.threshold), scope=scope, ratio=names.compared_with(self.ratio))
 
 
 _Item = TypeVar("_Item")
@@ -364,7 +358,7 @@ class Tune(Options):
     kernel: str | None = option(
         "The kernel to tune (gemmbench kernels lists them).", metavar="NAME", names=names.kernel, single=True
     )
-    kernel_files: tuple[Path, ...] = kernel_files_option(
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "A kernel of your own, described in the file: see kernels --new."
     )
     dtype: str | None = option(
@@ -376,17 +370,17 @@ class Tune(Options):
     m: int | None = option("Rows of A and C, for a problem that is not square.", SIZE, flags=("-m",))
     n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
     k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
-    trans_a: bool = trans_a_option()
-    trans_b: bool = trans_b_option()
-    batch: int = batch_option()
-    budget: float = seconds_option(
+    trans_a: bool = flag(measuring.TRANS_A)
+    trans_b: bool = flag(measuring.TRANS_B)
+    batch: int = measuring.batch_option()
+    budget: float = measuring.seconds_option(
         "For all of it: two thirds to search, the rest to time the best few again.", 300.0
     )
     strategy: str = option(
         "How to go on after a random sample.", Choice((*space.STRATEGIES,)), next(iter(space.STRATEGIES))
     )
     seed: int = option("Of the search.", LENGTH, 1)
-    device: str = device_option()
+    device: str = measuring.device_option()
     cache: Path | None = option(
         "Every configuration as it is measured; the same command goes on with it.  [default: in the user's "
         "cache folder]",
@@ -394,7 +388,7 @@ class Tune(Options):
         metavar="FILE.jsonl",
     )
     force: bool = flag("Drop what the cache file holds.")
-    time_limit: float = seconds_option("Stop a configuration that takes longer altogether.", 30.0)
+    time_limit: float = measuring.seconds_option("Stop a configuration that takes longer altogether.", 30.0)
     builders: int | None = option(
         "Processes that compile ahead.  [default: half the cores, 4 at most; none on a CPU, which they would "
         "disturb]",
@@ -413,25 +407,27 @@ class Tune(Options):
         _ = self.only_dtype
         if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
-        check_plot_path(self.plot)
-        check_report_path(self.report)
+        names.check_plot_path(self.plot)
+        names.check_report_path(self.report)
         if self.cache:
-            check_folder("--cache", self.cache)
-        outputs = given(cache=self.cache, plot=self.plot, report=self.report)
-        check_overwriting(outputs, kernel_inputs(self.kernel_files))
+            names.check_folder("--cache", self.cache)
+        outputs = names.given(cache=self.cache, plot=self.plot, report=self.report)
+        names.check_overwriting(outputs, names.kernel_inputs(self.kernel_files))
 
     @cached_property
     def only_dtype(self) -> str:
-        return only(choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype")
+        return only(
+            names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype"
+        )
 
     @cached_property
     def variant(self) -> Variant | None:
         """The kernel; the user's own where no other is named."""
-        own = {each.name: each for each in own_kernels(self.kernel_files)}
+        own = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(own.values()), "--kernel-file") if own else None
         known = (*ladder.LADDER, *own)
-        name = only(choose(self.kernel, known, "kernel"), "--kernel")
+        name = only(names.choose(self.kernel, known, "kernel"), "--kernel")
         return own.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
@@ -441,7 +437,7 @@ class Tune(Options):
                 raise UsageError("-n and -k need -m")
             if self.sizes is None and self.batch > 1:
                 raise UsageError("--batch says how many problems of a shape: give --sizes or -m too")
-            asked = None if self.sizes is None else choose_sizes(self.sizes, None, 1)
+            asked = None if self.sizes is None else names.choose_sizes(self.sizes, None, 1)
             return tuple(self._problem(size, size, size) for size in asked or space.default_sizes(device))
         if self.sizes is not None:
             raise UsageError("--sizes is for square problems and -m for others: choose one")
@@ -481,12 +477,12 @@ class Report(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_report_path(self.out, "--out")
+        names.check_report_path(self.out, "--out")
         _ = self.rules
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(threshold_of(self.threshold))
+        return Rules(names.threshold_of(self.threshold))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -500,7 +496,7 @@ class Doctor(Options):
 
     command: ClassVar[str] = "doctor"
 
-    device: str = device_option()
+    device: str = measuring.device_option()
     json: bool = flag("An object with the findings, and with what could not be looked at.", shell=True)
 
 
@@ -533,10 +529,10 @@ class Kernels(Options):
     new: Path | None = option(
         "Write a kernel to start from, described and working, into a new file.", FILE, metavar="FILE.cl"
     )
-    device: str = device_option()
-    kernels: str = kernels_option()
-    kernel_files: tuple[Path, ...] = kernel_files_option()
-    dtype: str = dtype_option()
+    device: str = measuring.device_option()
+    kernels: str = measuring.kernels_option()
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option()
+    dtype: str = measuring.dtype_option()
 
 
 MACHINES = ("aarch64", "armv7l", "x86_64")  # as uname -m says

@@ -28,38 +28,18 @@ from gemmbench.options import (
     FILE,
     INPUT,
     LENGTH,
-    MOST_COMBINATIONS,
     PAGE,
     SIZE,
     Choice,
     Count,
     Duration,
-    Flag,
     Number,
     Options,
     Whole,
-    check_folder,
-    check_grid,
-    check_overwriting,
-    check_plot_path,
-    check_report_path,
-    check_save_path,
-    choose,
-    choose_dtypes,
-    choose_kernels,
-    choose_params,
-    choose_sizes,
-    choose_threads,
     flag,
-    given,
     hidden,
-    kernel_files_option,
-    kernel_inputs,
-    named_kernels,
     names,
     option,
-    optional_kernels,
-    own_kernels,
 )
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
 from gemmbench.probes.arithmetic import WIDTHS
@@ -85,6 +65,8 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
+TRANS_A = "A is stored k x m, and op(A) is its transpose, as in BLAS."
+TRANS_B = "B is stored n x k, and op(B) is its transpose."
 RUN_FORMATS = ("table", *exports.FORMATS)
 FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
@@ -115,6 +97,14 @@ def kernels_option(
     return option(help, default=default, flags=("--kernel",), **spec)
 
 
+def kernel_files_option(
+    help: str = "A kernel of your own, described in the file (gemmbench kernels --new writes one): it joins "
+    "those of --kernel, or stands there by its name. May be repeated.",
+) -> Any:
+    """Files with the user's own kernels."""
+    return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
+
+
 def dtype_option(
     help: str = f"{GEMM_DTYPES_HELP}; several with commas.", default: str | None = "float"
 ) -> Any:
@@ -130,16 +120,6 @@ def seconds_option(help: str, default: float | None = None) -> Any:
 def format_option() -> Any:
     """What is printed instead of the table."""
     return option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
-
-
-def trans_a_option() -> Any:
-    """``--trans-a``."""
-    return flag("A is stored k x m, and op(A) is its transpose, as in BLAS.")
-
-
-def trans_b_option() -> Any:
-    """``--trans-b``."""
-    return flag("B is stored n x k, and op(B) is its transpose.")
 
 
 def batch_option() -> Any:
@@ -196,15 +176,15 @@ class Measuring(Options):
             raise UsageError("--force needs --save FILE")
         if self.resume and self.force:
             raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
-        check_plot_path(self.plot)
-        check_report_path(self.report)
-        check_overwriting(self.outputs, self.kernel_inputs)
-        check_save_path(self.save, self.resume or self.force)
+        names.check_plot_path(self.plot)
+        names.check_report_path(self.report)
+        names.check_overwriting(self.outputs, self.kernel_inputs)
+        names.check_save_path(self.save, self.resume or self.force)
 
     @property
     def outputs(self) -> list[tuple[str, Path]]:
         """Options and the files that they write."""
-        return given(report=self.report, save=self.save, plot=self.plot, out=self.other_output)
+        return names.given(report=self.report, save=self.save, plot=self.plot, out=self.other_output)
 
     @property
     def kernel_inputs(self) -> list[tuple[str, Path]]:
@@ -313,12 +293,12 @@ class Peak(Sustaining):
 
     @cached_property
     def families(self) -> tuple[str, ...]:
-        return tuple(FAMILIES) if self.all else choose(self.only or COMPUTE, tuple(FAMILIES), "family")
+        return tuple(FAMILIES) if self.all else names.choose(self.only or COMPUTE, tuple(FAMILIES), "family")
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         if self.types is not None:
-            return choose_dtypes(self.types, ALL_DTYPES)
+            return names.choose_dtypes(self.types, ALL_DTYPES)
         return ALL_DTYPES if self.all else PEAK_DTYPES
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
@@ -348,7 +328,7 @@ class Ladder(Measuring):
     )
     params: tuple[str, ...] = option(
         "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
-        f"combination that the kernel takes, at most {MOST_COMBINATIONS}.",
+        f"combination that the kernel takes, at most {names.MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
         metavar="NAME=VALUES",
@@ -368,16 +348,15 @@ class Ladder(Measuring):
         names=names.kernel,
         single=True,
     )
-    tuned: bool = option(
+    tuned: bool = flag(
         "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
-        Flag(),
-        True,
+        default=True,
         flags=("--tuned/--no-tuned",),
     )
     alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
     beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
-    trans_a: bool = trans_a_option()
-    trans_b: bool = trans_b_option()
+    trans_a: bool = flag(TRANS_A)
+    trans_b: bool = flag(TRANS_B)
     batch: int = batch_option()
     seed: int = option("Of generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
@@ -385,19 +364,18 @@ class Ladder(Measuring):
         "[default: kernel; device where a library takes part, which reports no kernel time]",
         Choice((*SCOPES, "all")),
     )
-    peak: bool = option(
+    peak: bool = flag(
         "Measure peak and bandwidth first, or take them from an earlier run.",
-        Flag(),
-        True,
+        default=True,
         flags=("--peak/--no-peak",),
     )
     remeasure: bool = flag("Measure the peak anew, also if an earlier run has kept it.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        params = choose_params(self.params)
+        params = names.choose_params(self.params)
         _ = self.variants, self.dtypes, self.partner
-        check_grid(self.variants, params)
+        names.check_grid(self.variants, params)
         if self.concurrent and any(len(values) > 1 for values in params.values()):
             raise UsageError("--concurrent takes one value of each --param, not a grid of them")
         if self.versus and self.concurrent:
@@ -417,26 +395,26 @@ class Ladder(Measuring):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        return choose_kernels(self.kernels, self.baseline, self.own)
+        return names.choose_kernels(self.kernels, self.baseline, self.own)
 
     @property
     def kernel_inputs(self) -> list[tuple[str, Path]]:
-        return kernel_inputs(self.kernel_files)
+        return names.kernel_inputs(self.kernel_files)
 
     @cached_property
     def own(self) -> tuple[Variant, ...]:
-        return own_kernels(self.kernel_files)
+        return names.own_kernels(self.kernel_files)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        return choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
+        return names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES)
 
     @cached_property
     def axes(self) -> Axes:
         """What every kernel and library is measured with, beside its parameters."""
-        maths = choose(self.math, MATHS, "math") if self.math is not None else ("",)
-        counts = (0,) if self.threads is None else choose_threads(self.threads, cores())
-        grid = {name: values for name, values in choose_params(self.params).items() if len(values) > 1}
+        maths = names.choose(self.math, MATHS, "math") if self.math is not None else ("",)
+        counts = (0,) if self.threads is None else names.choose_threads(self.threads, cores())
+        grid = {name: values for name, values in names.choose_params(self.params).items() if len(values) > 1}
         return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
 
     @cached_property
@@ -445,15 +423,15 @@ class Ladder(Measuring):
         if self.versus is None:
             return None
         by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
-        names = choose(self.versus, [name for name in by_name if name != ladder.AUTO], "kernel")
-        if len(names) != 1:
+        chosen = names.choose(self.versus, [name for name in by_name if name != ladder.AUTO], "kernel")
+        if len(chosen) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
-        return by_name[names[0]]
+        return by_name[chosen[0]]
 
     @property
     def named(self) -> tuple[str, ...]:
         """The kernels that were asked for by name: tables tell why one of them cannot run."""
-        return named_kernels(self.kernels, self.own)
+        return names.named_kernels(self.kernels, self.own)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -480,7 +458,6 @@ class Ladder(Measuring):
         return peak_steps(devices, dtype, kernels)
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
-        """Whether A and B of a shape are stored transposed."""
         return self.trans_a, self.trans_b
 
     def _gemms(
@@ -494,21 +471,21 @@ class Ladder(Measuring):
             )
             for shape in self.shapes
         ]
-        params = choose_params(self.params)
+        params = names.choose_params(self.params)
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
         unlikely = {
             name
-            for name in optional_kernels(self.kernels, self.own, ("likely",))
+            for name in names.optional_kernels(self.kernels, self.own, ("likely",))
             if ladder.BY_NAME[name].likely
         }
         rows = [step.row if isinstance(step, Skip) else step for step in cases]
         best = [likely(devices[row.device], row.problem) if row.problem else () for row in rows]
         pairs = zip(rows, best, strict=True)
         fit = (row.variant not in unlikely or row.variant in names for row, names in pairs)
-        return fitting(tuple(compress(cases, fit)), optional_kernels(self.kernels, self.own))
+        return fitting(tuple(compress(cases, fit)), names.optional_kernels(self.kernels, self.own))
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
@@ -541,7 +518,7 @@ class Square(Ladder):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = choose_sizes(self.sizes, self.min, self.max)
+        sizes = names.choose_sizes(self.sizes, self.min, self.max)
         return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
 
 
@@ -563,7 +540,7 @@ class SweepK(Ladder):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = choose_sizes(self.sizes, self.k_min, self.k_max)
+        sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max)
         return tuple(Shape("", self.m, self.n, size, batch=self.batch) for size in sizes)
 
 
@@ -595,7 +572,7 @@ class Precision(Ladder):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = choose_sizes(self.sizes, None, _DEFAULT_SIZE)
+        sizes = names.choose_sizes(self.sizes, None, _DEFAULT_SIZE)
         return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
@@ -642,7 +619,7 @@ class Workloads(Ladder):
         """The sets, in their own order."""
         if self.set is None:
             return () if self.file else tuple(SETS)
-        words = choose(self.set, (*SETS, "all"), "set of shapes")
+        words = names.choose(self.set, (*SETS, "all"), "set of shapes")
         return tuple(name for name in SETS if name in words or "all" in words)
 
     @cached_property
@@ -724,7 +701,7 @@ class Gemm(Ladder, Sustaining):
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
                 raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
-            check_folder("--out", self.out)
+            names.check_folder("--out", self.out)
             if self.out.exists() and not self.force:
                 raise UsageError(f"--out {self.out} exists already; --force replaces it")
 
@@ -735,13 +712,13 @@ class Gemm(Ladder, Sustaining):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """The kernels and libraries; no library where a result is written."""
-        return choose_kernels(self.kernels, "none" if self.out else self.baseline, self.own)
+        return names.choose_kernels(self.kernels, "none" if self.out else self.baseline, self.own)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
         """The data types, or that of the files."""
         dtype = self._size[3] or self.dtype
-        return choose_dtypes(dtype or "float", GEMM_DTYPES)
+        return names.choose_dtypes(dtype or "float", GEMM_DTYPES)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -898,7 +875,7 @@ class BestShape(Single):
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """A case for each device, type and kernel."""
-        return first_able(super().plan(devices, find_tuned), optional_kernels(self.kernels, self.own))
+        return first_able(super().plan(devices, find_tuned), names.optional_kernels(self.kernels, self.own))
 
 
 def first_able(plan: Plan, optional: Collection[str]) -> Plan:
@@ -973,7 +950,7 @@ class Protocols(Single):
         """The protocols, in the order of their table; gemmbench's own is always among them."""
         if self.only is None:
             return protocols.NAMES
-        chosen = choose(self.only, protocols.NAMES, "protocol")
+        chosen = names.choose(self.only, protocols.NAMES, "protocol")
         return tuple(name for name in protocols.NAMES if name in chosen or name == protocols.OWN)
 
     @property

@@ -161,8 +161,8 @@ def _about(runs: Sequence[Run]) -> str:
     rows = sum(len(run.rows) for run in runs)
     made = ", ".join(dict.fromkeys(clean(run.header.gemmbench) for run in runs))
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    count = f"{len(runs)} run{'s' if len(runs) > 1 else ''}"
-    return f"{count}, {rows:,} row{'' if rows == 1 else 's'}, measured {when} by gemmbench {made}"
+    counts = f"{units.counted(len(runs), 'run')}, {units.counted(rows, 'row', ',')}"
+    return f"{counts}, measured {when} by gemmbench {made}"
 
 
 def _devices(run: Run) -> str:
@@ -341,7 +341,6 @@ def _fastest(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
 
 
 def _peaks(run: Run) -> Iterator[Note]:
-    """What a run of probes alone says of its devices."""
     for side in panels.sides([run]):
         texts = [f"{name} {text}" for name, text in abilities(side)]
         if texts:
@@ -349,7 +348,6 @@ def _peaks(run: Run) -> Iterator[Note]:
 
 
 def _doubts(run: Run) -> Iterator[Note]:
-    """Why not to rely on all of it."""
     for device in range(len(run.header.devices)):
         yield from notes.warnings(run, device)
     host = run.header.host
@@ -436,7 +434,6 @@ def _left(sheet: Sheet) -> list[int]:
 
 
 def _class(names: Sequence[str]) -> Markup:
-    """The attribute of an element with classes; nothing without."""
     return Markup(' class="{}"').format(" ".join(names)) if names else Markup("")
 
 

@@ -9,7 +9,6 @@ from gemmbench.probes.arithmetic import DOT8, FLOPS, MAD24, MIXED, MMA, WGMMA, P
 
 # --- The compute probes: what they need, what they race, and which rows they make ---------------------------
 
-
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """The data types that ``peak`` measures by default."""
 

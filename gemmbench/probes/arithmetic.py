@@ -8,19 +8,11 @@ from typing import Any, ClassVar
 
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import (
-    DEVICE_DTYPES,
-    DTYPES,
-    Capability,
-    Instruction,
-    InstructionFamily,
-    lacks_capability,
-)
+from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, Capability, Instruction, InstructionFamily
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
 # --- The probes that run chains of dependent steps in registers: one entry each -----------------------------
-
 
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a kernel of chains.clh each
@@ -67,7 +59,7 @@ class Form:
 
     def lacks(self, device: DeviceFacts) -> str:
         if self.capability > device.compute_capability:
-            return lacks_capability(device, self.name, self.capability)
+            return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
         if self.real in DEVICE_DTYPES and self.real not in device.dtypes:
             extension = DTYPES[self.real].extension
@@ -220,7 +212,6 @@ DOT8 = ChainProbe(
 
 
 # --- The probes of matrix units: one entry for each family of instructions ----------------------------------
-
 
 OPERANDS: tuple[str, ...] = ("random", "zeros")
 """What matrix units are fed with: zeros draw less power, so that some devices run faster."""

@@ -18,11 +18,11 @@ from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
+from gemmbench.probes.peak_table import PLAIN, is_sized
 from gemmbench.report.progress import sample
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 
-_PLAIN = "flops"  # the probe that needs no name beside its data type's
 _WIDTH_COLOURS = ("#D6E6F2", "#A9CCE3", "#6BA6CD", "#2C7FB8", "#084A77")
 _MOST_GROUPS = 4  # of bars in a pane
 _BAR = 0.62  # of a line down the page
@@ -65,7 +65,7 @@ def _groups(rows: Sequence[Row]) -> list[Group]:
     ordered = sorted(rows, key=lambda row: derive.is_integer(row.dtype))
     return [
         Group(
-            dtype if probe == _PLAIN else f"{dtype} {clean(probe)}", derive.is_integer(dtype), tuple(members)
+            dtype if probe == PLAIN else f"{dtype} {clean(probe)}", derive.is_integer(dtype), tuple(members)
         )
         for (dtype, probe), members in by_key(((row.dtype, row.variant), row) for row in ordered).items()
     ]
@@ -219,23 +219,18 @@ def _instruction(axes: Axes, y: float, rows: Sequence[Row | None], divisor: floa
         if row is None or rate is None:
             pane.cell(axes, column, y, row.status if row is not None else "-", pane.GREY, small=True)
             continue
-        suspect = row.check.verdict != "ok"
-        axes.barh(
-            y - _BAR / 2 + height * (column + 0.5),
-            rate.best / divisor,
-            height,
-            color="white" if suspect else pane.COLOURS[column % len(pane.COLOURS)],
-            edgecolor="#333333" if suspect else "none",
-            hatch="////" if suspect else None,
-            label=f"{row.variant} {row.dtype}",
-        )
-        pane.mark(axes, rate.best / divisor, y - _BAR / 2 + height * (column + 0.5), sample(run, row))
-        text = ("?" if suspect else "") + units.number(rate.best / divisor)
+        length, middle = rate.best / divisor, y - _BAR / 2 + height * (column + 0.5)
+        suspect, colour = row.check.verdict != "ok", pane.COLOURS[column % len(pane.COLOURS)]
+        hatched: dict[str, Any] = {"color": "white", "edgecolor": "#333333", "hatch": "////"}
+        filled: dict[str, Any] = {"color": colour, "edgecolor": "none"}
+        label = f"{row.variant} {row.dtype}"
+        axes.barh(middle, length, height, label=label, **(hatched if suspect else filled))
+        pane.mark(axes, length, middle, sample(run, row))
+        text = ("?" if suspect else "") + units.number(length)
         pane.cell(axes, column, y, text, pane.DARK)
 
 
 # --- Memory over size: the staircase of the caches, transfers, latencies ------------------------------------
-
 
 _MARKERS = ("o", "s", "^", "D", "v", "P")
 _BAND = (0.1, 0.9)
@@ -265,7 +260,7 @@ def staircase(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GB/s over the size of the working set: a pane for each run and device."""
     below = "every unit reading the same set again and again; best batch, band: the median's 95 % confidence"
     paint = partial(_by_set, figure=_gbps, unit="GB/s", below=below)
-    return _panes(runs, lambda row: row.variant == "working-set" and _is_sized(row), paint)
+    return _panes(runs, lambda row: row.variant == "working-set" and is_sized(row), paint)
 
 
 def transfer(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -277,16 +272,12 @@ def latency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Nanoseconds of a load over the size of its set, and the distribution of launches."""
     below = "loads that wait for one another, in random order; median, band: p10 to p90"
     paint = partial(_by_set, figure=_nanoseconds, unit="ns for each load", below=below)
-    chases = _panes(runs, lambda row: row.variant == "pointer-chase" and _is_sized(row), paint)
+    chases = _panes(runs, lambda row: row.variant == "pointer-chase" and is_sized(row), paint)
 
     def is_launch(row: Row) -> bool:
-        return row.kind == "latency" and not _is_sized(row)
+        return row.kind == "latency" and not is_sized(row)
 
     return chases + _panes(runs, is_launch, _launches, lambda rows: 1.6 + _LINE_HEIGHT * len(rows))
-
-
-def _is_sized(row: Row) -> bool:
-    return "bytes" in row.parameters
 
 
 def _panes(
@@ -367,7 +358,7 @@ def _draw(axes: Axes, lines: Sequence[Line], ticks: Sequence[int]) -> None:
 
 def _below(axes: Axes, rows: Sequence[Row], notes: Sequence[str] = ()) -> None:
     def size(row: Row) -> str:
-        return pane.short(units.size(_bytes(row))) if _is_sized(row) else row.variant
+        return pane.short(units.size(_bytes(row))) if is_sized(row) else row.variant
 
     gaps = by_key((f"{clean(row.variant)} ({row.status})", size(row)) for row in rows if row.status != "ok")
     texts = [f"{name} at {', '.join(dict.fromkeys(sizes))}" for name, sizes in gaps.items()]

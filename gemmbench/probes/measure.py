@@ -336,7 +336,6 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
 
 
 def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Sequence[Sampled]], Row]) -> Ready:
-    """A winner that is sampled with a share of the budget."""
     clock = handle.prepared.clocks[0]
     windows = (Window(clock, task.policy.budget_s * share, settle=True),)
     policy = task.policy if clock == "host" else replace(task.policy, batch_s=_MEMORY_BATCH_S)
@@ -390,7 +389,6 @@ def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
 
 
 def _launches(task: _Task) -> Stages:
-    """Seconds for each launch of an empty kernel."""
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:

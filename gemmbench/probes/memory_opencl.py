@@ -210,7 +210,6 @@ def launcher(
 
 # --- Working sets on a device: buffers of the repeated table, and checks of what kernels read or wrote ------
 
-
 _FILL = "memory/fill.cl"
 _GROUPS_PER_UNIT = 8
 _WORD = np.dtype(np.uint32)
@@ -285,7 +284,6 @@ class Sets:
 
 
 # --- Global memory and images: kernels that go once through a set past the last-level cache -----------------
-
 
 Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
 
@@ -367,7 +365,6 @@ class GlobalMemory:
         return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
 
     def _expected(self, first: int, count: int) -> ReferenceArray:
-        """What a launch leaves at elements of the target."""
         if not self._sources:
             return written(first, count)
         values = self._row.table.values(first, count)
@@ -442,8 +439,7 @@ def _items(runtime: Runtime, way: Way, units: int) -> int:
 
 def _most_items(row: MemoryRow, units: int) -> int:
     """Of all candidates of a row."""
-    every = candidates(row.probe, row.runtime.facts, row.parameters)
-    return max(_items(row.runtime, Way.of(candidate), units) for candidate in every)
+    return max(_items(row.runtime, way, units) for way in _ways(row))
 
 
 def _set_note(runtime: Runtime, total: int) -> str:
@@ -455,7 +451,6 @@ def _set_note(runtime: Runtime, total: int) -> str:
 
 
 # --- Caches and local memory: loops that read a set of a given size again and again -------------------------
-
 
 _EMULATED = "emulated: the driver keeps local memory in ordinary memory"
 _VISIT_BYTES = 64 << 10  # read in a row: prefetchers of CPUs may get going

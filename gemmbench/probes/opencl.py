@@ -216,7 +216,6 @@ def _timed(transfer: Callable[[], None]) -> Callable[[], float]:
 
 # --- Brings the latency probes to a device: a chase through memory, and launches of an empty kernel ---------
 
-
 _WORD = np.dtype(np.uint32)
 _MOST_WARMING = 1 << 20  # hops: a set with more nodes fits no cache
 _SHORTEST_S = 1e-9  # stamps without a difference are closer than the clock's tick
@@ -326,7 +325,6 @@ _LAUNCHES: Mapping[str, Callable[[Runtime, Any], float]] = {
 
 # --- Brings the probes to a device: one executor for all kinds, which prepares the candidates of their
 # races.
-
 
 _MEMORY: Mapping[str, Callable[[MemoryRow], Operands]] = {
     "global": GlobalMemory, "image": Image, "working-set": WorkingSet, "local": LocalMemory,
@@ -470,7 +468,6 @@ class Chain:
 
 
 # --- Brings the probes of NVIDIA's tensor cores to a device: operands, programs and the host's check --------
-
 
 _GROUP = 128  # work-items: four warps
 _WARP = 32

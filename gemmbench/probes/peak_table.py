@@ -73,7 +73,6 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
     for (status, reason), names in reasons.items():
         text = f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}"
         below.append(Note(WORDS[status], text, STYLES[status]))
-    remarks = brief if grid.by_name and not verbose else every
     return Sheet(
         heading=heading(run, device),
         caption=grid.caption,
@@ -85,7 +84,7 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
             *below,
             *_energy_notes(rows, grid.where),
             *kept(run, rows, grid.where),
-            *remarks(run, [with_race(row) for row in rows] if verbose else rows, grid.where),
+            *(brief if grid.by_name and not verbose else every)(run, _with_races(rows, verbose), grid.where),
             *notes.warnings(run, device),
         ),
     )
@@ -148,11 +147,6 @@ def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     ]
 
 
-def with_race(row: Row) -> Row:
-    """A row whose notes tell how its race went, too."""
-    return replace(row, notes=row.remarks)
-
-
 def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Figures that are not believed, and why."""
     return [
@@ -210,7 +204,7 @@ def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, 
 
 # --- Peaks: types or matrix instructions down ---------------------------------------------------------------
 
-_PLAIN = "flops"  # the probe that needs no name beside its data type's
+PLAIN = "flops"  # the probe that needs no name beside its data type's
 _VECTOR_CHOICES = ("chains", "form", "unroll", "local")
 _MATRIX_CHOICES = ("chains", "unroll", "groups")
 
@@ -282,7 +276,7 @@ def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
 
 
 def _name(row: Row) -> str:
-    return row.dtype if row.variant == _PLAIN else f"{row.variant} {row.dtype}"
+    return row.dtype if row.variant == PLAIN else f"{row.variant} {row.dtype}"
 
 
 def _scale(rows: Sequence[Row]) -> tuple[float, str]:
@@ -293,13 +287,12 @@ def _scale(rows: Sequence[Row]) -> tuple[float, str]:
 
 
 def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
-    if device == HOST or row.variant != _PLAIN:
+    if device == HOST or row.variant != PLAIN:
         return None
     return theory.ceiling(run.header.devices[device], row.dtype)
 
 
 # --- The tables of memory, transfers and latencies ----------------------------------------------------------
-
 
 _CHOICES = ("pattern", "unroll", "group", "items")
 _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
@@ -310,10 +303,10 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """For each device: bandwidth by width, caches by size, transfers by size, launches."""
     rows = by_key((row.device, row) for row in run.rows if row.kind in ("bandwidth", "transfer", "latency"))
     groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
-        (lambda row: row.kind == "bandwidth" and not _sized(row), _bandwidth),
-        (lambda row: row.kind != "transfer" and _sized(row), _caches),
+        (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
+        (lambda row: row.kind != "transfer" and is_sized(row), _caches),
         (lambda row: row.kind == "transfer", _transfers),
-        (lambda row: row.kind == "latency" and not _sized(row), _launches),
+        (lambda row: row.kind == "latency" and not is_sized(row), _launches),
     )
     return [
         table(run, device, chosen, verbose)
@@ -323,12 +316,13 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     ]
 
 
-def _sized(row: Row) -> bool:
+def is_sized(row: Row) -> bool:
+    """Whether a row is of a set or a transfer of one size."""
     return "bytes" in row.parameters
 
 
 def _where(row: Row) -> str:
-    if _sized(row):
+    if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
         return f"{clean(row.variant)} of {unbroken(units.size(int(row.parameters['bytes'])))}"
     width = row.parameters.get("width")
@@ -450,6 +444,10 @@ def _figure(row: Row, text: str, best: bool = False) -> Cell:
 
 
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    remarks = every if verbose else brief
-    shown = [with_race(row) for row in rows] if verbose else rows
-    return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks(run, shown, _where))
+    remarks = (every if verbose else brief)(run, _with_races(rows, verbose), _where)
+    return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks)
+
+
+def _with_races(rows: Sequence[Row], verbose: bool) -> Sequence[Row]:
+    """Rows whose notes tell how their races went, too, if verbose."""
+    return [replace(row, notes=row.remarks) for row in rows] if verbose else rows

@@ -403,7 +403,6 @@ def compare_results(
 
 # --- What no device can do: rates that are wrong whatever else speaks for them ------------------------------
 
-
 Kind = tuple[str, str]
 """A probe and a data type."""
 

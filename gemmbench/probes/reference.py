@@ -186,7 +186,6 @@ RECURRENCES: dict[str, Recurrence] = {
 # the sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
 # enough for every memory system, and exact in STREAM's triad with or without contraction.
 
-
 TABLE_ELEMENTS = (1 << 20) - 3  # prime
 SCALAR = 3.0  # of the triad, as in global.cl
 _LARGEST = 1 << 21  # b + 3 c stays below 2^24
@@ -302,7 +301,6 @@ def random_cycle(nodes: int, spacing: int) -> tuple[ReferenceArray, ReferenceArr
 
 
 # --- The operands of matrix units, and what they make of them: tiles of A and B, and D after some steps.
-
 
 _EXACT = 2  # the check's operands are whole numbers of at most this, so that every sum is exact
 

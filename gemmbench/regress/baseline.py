@@ -15,7 +15,7 @@ from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import MATH, THREADS, Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Recorded, Thresholds, is_exact
 from gemmbench.stats import rates as derive
@@ -99,9 +99,8 @@ class Basis:
             again = {key for key, values in samples.items() if values in seen}
             again |= {key for key in samples if each.rows[key].measured_utc and samples[key] in fresh}
             seen |= {values for key, values in samples.items() if key not in again}
-            repeated.append(
-                Repetition(each.run, {key: row for key, row in each.rows.items() if key not in again})
-            )
+            rows = {key: row for key, row in each.rows.items() if key not in again}
+            repeated.append(Repetition(each.run, rows))
         return tuple(repeated)
 
     @cached_property
@@ -231,9 +230,8 @@ class Basis:
         """Of each noise run its repetitions, with the rows that may be compared with a base's."""
 
         def fitting(each: Repetition) -> Repetition:
-            return replace(
-                each, rows={key: row for key, row in each.rows.items() if any(self.comparable(key, each))}
-            )
+            rows = {key: row for key, row in each.rows.items() if any(self.comparable(key, each))}
+            return Repetition(each.run, rows)
 
         return [[fitting(each) for each in repetitions(run, self.header, self.pairs)] for run in self.noises]
 
@@ -310,28 +308,19 @@ def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
 
 # --- Which row of one run is which row of another, and whether the two may be compared ----------------------
 
-
 Kind = Literal["device", "driver", "source", "sampling", "memory"]
 Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
 """Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""
 
-DIFFERENCES: dict[Kind, str] = {
-    "device": "other device",
-    "driver": "other driver",
-    "source": "other kernel source",
-    "sampling": "other sampling",
-    "memory": "operands reached the device in another way",
+_DRIVER = "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)"
+DIFFERENCES: dict[Kind, tuple[str, str]] = {
+    "device": ("other device", "measure the baseline run on this device"),
+    "driver": ("other driver", _DRIVER),
+    "source": ("other kernel source", "check --against times both versions of a kernel in turn"),
+    "sampling": ("other sampling", "give both runs the same --state and --cold"),
+    "memory": ("operands reached the device in another way", "give both runs the same --memory"),
 }
-"""What makes two rows incomparable, unless a comparison is told to go across it."""
-
-
-REMEDIES: dict[Kind, str] = {
-    "device": "measure the baseline run on this device",
-    "driver": "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
-    "source": "check --against times both versions of a kernel in turn",
-    "sampling": "give both runs the same --state and --cold",
-    "memory": "give both runs the same --memory",
-}
+"""What makes two rows incomparable, unless a comparison is told to go across it, and what to do about it."""
 
 
 @dataclass(frozen=True)
@@ -340,11 +329,11 @@ class Difference:
 
     kind: Kind
     reason: str  # for the user
-    remedy: str = ""  # other than of `REMEDIES`
+    remedy: str = ""  # other than of `DIFFERENCES`
 
     @property
     def sentence(self) -> str:
-        remedy = self.remedy or REMEDIES[self.kind]
+        remedy = self.remedy or DIFFERENCES[self.kind][1]
         return f"{self.reason}; {remedy}, or compare nevertheless with --across {self.kind}"
 
 
@@ -456,14 +445,14 @@ def _other_times(
 def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
     for kind, before, after, *name in facts:
         if before != after and kind not in across:
-            label = name[0] if name else DIFFERENCES[kind]
+            label = name[0] if name else DIFFERENCES[kind][0]
             return Difference(kind, f"{label}: {_word(after)}, not {_word(before)}")
     return None
 
 
 def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[Fact]:
     yield "device", old.name, young.name
-    units = [_counted(device.compute_units, "compute unit") for device in (old, young)]
+    units = [counted(device.compute_units, "compute unit") for device in (old, young)]
     yield "device", units[0], units[1]
     yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
 
@@ -481,16 +470,11 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 
 def _fingerprint(row: Row) -> str:
-    """What this version's kernel of a row would have as `Row.source`."""
     variant = BY_NAME[row.variant]
     variant = laid_out(variant, derive.gemm_of(row)) if row.problem else variant
     variant = variant.with_math(str(row.parameters.get(MATH, "")))
     values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
     return variant.fingerprint(row.dtype, values)
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count} {what}{'s'[: count != 1]}"
 
 
 def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
@@ -500,7 +484,7 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
     if old and young:
         yield from _device_facts(old, young)
         if old.type == "cpu":  # PoCL counts those that its process may not use, too
-            cores = [_counted(run.header.host.cores, "core") for run in (then, now)]
+            cores = [counted(run.header.host.cores, "core") for run in (then, now)]
             yield "device", cores[0], cores[1]
     else:
         yield "device", then.header.host.cpu, now.header.host.cpu

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import median
+from typing import Any
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
@@ -109,7 +110,6 @@ def row_text(row: Row) -> str:
 
 # --- Rows over many saved runs: a pane for each, with its changes marked ------------------------------------
 
-
 _HISTORY_MOST = 24  # panes of a page
 _HEIGHT = 2.9  # inches
 _WITHIN = 1.96  # standard errors of a 95 % interval
@@ -122,10 +122,9 @@ def tracks(history: History) -> list[pane.Pane]:
     ordered = sorted(history.tracks, key=lambda track: (not track.shifts, track.is_steady))
     shown = ordered if len(ordered) > _HISTORY_MOST else list(history.tracks)
     hidden = max(0, len(shown) - _HISTORY_MOST)
+    paint = partial(_history_paint, history=history)
     return [
-        pane.Pane(
-            _HEIGHT, partial(_history_paint, history=history, track=track, hidden=hidden * (number == 0))
-        )
+        pane.Pane(_HEIGHT, partial(paint, track=track, hidden=0 if number else hidden))
         for number, track in enumerate(shown[:_HISTORY_MOST])
     ]
 
@@ -138,17 +137,8 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         _WITHIN * point.figure.error * height if math.isfinite(point.figure.error) else 0.0
         for point, height in zip(track.points, heights, strict=True)
     ]
-    axes.errorbar(
-        runs,
-        heights,
-        errors,
-        label="runs",
-        color=pane.GREY,
-        linestyle="none",
-        marker="o",
-        markersize=3,
-        elinewidth=0.8,
-    )
+    dots: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 3, "elinewidth": 0.8}
+    axes.errorbar(runs, heights, errors, label="runs", color=pane.GREY, **dots)
     for point, height in zip(track.points, heights, strict=True):
         change = f"{(height - 1) * 100:+.1f} %"
         pane.mark(axes, point.run, height, f"{history.times[point.run]:%Y-%m-%d %H:%M}: {change}")
@@ -163,10 +153,8 @@ def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> N
         middle = track.points[shift.index].run - 0.5
         colour = pane.DOWN if shift.ratio > 1 else pane.UP
         axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-        change = f"{(shift.ratio - 1) * 100:+.0f} %"
-        pane.say(
-            axes, change, (middle, 1), (3, -9), pane.BELOW, color=colour, fontsize=7.5, fontweight="bold"
-        )
+        style: dict[str, Any] = {"color": colour, "fontsize": 7.5, "fontweight": "bold"}
+        pane.say(axes, f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), (3, -9), pane.BELOW, **style)
     if track.last and track.last.verdict in _LAST and not track.shifts:
         axes.plot(runs[-1], heights[-1], color=_LAST[track.last.verdict], marker="D", linestyle="none")
     # Runs are evenly spaced; a few of them are labelled with their dates.

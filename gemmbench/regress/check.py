@@ -12,11 +12,11 @@ from gemmbench import UsageError
 from gemmbench.ladder import BASELINES, variant_of
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, Skip, kernels_of
-from gemmbench.model.device import HOST, DeviceFacts, State
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.regress import gate
 from gemmbench.regress.baseline import (
     Basis,
@@ -36,54 +36,20 @@ from gemmbench.suite.run import Listen, every_device, header_of
 
 
 @dataclass(frozen=True)
-class Patience:
-    """How long suspicious rows are measured again."""
-
-    seconds: float = 600.0
-    rounds: int = gate.MOST_ROUNDS
-
-
-@dataclass(frozen=True)
-class Sampling:
-    """How rows are sampled; what is None is as in the base."""
-
-    budget_s: float | None = None
-    time_limit_s: float | None = None
-    memory: str | None = None
-    cold: bool = False
-    energy: bool = False
-    state: State | None = None
-
-    def policy(self, base: Policy) -> Policy:
-        """The base's, but for what was given."""
-        budget_s = base.budget_s if self.budget_s is None else self.budget_s
-        limit_s = base.time_limit_s if self.budget_s is None else 60 + 20 * budget_s
-        return replace(
-            base,
-            budget_s=budget_s,
-            total_s=None,
-            time_limit_s=limit_s if self.time_limit_s is None else self.time_limit_s,
-            memory=base.memory if self.memory is None else self.memory,
-            cold=self.cold or base.cold,
-            state=self.state or base.state or "settled",
-            energy=self.energy,
-        )
-
-
-@dataclass(frozen=True)
 class Request:
     """What to check, and what becomes of the rows."""
 
     basis: Basis
     command: tuple[str, ...]  # the command line that asks for this
-    sampling: Sampling = field(default_factory=Sampling)
-    device: str = ""  # as --device takes it; "": the base's
-    times: int | None = None  # measure every case so many times, and compare nothing
-    against: Path | None = None  # a folder of kernels that each kernel takes turns with
-    save: Path | None = None
-    force: bool = False
-    patience: Patience = field(default_factory=Patience)
-    own: OwnKernels = field(default_factory=OwnKernels)
+    policy: Policy
+    device: str  # as --device takes it; "": the base's
+    times: int | None  # measure every case so many times, and compare nothing
+    against: Path | None  # a folder of kernels that each kernel takes turns with
+    save: Path | None
+    force: bool
+    patience_s: float  # for which suspicious rows are measured again
+    rounds: int  # and how often at most
+    own: OwnKernels
 
 
 @dataclass
@@ -105,12 +71,13 @@ class Job:
     policy: Policy
     worker: Worker
     file: RunFile | None = None
-    patience: Patience = field(default_factory=Patience)
     clock: Callable[[], float] = time.monotonic
     rows: list[Row] = field(default_factory=list)
-    times: int | None = None  # see `Request`
+    times: int | None = None  # this and what follows: see `Request`
     save: Path | None = None
     force: bool = False
+    patience_s: float = 600.0
+    rounds: int = gate.MOST_ROUNDS
     steps: session.Steps = field(init=False)
 
     def __post_init__(self) -> None:
@@ -133,8 +100,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
 
     Raises `UsageError` if the base, the options and this machine do not fit together.
     """
-    basis, against = request.basis, request.against
-    policy = request.sampling.policy(basis.header.policy)
+    basis, against, policy = request.basis, request.against, request.policy
     if against is not None:  # two kernels are built and verified
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(make_machine) as worker:
@@ -165,8 +131,8 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
         view = "" if request.times or is_tuning(basis.bases[0]) else basis.header.view
         header = header_of(devices, host, policy, request.command, view, basis.header.scope)
         yield Job(
-            basis, plan, header, policy, worker, patience=request.patience, times=request.times,
-            save=request.save, force=request.force,
+            basis, plan, header, policy, worker, times=request.times, save=request.save,
+            force=request.force, patience_s=request.patience_s, rounds=request.rounds,
         )  # fmt: skip
 
 
@@ -228,11 +194,11 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     for key, line in suspicious.items():
         if line.row.status != "ok":
             suspicious[key] = replace(line, row=looks.get(key, [line.row])[-1])
-    lines = {each.suspect.key: _line(job.basis, first, suspicious, each, without) for each in settled}
-    lines = {
-        key: doubted(job.basis.rules, line, [(job.run, row) for row in looks.get(key, ())])
-        for key, line in lines.items()
-    }
+    lines = {}
+    for each in settled:
+        key = each.suspect.key
+        line = _line(job.basis, first, suspicious[key], each, without)
+        lines[key] = doubted(job.basis.rules, line, [(job.run, row) for row in looks.get(key, ())])
     for line in first.lines:  # a control that failed is nobody's suspect
         if line.key not in lines and (row := without.get(line.key)) and row.status in FAILED:
             lines[line.key] = _broken(line, row)
@@ -293,8 +259,8 @@ Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, dict[RowKey, li
 
 def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
     """Measure what the gate wants; its findings, the rows without a figure, and those with one."""
-    end = job.clock() + job.patience.seconds
-    steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.patience.rounds)
+    end = job.clock() + job.patience_s
+    steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.rounds)
     yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
     without: Rows = {}
     looks: dict[RowKey, list[Row]] = {}
@@ -317,14 +283,9 @@ def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case],
 
 
 def _line(
-    basis: Basis,
-    first: Comparison,
-    suspicious: Mapping[RowKey, Line],
-    settled: Settled,
-    without: Mapping[RowKey, Row],
+    basis: Basis, first: Comparison, line: Line, settled: Settled, without: Mapping[RowKey, Row]
 ) -> Line:
-    """A suspicious row's line after it was measured again."""
-    line, control = suspicious[settled.suspect.key], settled.suspect.control
+    control = settled.suspect.control
     nothing = without.get(line.key)
     if settled.failed and nothing is not None:
         return _broken(line, nothing)
@@ -351,7 +312,7 @@ def _remarks(basis: Basis, settled: Sequence[Settled]) -> list[str]:
     if not times:
         return []
     often = str(times[0]) if len(times) == 1 else f"{times[0]} to {times[-1]}"
-    rows = f"{len(settled)} suspicious row{'' if len(settled) == 1 else 's'}"
+    rows = counted(len(settled), "suspicious row")
     remarks = [f"{rows} measured again, {often} times each; their verdicts are from that alone"]
     alone = sum(each.suspect.control is None for each in settled)
     if alone and not basis.rules.in_turn:

@@ -14,12 +14,12 @@ from gemmbench.model.device import HOST
 from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Repetition, Rules
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
-from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
+from gemmbench.report.table import Cell, Note, Sheet, finite, markdown, stack, stdout
 from gemmbench.stats.conditions import disturbed, is_on_cpu, state
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, measure, problem_fields, work
@@ -76,7 +76,7 @@ class Resolution:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """What came out."""
+    """Verdicts of new runs against baseline runs, a line for each row."""
 
     bases: tuple[Run, ...]
     news: tuple[Run, ...]
@@ -85,6 +85,20 @@ class Comparison:
     lines: tuple[Line, ...]
     left_out: Mapping[str, int]  # rows without a line, by why
     remarks: tuple[str, ...] = ()
+
+    @property
+    def slower(self) -> tuple[Line, ...]:
+        """The rows that have become slower beyond doubt."""
+        return tuple(line for line in self.lines if line.verdict == "slower")
+
+    @property
+    def ok(self) -> bool:
+        """Whether there is no regression: nothing slower, nothing that broke."""
+        return not any(line.fails for line in self.lines)
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench compare``."""
+        stdout().print(stack(sheets(self, verbose)))
 
     @property
     def counts(self) -> Counter[Verdict]:
@@ -208,7 +222,6 @@ def _with_resources(basis: Basis, line: Line, news: Sequence[Repetition]) -> Lin
 
 
 def _right(side: Sequence[Repetition], key: RowKey) -> list[Repetition]:
-    """The repetitions that have a result of a row."""
     return [each for each in side if key in each.rows and each.rows[key].status == "ok"]
 
 
@@ -254,7 +267,6 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
 
 
 def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition]) -> Line | str:
-    """The line of a row that is ok on both sides."""
     key = line.key
     olds = _right(basis.repetitions, key)
     reasons = {each: [basis.difference(old, each, key) for old in olds] for each in right}
@@ -336,7 +348,6 @@ def outcome(row: Row) -> str:
 
 # --- A comparison as table, markdown, JSON and GitHub annotations -------------------------------------------
 
-
 STYLES: dict[Verdict, str] = {
     "slower": "bold red",
     "broken": "bold red",
@@ -384,15 +395,10 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
         what += f", as ratios to {', '.join(map(clean, rules.ratio))} of the same run"
     if rules.in_turn:
         what += ", batch by batch in turn with its former self"
-    typed = len({line.row.dtype for line in comparison.lines}) > 1
 
     def cells(line: Line) -> tuple[Cell, ...]:
-        judgement = line.judgement
-        style = STYLES[line.verdict]
+        judgement, style = line.judgement, STYLES[line.verdict]
         return (
-            Cell(clean(line.row.title)),
-            Cell(names[id(line)]),
-            *([Cell(line.row.dtype)] if typed else []),
             Cell(change(judgement.ratio) if judgement else "", style=style),
             Cell(line.verdict, style=style),
             Cell(interval(line)),
@@ -400,26 +406,46 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
             Cell(cost(line, line.new_s)),
         )
 
+    table = row_sheet(
+        lines[0].device,
+        f"change of the time, {what}; + is slower",
+        (("change", "verdict"), ("interval",), ("base", "new")),
+        [(line.row.title, names[id(line)], line.row.dtype, cells(line)) for line in shown],
+        len({line.row.dtype for line in comparison.lines}) > 1,
+    )
+    notes = *(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)
+    return replace(table, notes=notes)
+
+
+def row_sheet(
+    device: str,
+    caption: str,
+    blocks: tuple[tuple[str, ...], ...],
+    lines: Sequence[tuple[str, str, str, tuple[Cell, ...]]],
+    typed: bool,
+) -> Sheet:
+    """A device's rows: of each its name, its size and, if `typed`, its type, then the cells of the blocks."""
     return Sheet(
-        heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
-        caption=f"change of the time, {what}; + is slower",
+        heading=tuple(map(clean, device.split(" | ", 1))),
+        caption=caption,
         keys=("", "size", *(["type"] if typed else [])),
-        blocks=(("change", "verdict"), ("interval",), ("base", "new")),
-        rows=tuple(map(cells, shown)),
-        left=frozenset({"verdict"}),
-        notes=(*(_one_sided(lines, names) if hidden else ()), *_reasons(lines, names)),
+        blocks=blocks,
+        rows=tuple(
+            (Cell(clean(name)), Cell(size), *([Cell(dtype)] if typed else []), *cells)
+            for name, size, dtype, cells in lines
+        ),
+        left=frozenset({"verdict", "changes"}),
     )
 
 
 def conclusion(comparison: Comparison) -> str:
     """How many rows have which verdict: ``1 slower, 35 same, of 36 rows; threshold 5.0 %``."""
     counts = comparison.counts
-    counted = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
+    each = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]) or "none"
     used = sorted({line.threshold for line in comparison.lines if line.judgement})
     limits = [comparison.rules.thresholds.default] if not used else [used[0], used[-1]]
     threshold = " to ".join(dict.fromkeys(map(units.percent, limits)))
-    count = len(comparison.lines)
-    verdicts = f"{counted}, of {count} row{'' if count == 1 else 's'}; threshold {threshold}."
+    verdicts = f"{each}, of {counted(len(comparison.lines), 'row')}; threshold {threshold}."
     if not (comparison.resolution and comparison.resolution.is_coarse):
         return verdicts
     least = change(1 + comparison.resolution.typical)
@@ -446,8 +472,7 @@ def _one_sided(lines: Sequence[Line], names: Mapping[int, str]) -> list[Note]:
     for verdict in _ONE_SIDED:
         group = [line for line in lines if line.verdict == verdict and not line.reason]
         if group:
-            counted = "1 row" if len(group) == 1 else f"{len(group)} rows"
-            text = f"{counted}: {_places(group, names)}; -v shows each"
+            text = f"{counted(len(group), 'row')}: {_places(group, names)}; -v shows each"
             notes.append(Note(verdict, text, STYLES[verdict]))
     return notes
 
@@ -646,7 +671,6 @@ def _command(level: str, title: str, message: str) -> str:
 
 
 # --- A comparison as JUnit's XML, which CI servers show as tests --------------------------------------------
-
 
 # What XML 1.0 has no way to write; no escape makes it legal.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

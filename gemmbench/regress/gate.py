@@ -50,8 +50,7 @@ class Wanted:
     """What is to be measured next."""
 
     key: RowKey
-    fresh: bool  # in a new process
-    round: int  # from 1
+    fresh: bool  # in a new process, as a round begins
 
 
 @dataclass(frozen=True)
@@ -92,11 +91,11 @@ def settle(
     """
     trials = [_Trial(suspect) for suspect in suspects]
     noise = noise.cautious()
-    for number in range(1, most_rounds + 1):
+    for _ in range(most_rounds):
         pending = [trial for trial in trials if trial.settled is None and not trial.failed]
         if not pending or spent():
             break
-        yield from _round(pending, number, spent)
+        yield from _round(pending, spent)
         for trial in pending:
             if len(trial.new) >= LEAST_ROUNDS:
                 settled = decide(trial.suspect, trial.new, trial.beside, noise)
@@ -105,9 +104,7 @@ def settle(
     return tuple(_ended(trial, noise) for trial in trials)
 
 
-def _round(
-    pending: Iterable[_Trial], number: int, spent: Callable[[], bool]
-) -> Generator[Wanted, Answer, None]:
+def _round(pending: Iterable[_Trial], spent: Callable[[], bool]) -> Generator[Wanted, Answer, None]:
     """Control, row, control, row, control: neighbours share a control."""
     fresh = True
     before: tuple[RowKey | None, Measure | None] = (None, None)
@@ -116,11 +113,11 @@ def _round(
             return
         control = trial.suspect.control
         if control is not None and control != before[0]:
-            before = (control, _figure((yield Wanted(control, fresh, number))))
+            before = (control, _figure((yield Wanted(control, fresh))))
             fresh = False
-        answer = yield Wanted(trial.suspect.key, fresh, number)
+        answer = yield Wanted(trial.suspect.key, fresh)
         fresh = False
-        after = _figure((yield Wanted(control, fresh, number))) if control is not None else None
+        after = _figure((yield Wanted(control, fresh))) if control is not None else None
         around = [measure for measure in (before[1], after) if measure is not None]
         before = (control, after)
         if answer == FAILED:

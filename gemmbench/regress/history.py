@@ -32,10 +32,10 @@ from gemmbench.model.run_file import Run, RunFileError
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.baseline import Basis, Rules
-from gemmbench.regress.compare import STYLES, change, title, where
+from gemmbench.regress.compare import STYLES, change, row_sheet, title, where
 from gemmbench.regress.gate import Alarms, Carried, Floor, Tolerance, serves
 from gemmbench.regress.verdict import OUTLYING, Judgement, Noise, Spread, judge, robust_deviation
-from gemmbench.report.table import Cell, Note, Sheet, finite
+from gemmbench.report.table import Cell, Note, Sheet, finite, stack, stdout
 from gemmbench.stats.intervals import Measure, mean
 from gemmbench.stats.rates import problem_fields, work
 
@@ -100,13 +100,17 @@ class Track:
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """Every row's track."""
+    """Every row's track over many runs."""
 
     runs: tuple[Run, ...]  # the earliest first
     times: tuple[datetime, ...]
     rules: Rules
     noise: Noise
     tracks: tuple[Track, ...]
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench history``."""
+        stdout().print(stack(sheets(self, verbose)))
 
 
 def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
@@ -134,11 +138,8 @@ def history(runs: Sequence[Run], rules: Rules | None = None) -> History:
         shifts = find_shifts([point.figure.value for point in points], rules.limits(last.row).high)
         device = title(ordered[last.run], last.row)
         tracks[home, key] = Track(key, device, tuple(points), shifts, None, key in basis.references)
-    values = {
-        name: [[point.figure.value for point in side] for side in track.sides]
-        for name, track in tracks.items()
-    }
-    noise = floors.measured(values, "measured, from run to run") or floors.assumed()
+    sides = {name: [[each.figure.value for each in side] for side in t.sides] for name, t in tracks.items()}
+    noise = floors.measured(sides, "measured, from run to run") or floors.assumed()
     judged = tuple(_judged(track, noise.of(name), rules) for name, track in tracks.items())
     return History(ordered, tuple(time for time, _, _ in timed), rules, noise, judged)
 
@@ -236,10 +237,8 @@ def _start(run: Run) -> datetime:
     try:
         return moment(run.header.started_utc)
     except ValueError:
-        text = run.header.started_utc
-        raise RunFileError(
-            f"{run.path}: line 1: started_utc: {text!r} is no time as ISO 8601 writes it"
-        ) from None
+        text = f"{run.header.started_utc!r} is no time as ISO 8601 writes it"
+        raise RunFileError(f"{run.path}: line 1: started_utc: {text}") from None
 
 
 CSV_FIELDS: tuple[str, ...] = (
@@ -259,26 +258,19 @@ def sheets(history: History, every: bool = False) -> list[Sheet]:
         if not (hidden and track.is_steady)
     )
     tables = [_sheet(history, groups[group]) for group in sorted(groups, key=lambda group: group[0])]
-    steady = sum(track.is_steady for track in history.tracks)
-    notes = (
-        [Note("", f"{steady} steady rows are not shown; -v shows them", "dim")] if hidden and steady else []
-    )
-    noise = history.noise
+    notes, noise = [], history.noise
+    if hidden and (steady := sum(track.is_steady for track in history.tracks)):
+        notes.append(Note("", f"{steady} steady rows are not shown; -v shows them", "dim"))
     floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
     notes += [Note("noise floor", floor, "dim"), Note("", conclusion(history), "bold")]
     return [*tables, Sheet(notes=tuple(notes))]
 
 
 def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
-    typed = len({track.row.dtype for track in history.tracks}) > 1
-
     def cells(track: Track) -> tuple[Cell, ...]:
         last = track.last
         style = STYLES[last.verdict] if last else ""
         return (
-            Cell(clean(track.row.variant)),
-            Cell(where(track.row)),
-            *([Cell(track.row.dtype)] if typed else []),
             Cell(change(last.ratio) if last else "", style=style),
             Cell(last.verdict if last else "new", style=style),
             Cell(_shifts(history, track)),
@@ -287,13 +279,12 @@ def _sheet(history: History, tracks: Sequence[Track]) -> Sheet:
             Cell(_cost(track, -1)),
         )
 
-    return Sheet(
-        heading=tuple(map(clean, tracks[0].device.split(" | ", 1))),
-        caption="last: since the last change, or of the last run; change of the time, + is slower",
-        keys=("", "size", *(["type"] if typed else [])),
-        blocks=(("last", "verdict"), ("changes",), ("runs", "from", "to")),
-        rows=tuple(map(cells, tracks)),
-        left=frozenset({"verdict", "changes"}),
+    return row_sheet(
+        tracks[0].device,
+        "last: since the last change, or of the last run; change of the time, + is slower",
+        (("last", "verdict"), ("changes",), ("runs", "from", "to")),
+        [(track.row.variant, where(track.row), track.row.dtype, cells(track)) for track in tracks],
+        len({track.row.dtype for track in history.tracks}) > 1,
     )
 
 
@@ -404,25 +395,18 @@ def aa_sheets(floor: Floor) -> list[Sheet]:
 
 
 def _aa_sheet(floor: Floor, rows: Sequence[Tolerance]) -> Sheet:
-    typed = len({row.row.dtype for row in floor.rows}) > 1
     ratio = bool(floor.rules.ratio)
 
     def cells(row: Tolerance) -> tuple[Cell, ...]:
-        return (
-            Cell(clean(row.row.variant)),
-            Cell(where(row.row)),
-            *([Cell(row.row.dtype)] if typed else []),
-            *_carried(row.plain),
-            *(_carried(row.ratio) if ratio else ()),
-        )
+        return (*_carried(row.plain), *(_carried(row.ratio) if ratio else ()))
 
     blocks = (("noise", "compare", "check"), ("ratio noise", "ratio compare", "ratio check"))
-    return Sheet(
-        heading=tuple(map(clean, rows[0].device.split(" | ", 1))),
-        caption="noise from run to run, and the smallest threshold that it lets compare and check carry",
-        keys=("", "size", *(["type"] if typed else [])),
-        blocks=blocks if ratio else blocks[:1],
-        rows=tuple(map(cells, rows)),
+    return row_sheet(
+        rows[0].device,
+        "noise from run to run, and the smallest threshold that it lets compare and check carry",
+        blocks if ratio else blocks[:1],
+        [(row.row.variant, where(row.row), row.row.dtype, cells(row)) for row in rows],
+        len({row.row.dtype for row in floor.rows}) > 1,
     )
 
 
@@ -456,15 +440,10 @@ def _notes(floor: Floor) -> list[Note]:
             continue
         compare = threshold([each.compare for each in carried])
         check = threshold([each.check for each in carried])
-        text = (
-            f"with these {runs} runs as base, 95 % of the rows carry {compare} in compare, {check} in check"
-        )
-        notes.append(Note(name, text, "bold"))
-        text = (
-            f"each run against the others, at {limit}: {alarms.slower} of {alarms.verdicts} verdicts slower, "
-            f"{alarms.inconclusive} inconclusive"
-        )
-        notes.append(Note(f"{name}, false alarms", text))
+        carry = f"95 % of the rows carry {compare} in compare, {check} in check"
+        notes.append(Note(name, f"with these {runs} runs as base, {carry}", "bold"))
+        counts = f"{alarms.slower} of {alarms.verdicts} verdicts slower, {alarms.inconclusive} inconclusive"
+        notes.append(Note(f"{name}, false alarms", f"each run against the others, at {limit}: {counts}"))
     return notes or [Note("", "No row was measured twice, so that nothing is known of the noise.", "bold")]
 
 
@@ -547,7 +526,6 @@ class Fleet:
 
     @property
     def middle(self) -> Node:
-
         def apart(node: Node) -> float:
             return max((abs(math.log(each.ratio)) for each in node.standings.values()), default=math.inf)
 

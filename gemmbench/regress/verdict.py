@@ -262,7 +262,6 @@ def _squares(values: Sequence[float]) -> tuple[float, int]:
 
 # --- One row's verdict, from the confidence interval of a ratio and a threshold. Pure numbers ---------------
 
-
 Verdict = Literal[
     "slower", "broken", "changed", "inconclusive", "missing", "incomparable", "new", "same", "faster"
 ]
@@ -454,7 +453,6 @@ def _exp(value: float) -> float:
 
 
 # --- Thresholds for each row, from a small TOML file --------------------------------------------------------
-
 
 DEFAULT = 0.05
 _RANGE = re.compile(r"\s*(\d*)\s*(\.\.)?\s*(\d*)\s*")

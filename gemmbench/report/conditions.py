@@ -14,7 +14,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST, Readings
 from gemmbench.model.row import BitError, Row, Sustained
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
@@ -119,6 +119,7 @@ def _number(
     return Cell(units.number(middle(there))) if there else unknown
 
 
+_RAN = ("ran", "rate", "first", "last", "lowest")
 _ENDS_S = 10.0  # at most: what the first and the last figures are taken over
 _SHOWN_ERRORS = 5
 _APART = 0.01  # from here on one of several devices is the slowest
@@ -180,17 +181,13 @@ def _cells(row: Row, result: Sustained, speaks: bool) -> tuple[Cell, ...]:
         values = (rate_of(result), rate_of(result, first), rate_of(result, last), lowest)
         figures = tuple(Cell(units.rate(value, integer)) for value in values)
     style = "bold red" if result.wrong else ""
-    counted = (f"{result.results:,}", f"{result.wrong:,}", f"{result.bits:,}")
+    counts = (f"{result.results:,}", f"{result.wrong:,}", f"{result.bits:,}")
     said: tuple[Cell, ...] = ()
     if speaks:
-        said = (
-            _number(result.clock_mhz, median, NOTHING),
-            _number(result.power_w, fmean, NOTHING),
-            _number(result.celsius, max, NOTHING),
-            _limits(result.limits),
-        )
+        ways = ((result.clock_mhz, median), (result.power_w, fmean), (result.celsius, max))
+        said = (*(_number(values, middle, NOTHING) for values, middle in ways), _limits(result.limits))
     keys = Cell(row_label(row)), Cell(str(row.device)), Cell(units.seconds(ran_s(result)))
-    return (*keys, *figures, *(Cell(text, style=style) for text in counted), *said)
+    return (*keys, *figures, *(Cell(text, style=style) for text in counts), *said)
 
 
 def _notes(run: Run, rows: Sequence[Row]) -> Iterable[Note]:
@@ -231,15 +228,12 @@ def in_a_sentence(row: Row, result: Sustained) -> str:
     if not result.wrong:
         return ""
     first = result.errors[0]
+    bits, results = counted(result.bits, "bit", ","), counted(result.wrong, "result", ",")
     return (
-        f"{_plural(result.bits, 'bit')} of {_plural(result.wrong, 'result')} out of {result.results:,} "
-        f"{'differs' if result.bits == 1 else 'differ'} from the first, which was verified; the first at "
-        f"{units.seconds(first.at_s)}, in result {first.result:,}, at {place(row, first)}"
+        f"{bits} of {results} out of {result.results:,} {'differs' if result.bits == 1 else 'differ'} from "
+        f"the first, which was verified; the first at {units.seconds(first.at_s)}, in result "
+        f"{first.result:,}, at {place(row, first)}"
     )
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
 def slowest(run: Run, rows: Sequence[Row]) -> str:

@@ -128,33 +128,24 @@ def not_for(unsuited: Mapping[str, str]) -> list[Note]:
 def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
     """Rows whose median is uncertain, drifts or stands between two speeds, and what to do about it."""
     more = budget_advice(run)
-    trend = units.percent(rates.DRIFTING)
+    trend, noise = units.percent(rates.DRIFTING), units.percent(rates.NOISY)
+    rest = "the device heats up or is shared: let it rest, close other programs"
+    unsettled = f"not settled (last third > {noise} off the first)"
     doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
-        (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, more),
+        (f"noisy (> {noise})", rates.is_noisy, more),
         (FEW, rates.is_few, f"{FEW_REASON}: {more}"),
-        (
-            f"slowing down (> {trend})",
-            lambda row: rates.trend(row) > 0,
-            "the device heats up or is shared: let it rest, close other programs",
-        ),
+        (f"slowing down (> {trend})", lambda row: rates.trend(row) > 0, rest),
         (f"speeding up (> {trend})", lambda row: rates.trend(row) < 0, f"it had not settled: {more}"),
-        (
-            f"not settled (last third > {units.percent(rates.NOISY)} off the first)",
-            lambda row: rates.unsettled(row) != 0,
-            f"power limits the device: {more}",
-        ),
+        (unsettled, lambda row: rates.unsettled(row) != 0, f"power limits the device: {more}"),
         ("two speeds", rates.has_two_speeds, "the median may be of either: close other programs, run again"),
     )
     timed = [row for row in rows if row.samples]
-    return (
-        same_kernel(timed, where)
-        + [
-            Note(label, f"{_which(doubtful, timed, where)}; {advice}", "yellow")
-            for label, doubted, advice in doubts
-            if (doubtful := [row for row in timed if doubted(row)])
-        ]
-        + disturbances(run, timed, where)
-    )
+    notes = [
+        Note(label, f"{_which(doubtful, timed, where)}; {advice}", "yellow")
+        for label, doubted, advice in doubts
+        if (doubtful := [row for row in timed if doubted(row)])
+    ]
+    return [*same_kernel(timed, where), *notes, *disturbances(run, timed, where)]
 
 
 def _which(doubtful: Sequence[Row], rows: Sequence[Row], where: Where) -> str:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import re
+import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
+from typing import Any, TextIO, cast
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
@@ -17,7 +20,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
 
@@ -112,6 +115,31 @@ class Sheet:
             yield table
 
 
+class _Trimmed:
+    """A text file whose lines do not end with blanks: tables are padded to their width."""
+
+    def __init__(self, file: TextIO) -> None:
+        self._file = file
+
+    def write(self, text: str) -> int:
+        return self._file.write(re.sub(r" +(?=\n)", "", text))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
+        raise BrokenPipeError
+
+
+def stdout() -> Console:
+    """Where tables go: nothing in them is taken for markup or highlighted."""
+    file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
+    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
+
+
 def stack(sheets: Iterable[RenderableType]) -> RenderableType:
     """Tables below each other, an empty line between."""
     return Group(*_separated(iter(sheets)))
@@ -181,7 +209,6 @@ def _split(columns: list[int], fits: Callable[[list[int]], bool]) -> list[list[i
 
 # --- The first line of a table: whose figures these are -----------------------------------------------------
 
-
 POWER_LIMITED = "power-limited"
 
 
@@ -190,8 +217,7 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     if device == HOST:
         return (clean(run.header.host.cpu), f"host, {clean(run.header.host.blas)}")
     facts = run.header.devices[device]
-    count = facts.compute_units
-    pieces = (*map(clean, facts.title.split(" | ", 1)), f"{count} unit{'' if count == 1 else 's'}")
+    pieces = (*map(clean, facts.title.split(" | ", 1)), counted(facts.compute_units, "unit"))
     if dtype is None:
         return pieces
     peaks = (_peak(run, device, dtype, matrix) for matrix in rates.units_used(run, device, dtype))
@@ -199,14 +225,12 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
 
 
 def _state(run: Run, device: int, dtype: str) -> tuple[str, ...]:
-    """What is to be said of the state that a device was in."""
     clock = limited(run, device, dtype)
     limit = (f"{POWER_LIMITED}: {clock}",) if clock else ()
     return ("burst: the first 0.1 s after a rest", *limit) if run.header.policy.state == "burst" else limit
 
 
 def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
-    """The peak of one kind of units, and when it was measured."""
     name = f"{dtype} peak of the matrix units" if matrix else f"{dtype} peak"
     integer = rates.is_integer(dtype)
     top = rates.peak(run, device, dtype, matrix)
@@ -229,7 +253,6 @@ def measured(run: Run, row: Row) -> str:
 
 
 # --- A kernel's opening comment, with its drawing, made to fit a terminal narrower than its source file.
-
 
 _GUTTER = 2  # spaces that stand between a drawing and the words beside it, in every line
 

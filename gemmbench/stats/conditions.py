@@ -148,31 +148,31 @@ def counted_mhz(row: Row) -> float | None:
     return median(clocks) if clocks else None
 
 
-def flop_per_cycle(run: Run, row: Row, scope: str = "kernel") -> float | None:
+def flop_per_cycle(run: Run, row: Row) -> float | None:
     """Operations of a compute unit in a cycle, as the median of the batches; None where unknown.
 
-    By the seconds of the scope, or of the next wider one that was measured.
+    By the seconds of the kernel scope, or of the next wider one that was measured.
     """
-    reached = rates.shown_rate(row, scope) if row.kind in ("gemm", "peak") else None
+    reached = rates.shown_rate(row, "kernel") if row.kind in ("gemm", "peak") else None
     middle = counted_mhz(row)
     if reached is None or middle is None or row.device == HOST:
         return None
     units = max(1, run.header.devices[row.device].compute_units)
-    seconds, clocks = row.samples[rates.shown_samples(row, scope)].seconds, _clocks(row)
+    seconds, clocks = row.samples[rates.shown_samples(row, "kernel")].seconds, _clocks(row)
     if len(seconds) != len(clocks):
         return reached.median / (middle * 1e6 * units)
     cycles = [each * mhz * 1e6 for each, mhz in zip(seconds, clocks, strict=True) if mhz]
     return rates.flops_of(row) / (median(cycles) * units)
 
 
-def at_clock(run: Run, row: Row, scope: str = "kernel", others: Sequence[Run] = ()) -> float | None:
+def at_clock(run: Run, row: Row) -> float | None:
     """The fraction of the peak at the clock that was had; None where either clock is unknown.
 
     It is the ratio of their flop per cycle: power that limits the clock of a GEMM, and not of the peak, is no
-    fault of the kernel's. Arguments as of `rates.peak_fraction`.
+    fault of the kernel's.
     """
-    own = flop_per_cycle(run, row, scope) if row.kind == "gemm" else None
-    top = rates.held_against(run, row, others) if own else None
+    own = flop_per_cycle(run, row) if row.kind == "gemm" else None
+    top = rates.held_against(run, row) if own else None
     most = flop_per_cycle(top.run, top.row) if top else None
     return own / most if own and most else None
 

@@ -306,16 +306,9 @@ def _break_even(kernel: Series, host: Series, scope: str) -> BreakEven | None:
     size, largest = at("median", "median"), max(times)
     device_s, host_s = times[largest]
     is_few = any(side.is_few for sides in times.values() for side in sides)
-    return BreakEven(
-        kernel,
-        size,
-        None if is_few else at("low", "high"),
-        None if is_few else at("high", "low"),
-        is_few,
-        size == min(times),
-        host_s.median / device_s.median,
-        largest,
-    )
+    low, high = (None, None) if is_few else (at("low", "high"), at("high", "low"))
+    lead = host_s.median / device_s.median
+    return BreakEven(kernel, size, low, high, is_few, size == min(times), lead, largest)
 
 
 @dataclass(frozen=True, eq=False)

@@ -430,7 +430,6 @@ class Peak:
     rate: float  # flop/s
     row: Row
     run: Run  # that the row is of
-    matrix: bool  # whether of units that only multiply matrices
 
 
 def peak(
@@ -518,7 +517,7 @@ def above_peak(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple
 @lru_cache(maxsize=64)
 def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str, state: State) -> Peak | None:
     top = best_peak(run.rows, device, dtype, matrix, sums, state)
-    return Peak(*top, run, matrix) if top else None
+    return Peak(*top, run) if top else None
 
 
 def best_peak(
@@ -570,17 +569,11 @@ def kept_for(run: Run, row: Row) -> float | None:
 BANDWIDTH_PROBES: tuple[str, ...] = ("global-read", "global-write", "global-copy", "global-triad")
 
 
-def bandwidth(run: Run, device: int) -> float | None:
-    """The best bandwidth of global memory in bytes/s measured in this run for a device; None if none was.
+def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
+    """The best bandwidth of global memory in bytes/s measured in a run for a device, and its row; or None.
 
     Rows whose integrity is suspect do not count.
     """
-    best = best_bandwidth(run, device)
-    return best[0] if best else None
-
-
-def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
-    """The same with the row that it is of."""
     best = [
         (reached.best, row)
         for row in run.rows

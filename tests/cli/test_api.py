@@ -20,12 +20,12 @@ import pytest
 from jsonschema_rs import Draft202012Validator
 
 import gemmbench as gb
-from gemmbench import api
 from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import Count, Flag, Options, build, command_line, measuring, specs
 from gemmbench.options.comparing import Tune
 from gemmbench.regress import gate
+from gemmbench.regress.compare import Comparison
 from gemmbench.report.progress import Progress
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_errors import ERRORS, files  # noqa: F401  a fixture
@@ -261,7 +261,7 @@ def test_compare_check_and_history(call: Call, tmp_path: Path, monkeypatch: pyte
     history = gb.history("base.jsonl", run, scope="host")
     assert {track.row.variant for track in history.tracks} >= {"naive", "tiled"}
     checked = gb.check(base, budget=0.05, quiet=True)
-    assert isinstance(checked, api.Comparison)
+    assert isinstance(checked, Comparison)
     assert checked.news[0].header.policy.budget_s == 0.05
     assert isinstance(gb.check("base.jsonl", aa=2), gate.Floor)
     with pytest.raises(gb.UsageError, match="is both base and new"):

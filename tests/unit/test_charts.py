@@ -709,7 +709,7 @@ def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
         ("square", "throughput", "chart.bmp", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "chart", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "nowhere/chart.png", "cannot write .*: no such file or directory"),
-        ("square", "pie", "chart.png", "unknown chart 'pie'; there are heat-map"),
+        ("square", "pie", "chart.png", "unknown kind of chart 'pie'; there are heat-map"),
         ("peak", "throughput", "chart.png", "nothing to draw: peak.jsonl has no measured GEMM rows over sev"),
         (
             "workloads",

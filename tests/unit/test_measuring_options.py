@@ -30,7 +30,8 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm, Leading
 from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import Run, encode
-from gemmbench.options import build, choose_baselines, choose_threads, measuring
+from gemmbench.options import build, measuring
+from gemmbench.options.names import choose_baselines, choose_threads
 from gemmbench.regress.baseline import difference, repetitions
 from gemmbench.regress.compare import compare
 from gemmbench.stats import panels

@@ -21,7 +21,6 @@ from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, encode,
 from gemmbench.options import build, command_line
 from gemmbench.options.comparing import Check
 from gemmbench.options.measuring import Gemm, Peak, Precision, Square, SweepK, Workloads
-from gemmbench.regress.check import Sampling
 from gemmbench.regress.compare import compare
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates
@@ -115,7 +114,7 @@ def test_every_measuring_command_has_the_state(kind: type[Square]) -> None:
 def test_a_check_is_in_the_state_of_its_base_unless_told(
     base: State, asked: State | None, state: State
 ) -> None:
-    assert Sampling(state=asked).policy(Policy(state=base)).state == state
+    assert build(Check, {"state": asked}).policy_of(Policy(state=base)).state == state
     assert build(Check, {}).state is None
 
 
