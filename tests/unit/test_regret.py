@@ -135,15 +135,29 @@ def test_the_report_names_the_worst_and_fails_over_the_limit(capsys: pytest.Capt
     run = run_of(in_turn("naive", first, 0.8), in_turn("naive", second, 2.0))
     numpy_best = (known("numpy", Gemm(64, 64, 64), 1.0),)
     found = losses((first, second), numpy_best, run, 0, "numpy", "host")
-    assert report_unseen(found, 2, "host") == 1
+    assert report_unseen(found, (), 2, "host") == 1
     out = capsys.readouterr().out.splitlines()
     assert out[1].split()[:5] == ["square", "70x70x70", "numpy", "numpy", "0.0"]
     assert "worst 100.1 % (99.7 % to 100.5 %)" in out[-1]
     assert (
         "at 9x9x9 batch=2: numpy instead of naive (the first of the order for a cpu: nothing like" in out[-1]
     )
-    assert report_unseen(found[:1], 2, "host") == 0
-    assert report_unseen((), 2, "host") == 2
+    assert report_unseen(found[:1], (), 2, "host") == 0
+    assert report_unseen((), (), 2, "host") == 2
+
+
+def test_what_auto_took_in_use_decides_the_exit_status(capsys: pytest.CaptureFixture[str]) -> None:
+    problem = Gemm(70, 70, 70, label="square")
+    run = run_of(in_turn("naive", problem, 2.0))
+    known_best = (known("numpy", Gemm(64, 64, 64), 1.0),)
+    rule = losses((problem,), known_best, run, 0, "numpy", "host")
+    in_use = losses((problem,), known_best, run, 0, "numpy", "host", used={problem: "naive"})
+    assert [each.ratio for each in in_use] == [1.0]
+    assert report_unseen(rule, in_use, 1, "host") == 0
+    by_rule, used = capsys.readouterr().out.splitlines()[-2:]
+    assert by_rule.startswith("without a trial: geometric mean 100.1 %")
+    assert used.startswith("in use, with its trials: geometric mean 0.0 %")
+    assert report_unseen(in_use, rule, 1, "host") == 1
 
 
 def test_without_a_partner_rates_of_their_own_decide_the_hosts_blas_among_them() -> None:

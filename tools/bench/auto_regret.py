@@ -16,7 +16,9 @@ that of these ratios. The best of several noisy figures is too good, so shapes w
 a second time: the first measurement says which candidate is the best, the second how much it is ahead, and
 that may be less than nothing. Rows that other programs disturbed are left out, as a machine's cache leaves
 them out. The geometric mean has a bootstrap interval over the shapes. In use auto tries the candidates on a
-shape that it is not sure of; the report says how many those are, and what the others lose.
+shape that it is not sure of; the report says how many those are, and what the others lose. So auto itself
+runs on the drawn shapes, too, with a cache that holds the grid alone, and what it took there is judged by the
+same measurements: its loss in use.
 It takes some minutes: ``--folder`` keeps what was measured and goes on with it, ``--share 2/4`` measures
 a part of the shapes (each on cores of its own), and ``--saved`` prints what all parts in a folder say.
 
@@ -30,11 +32,13 @@ import argparse
 import csv
 import math
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 
@@ -195,6 +199,7 @@ def losses(
     partner: str,
     scope: str,
     again: Run | None = None,
+    used: Mapping[Gemm, str] | None = None,
 ) -> tuple[Loss, ...]:
     """What the rule loses, shape by shape, where its choice and another candidate have ratios with intervals.
 
@@ -206,11 +211,14 @@ def losses(
         partner: the variant; empty if each was timed by itself.
         scope: that is compared.
         again: the same, measured a second time. Where `run` shows a loss, this says how large it is.
+        used: what auto took in use, by problem, in the place of the rule's choice.
     """
     facts, result = run.header.devices[device], []
     for problem in problems:
         rated = _rated(problem, run, device, partner, scope)
-        chosen, reason = _chosen(problem, known, facts, rated)
+        chosen, reason = (
+            _chosen(problem, known, facts, rated) if used is None else (used.get(problem, ""), "")
+        )
         if len(rated) < 2 or chosen not in rated:
             continue
         best = max(rated, key=lambda name: rated[name][0])
@@ -266,8 +274,8 @@ def mean_loss(ratios: Sequence[float], seed: int = 1) -> tuple[float, float, flo
     return math.exp(logs.mean()), math.exp(low), math.exp(high)
 
 
-def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
-    """Print what is lost on unseen shapes; the exit status."""
+def report_unseen(found: Sequence[Loss], in_use: Sequence[Loss], drawn: int, scope: str) -> int:
+    """Print what is lost on unseen shapes, by the rule and in use; the exit status."""
     print(f"{'kind':<8} {'shape':<26} {'chosen':<12} {'best':<12} {'loss':>7}  95 % interval")
     for each in sorted(found, key=lambda each: (KINDS.index(each.problem.label), -each.ratio)):
         interval = f"{loss(each.low)} to {loss(each.high)}"
@@ -286,18 +294,26 @@ def report_unseen(found: Sequence[Loss], drawn: int, scope: str) -> int:
     if sure:
         tried = f"auto tries {len(found) - len(sure)} of {len(found)} shapes before it chooses"
         print(f"{tried}; the others lose {loss(geometric_mean(sure))}")
-    mean, low, high = mean_loss([each.ratio for each in found])
-    worst = max(found, key=lambda each: each.ratio)
-    ends = f"{loss(worst.low)} to {loss(worst.high)}"
-    print(
-        f"geometric mean {loss(mean)} ({loss(low)} to {loss(high)}; limit {loss(LIMIT)}), {scope} scope, "
-        f"{len(found)} of {drawn} shapes; worst {loss(worst.ratio)} ({ends}) at {worst.problem.shape}: "
-        f"{worst.chosen} instead of {worst.best} ({worst.reason})"
-    )
+    mean = _report_mean("without a trial", found, drawn, scope)
+    if in_use:
+        mean = _report_mean("in use, with its trials", in_use, drawn, scope)
     if 2 * len(found) < drawn:
         print("fewer than half of the shapes have intervals: the machine is too busy to tell")
         return INCONCLUSIVE
     return int(mean > LIMIT)
+
+
+def _report_mean(how: str, found: Sequence[Loss], drawn: int, scope: str) -> float:
+    """Print the geometric mean and the worst shape; the mean."""
+    mean, low, high = mean_loss([each.ratio for each in found])
+    worst = max(found, key=lambda each: each.ratio)
+    ends = f"{loss(worst.low)} to {loss(worst.high)}"
+    print(
+        f"{how}: geometric mean {loss(mean)} ({loss(low)} to {loss(high)}; limit {loss(LIMIT)}), "
+        f"{scope} scope, {len(found)} of {drawn} shapes; worst {loss(worst.ratio)} ({ends}) at {worst.problem.shape}: "
+        f"{worst.chosen} instead of {worst.best}{f' ({worst.reason})' if worst.reason else ''}"
+    )
+    return mean
 
 
 def by_candidates(
@@ -321,7 +337,6 @@ def main_unseen(options: argparse.Namespace) -> int:
     part, of = options.share
     seed, end = f"-{options.seed}", f"-{part}of{of}" if of > 1 else ""
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["XDG_CACHE_HOME"] = folder
         kept = options.folder or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
         if not options.saved:
@@ -335,35 +350,46 @@ def main_unseen(options: argparse.Namespace) -> int:
             options.device = f"{device.platform_index}:{device.device_index}"
             share = slice(part - 1, None, of)
             drawn_budget = options.drawn_budget or options.budget
-            if not (
-                _all_measured(kept, f"grid{end}", device, before[share], options, options.budget, "")
-                and _all_measured(
-                    kept, f"drawn{seed}{end}", device, drawn[share], options, drawn_budget, options.partner
-                )
-            ):
+            measured = partial(_all_measured, kept)
+            os.environ["XDG_CACHE_HOME"] = str(kept / f"cache{end}")
+            if not measured(f"grid{end}", device, before[share], options, options.budget, ""):
                 return 2
-            _, found = _saved(kept, options)
-            losing = {each.problem for each in found if each.best != each.chosen}
+            os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
+            shutil.copytree(kept / f"cache{end}", f"{folder}/cache")
+            used = _measured(kept, f"used{seed}{end}-0", drawn[share], options, [AUTO], options.budget)
+            drawn_there = measured(
+                f"drawn{seed}{end}", device, drawn[share], options, drawn_budget, options.partner
+            )
+            if not (used and drawn_there):
+                return 2
+            _, *found = _saved(kept, options)
+            losing = {each.problem for every in found for each in every if each.best != each.chosen}
             lost = [problem for problem in drawn[share] if problem in losing]
             again = f"again{seed}{end}"
-            if not _all_measured(kept, again, device, lost, options, drawn_budget, options.partner):
+            if not measured(again, device, lost, options, drawn_budget, options.partner):
                 return 2
-        run, found = _saved(kept, options)
+        run, found, in_use = _saved(kept, options)
         if run is None:
             print(f"auto_regret: no runs in {kept}", file=sys.stderr)
             return 2
         print(run.header.devices[0].title)
-        return report_unseen(found, len(_shapes(kept, options.seed)), options.scope)
+        return report_unseen(found, in_use, len(_shapes(kept, options.seed)), options.scope)
 
 
-def _saved(folder: Path, options: argparse.Namespace) -> tuple[Run | None, tuple[Loss, ...]]:
-    """The drawn shapes' run in a folder, None without one, and what the rule loses on them."""
+def _saved(
+    folder: Path, options: argparse.Namespace
+) -> tuple[Run | None, tuple[Loss, ...], tuple[Loss, ...]]:
+    """The drawn shapes' run in a folder, None without one, and what the rule and auto in use lose on them."""
     seed = options.seed
     before, run, again = (_undisturbed(folder, name) for name in ("grid", f"drawn-{seed}", f"again-{seed}"))
     if before is None or run is None:
-        return None, ()
-    known = points(before.rows, 0)
-    return run, losses(_shapes(folder, seed), known, run, 0, options.partner, options.scope, again)
+        return None, (), ()
+    judged = partial(
+        losses, _shapes(folder, seed), points(before.rows, 0), run, 0, options.partner, options.scope, again
+    )
+    autos = [row for path in sorted(folder.glob(f"used-{seed}-*.jsonl")) for row in load(path).rows]
+    used = {rates.gemm_of(row): rates.what_ran(row) for row in autos if row.status == "ok"}
+    return run, judged(), judged(used) if used else ()
 
 
 def _undisturbed(folder: Path, name: str) -> Run | None:
