@@ -310,7 +310,8 @@ def _report_mean(how: str, found: Sequence[Loss], drawn: int, scope: str) -> flo
     ends = f"{loss(worst.low)} to {loss(worst.high)}"
     print(
         f"{how}: geometric mean {loss(mean)} ({loss(low)} to {loss(high)}; limit {loss(LIMIT)}), "
-        f"{scope} scope, {len(found)} of {drawn} shapes; worst {loss(worst.ratio)} ({ends}) at {worst.problem.shape}: "
+        f"{scope} scope, {len(found)} of {drawn} shapes; "
+        f"worst {loss(worst.ratio)} ({ends}) at {worst.problem.shape}: "
         f"{worst.chosen} instead of {worst.best}{f' ({worst.reason})' if worst.reason else ''}"
     )
     return mean
