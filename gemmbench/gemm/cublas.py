@@ -166,9 +166,8 @@ class CublasLt:
             "MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count)
         )
         if not count.value:
-            raise NotMeasuredError(
-                "unsupported", f"cuBLAS has no algorithm for {problem.dtype} of this shape"
-            )
+            reason = f"cuBLAS has no algorithm for {problem.dtype} of this shape"
+            raise NotMeasuredError("unsupported", reason)
         algorithm = ctypes.create_string_buffer(answer.raw[:_ALGORITHM_BYTES], _ALGORITHM_BYTES)
         return matmul, first, second, result, algorithm
 
@@ -195,9 +194,8 @@ class CublasLt:
     def _call(self, function: str, *arguments: Any) -> None:
         status = getattr(self._library, f"cublasLt{function}")(*arguments)
         if status in _LACKING:
-            raise NotMeasuredError(
-                "unsupported", f"cuBLAS does not do this here (cublasLt{function}: {status})"
-            )
+            reason = f"cuBLAS does not do this here (cublasLt{function}: {status})"
+            raise NotMeasuredError("unsupported", reason)
         if status:
             raise NotMeasuredError("failed", f"cublasLt{function} failed: status {status}", restart=True)
 
@@ -460,9 +458,8 @@ class CublasBench:
         self._last = "device"
         if self._comparer is None:
             answers = self._answers
-            self._comparer = CudaComparer(
-                self._cuda, answers.verified_result, answers.erased_result, self._stack
-            )
+            results = answers.verified_result, answers.erased_result
+            self._comparer = CudaComparer(self._cuda, *results, self._stack)
 
         def operands(number: int) -> _Set:
             return self._operands[(self._next + number) % self.sets]

@@ -643,12 +643,9 @@ def _cells(line: Line, speaks: bool) -> tuple[Cell, ...]:
         Cell(clean(entry.statistic)),
         Cell(f"{line.rounds} x {line.count}" if measured else "-"),
     )
-    said = tuple(_number(value) for value in (entry.clock_mhz, entry.power_w)) if speaks else ()
+    reported = (entry.clock_mhz, entry.power_w) if speaks else ()
+    said = (NOTHING if value is None else Cell(units.number(value)) for value in reported)
     return (Cell(line.title, style=style), *figures, *how, *said)
-
-
-def _number(value: float | None) -> Cell:
-    return NOTHING if value is None else Cell(units.number(value))
 
 
 def _difference(line: Line) -> str:

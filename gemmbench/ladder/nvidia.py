@@ -302,17 +302,13 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
     return -(-problem.m // rows) * -(-problem.n // columns)
 
 
-def _wgmma_tiles(v: Values) -> int:
-    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
-
-
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     """The maps and the multiplication of operands as they are, padded or transposed."""
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _items_of(v),),
+        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _items_of(v),),
         lambda v: (_items_of(v),),
         ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
     )

@@ -309,9 +309,7 @@ class _Reader:
         if any(not 0 <= value <= _MOST_VALUE for value in values):
             raise ValueError(f"parameters: {name} has values that are no whole numbers of 0 or more")
         idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
-        return Parameter(
-            idea or "of the file", tuple(sorted(values)), launch, min(0, *values) if 0 in values else 1
-        )
+        return Parameter(idea or "of the file", tuple(sorted(values)), launch, least=0 if 0 in values else 1)
 
     def _presets(self, parameters: Mapping[str, Parameter]) -> dict[str, dict[str, int]]:
         default = {}
@@ -454,9 +452,8 @@ class _Reader:
         """Work-items: as the file says, or whole work-groups for every tile of C."""
         if self.of.work_items:
             if len(self.of.work_items) != len(group):
-                raise ValueError(
-                    f"work_items has {len(self.of.work_items)} formulas and work_group {len(group)}"
-                )
+                count = len(self.of.work_items)
+                raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
             wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters), 3)
             return lambda values: tuple(each(_renamed(values, lengths)) for each in wanted)
         if len(group) > 2:

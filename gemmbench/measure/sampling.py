@@ -170,7 +170,10 @@ class Settling:
         reading = self._watch.reading()
         if reading and reading.clock_mhz:
             self._clocks.append(reading.clock_mhz)
-        is_slower = POWER in reading.limits if reading else self._fell
+        if reading:
+            is_slower = POWER in reading.limits
+        else:  # have batches become slower, by more than their spread
+            is_slower = drift([each.finest_s for each in self.batches]) > _FELL
         self.is_limited |= bool(self._watch.load_s) and (is_slower or self._reaches_limit(reading, batch.end))
 
     def _reaches_limit(self, reading: Reading | None, now: float) -> bool:
@@ -191,11 +194,6 @@ class Settling:
         kept = self.batches[_AGREEING:]
         is_flat = not self.is_limited and not drift([batch.finest_s for batch in kept])
         return kept if self._watch.load_s and is_flat and self._agree(len(kept)) else []
-
-    @property
-    def _fell(self) -> bool:
-        """Whether batches have become slower, by more than their spread."""
-        return drift([batch.finest_s for batch in self.batches]) > _FELL
 
     def _agree(self, count: int) -> bool:
         """Whether so many of the latest batches, and the clock in them, agree within the precision."""

@@ -373,8 +373,8 @@ def _contender(key: RowKey) -> tuple[object, ...]:
 
 
 def _pooled(parts: Sequence[Sampled]) -> dict[str, Scope]:
-    whole = replace(parts[0], batches=tuple(batch for part in parts for batch in part.batches), stop="rounds")
-    return whole.scopes
+    batches = tuple(batch for part in parts for batch in part.batches)
+    return replace(parts[0], batches=batches, stop="rounds").scopes
 
 
 def shape_of(row: Row) -> Shape:
