@@ -62,6 +62,7 @@ class Grid:
 
     @property
     def scope(self) -> str:
+        """What combinations are compared in."""
         return derive.view_scope(self.run)
 
     def rate(self, row: Row | None) -> float | None:
@@ -285,6 +286,7 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
+        """`rank_correlation` of the two orders."""
         return rank_correlation(*zip(*self.order.values(), strict=True))
 
 

@@ -232,7 +232,14 @@ class Cublas:
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
         A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
-        so there, too. `a`, `b` and `c` are addresses on the device.
+        so there, too.
+
+        Args:
+            problem: any.
+            layout: leading dimensions.
+            a: the device address of A.
+            b: of B.
+            c: of C.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -508,6 +515,7 @@ class CublasBench:
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
+        """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
             for host in (operands.host, operands.pageable):

@@ -252,7 +252,13 @@ def measured(
 ) -> Generator[Staged, None, Row]:
     """Verify a kernel and measure it by its case's protocols, in turn; its row, without samples of its own.
 
-    The policy's `Policy.sampling_s` is for each protocol in each round. Tests replace `now` and `sleep`.
+    Args:
+        instrument: runs it.
+        case: of kind ``protocols``, with protocols and rounds.
+        device: None for the host.
+        policy: of which `Policy.sampling_s` is for each protocol in each round.
+        now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
 
     Raises:
         InterruptedRow: Ctrl-C, after whole rounds.

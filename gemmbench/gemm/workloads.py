@@ -76,10 +76,12 @@ class Convolution:
 
     @property
     def out(self) -> int:
+        """Edge of the image that goes out."""
         return (self.edge + 2 * self.pad - self.size) // self.stride + 1
 
     @property
     def pixels(self) -> int:
+        """Pixels of the image that goes out."""
         return self.out * self.out
 
     def shape(self, batch: int) -> Shape:
@@ -427,6 +429,7 @@ class Layer:
 
     @property
     def rows(self) -> tuple[Row, ...]:
+        """The rows that count."""
         return tuple(row for row in (self.lowering, self.product) if row)
 
 
@@ -461,6 +464,7 @@ class Net:
 
     @property
     def whole_s(self) -> float:
+        """Seconds of every layer."""
         return self.lowering_s + sum(layer.product_s or 0.0 for layer in self.layers)
 
     @property

@@ -48,9 +48,14 @@ UNPAD = "gemm/00_unpad.cl"
 """The pass behind a kernel whose operands were padded."""
 
 _UNPAD = Pass(
-    "unpad", UNPAD, "unpad", ("m", "n", "CP", "np", "C", "ldc"),
-    lambda values: (values["n"], values["m"]), lambda _: (16, 16), any_group=True,
-)  # fmt: skip
+    "unpad",
+    UNPAD,
+    "unpad",
+    ("m", "n", "CP", "np", "C", "ldc"),
+    lambda values: (values["n"], values["m"]),
+    lambda _: (16, 16),
+    any_group=True,
+)
 _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
@@ -77,10 +82,19 @@ def _ceil_div(value: int, by: int) -> int:
 
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.USub: operator.neg, ast.Eq: operator.eq, ast.NotEq: operator.ne,
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _FUNCTIONS: Mapping[str, tuple[Callable[..., int], int]] = {
     "ceil_div": (_ceil_div, 2),
     "round_up": (round_up, 2),

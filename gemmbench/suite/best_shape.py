@@ -105,6 +105,7 @@ class Space:
         return self.step * max(-(-least // self.step), min(round(length / self.step), most // self.step))
 
     def squares(self) -> Iterator[Sequence[float]]:
+        """Powers of two from the least to the most."""
         length = min(low for low, _ in self.ranges)
         while length < 2 * max(high for _, high in self.ranges):
             yield (length,) * 3
