@@ -350,8 +350,8 @@ def packed(runs: Sequence[Run]) -> str:
     order = [run.header.devices[0].driver for run in runs], ["float", "double"]
     for about in sorted(found, key=lambda each: (order[0].index(each[0]), order[1].index(each[1]), each[2])):
         lines.append(f"| {' | '.join(map(str, about))} | {found[about]} |")
-    about = "Device and host scope, on an {}, with the 95 % interval of the ratio ({}); no disturbed rows."
-    below = _below(about.format(runs[0].header.devices[0].name, "`tests/data/cpu-*-packed*.jsonl`"))
+    said = "Device and host scope, on an {}, with the 95 % interval of the ratio ({}); no disturbed rows."
+    below = _below(said.format(runs[0].header.devices[0].name, "`tests/data/cpu-*-packed*.jsonl`"))
     return "\n".join([*lines, *below, *_earlier(runs[0], ["cpu-packed"])])
 
 
