@@ -181,6 +181,7 @@ class Answers:
         return c[:, : self._problem.n]
 
     def check(self, bench: Answering, when: When) -> Check:
+        """What is wrong, and how close every figure came to its bound."""
         return self._before(bench) if when == "before" else self._after(bench)
 
     def verified(self, bench: Answering, when: When) -> Verified:

@@ -62,6 +62,7 @@ class Grid:
 
     @property
     def scope(self) -> str:
+        """What combinations are compared in."""
         return derive.view_scope(self.run)
 
     def rate(self, row: Row | None) -> float | None:
@@ -93,12 +94,10 @@ def heat_map(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
             if grids and len(grids[0].axes) == 1:
                 panes.append(pane.Pane(_GRID_LINE, partial(_paint_lines, grids=grids)))
             else:
-                panes += [pane.Pane(_height(grid), partial(_paint_cells, grid=grid)) for grid in grids]
+                for grid in grids:
+                    height = max(_LEAST_CELL, 1.5 + _CELL * len(grid.values(grid.axes[1])))
+                    panes.append(pane.Pane(height, partial(_paint_cells, grid=grid)))
     return panes
-
-
-def _height(grid: Grid) -> float:
-    return max(_LEAST_CELL, 1.5 + _CELL * len(grid.values(grid.axes[1])))
 
 
 def _paint_cells(axes: Axes, grid: Grid) -> None:
@@ -148,7 +147,8 @@ def _paint_cells(axes: Axes, grid: Grid) -> None:
     pane.titles(
         axes, grid.title, f"{grid.kernel} at {grid.problem.shape}: {letter}FLOPS, {grid.scope} scope{over}"
     )
-    pane.footnote(axes, [f"* best: {_words(top)}.", *_left_out([grid])])
+    best = listed({name: top.parameters[name] for name in top.grid}) if top else ""
+    pane.footnote(axes, [f"* best: {best}.", *_left_out([grid])])
 
 
 def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
@@ -184,10 +184,6 @@ def _paint_lines(axes: Axes, grids: Sequence[Grid]) -> None:
     pane.tick_texts(axes.yaxis, units.number)
     pane.titles(axes, first.title, f"{first.kernel} over {clean(name)}; bars: 95 % intervals", keys)
     pane.footnote(axes, ["* the best of its line.", *_left_out(grids)])
-
-
-def _words(row: Row | None) -> str:
-    return listed({name: row.parameters[name] for name in row.grid}) if row else ""
 
 
 def _left_out(grids: Sequence[Grid]) -> list[str]:
@@ -290,6 +286,7 @@ class Comparison:
 
     @property
     def agreement(self) -> float:
+        """`rank_correlation` of the two orders."""
         return rank_correlation(*zip(*self.order.values(), strict=True))
 
 

@@ -166,9 +166,8 @@ class CublasLt:
             "MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count)
         )
         if not count.value:
-            raise NotMeasuredError(
-                "unsupported", f"cuBLAS has no algorithm for {problem.dtype} of this shape"
-            )
+            reason = f"cuBLAS has no algorithm for {problem.dtype} of this shape"
+            raise NotMeasuredError("unsupported", reason)
         algorithm = ctypes.create_string_buffer(answer.raw[:_ALGORITHM_BYTES], _ALGORITHM_BYTES)
         return matmul, first, second, result, algorithm
 
@@ -195,9 +194,8 @@ class CublasLt:
     def _call(self, function: str, *arguments: Any) -> None:
         status = getattr(self._library, f"cublasLt{function}")(*arguments)
         if status in _LACKING:
-            raise NotMeasuredError(
-                "unsupported", f"cuBLAS does not do this here (cublasLt{function}: {status})"
-            )
+            reason = f"cuBLAS does not do this here (cublasLt{function}: {status})"
+            raise NotMeasuredError("unsupported", reason)
         if status:
             raise NotMeasuredError("failed", f"cublasLt{function} failed: status {status}", restart=True)
 
@@ -234,7 +232,14 @@ class Cublas:
 
         cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
         A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
-        so there, too. `a`, `b` and `c` are addresses on the device.
+        so there, too.
+
+        Args:
+            problem: any.
+            layout: leading dimensions.
+            a: the device address of A.
+            b: of B.
+            c: of C.
 
         Raises:
             NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
@@ -460,9 +465,8 @@ class CublasBench:
         self._last = "device"
         if self._comparer is None:
             answers = self._answers
-            self._comparer = CudaComparer(
-                self._cuda, answers.verified_result, answers.erased_result, self._stack
-            )
+            results = answers.verified_result, answers.erased_result
+            self._comparer = CudaComparer(self._cuda, *results, self._stack)
 
         def operands(number: int) -> _Set:
             return self._operands[(self._next + number) % self.sets]
@@ -511,6 +515,7 @@ class CublasBench:
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
+        """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
             for host in (operands.host, operands.pageable):

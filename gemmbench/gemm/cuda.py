@@ -286,7 +286,12 @@ _CLOCK_FILE = "check/clock.ptx"
 
 
 class CudaCounters(Counters):
-    """The counters of a GPU; a stack gives their memory back.
+    """The counters of a GPU.
+
+    Args:
+        cuda: of the GPU.
+        facts: its number of units.
+        stack: gives the memory back.
 
     Raises:
         NotMeasuredError: the driver does not take the kernel.
@@ -338,11 +343,13 @@ class _Slot:
 
 
 class CudaComparer:
-    """Compares results with a reference on the GPU; a stack gives the memory back.
+    """Compares results with a reference on the GPU.
 
     Args:
+        cuda: of the GPU.
         first: what results are compared with; its bytes are a multiple of four.
         erased: what they hold before each problem: other bits, wherever it writes.
+        stack: gives the memory back.
 
     Raises:
         NotMeasuredError: the driver does not take the comparison.
@@ -468,6 +475,10 @@ class _Launch:
 
 class CudaReplay:
     """The launches of each operand set, in CUDA's memory.
+
+    Args:
+        runtime: of the device.
+        plans: the launches of each operand set.
 
     Raises:
         NotMeasuredError: unsupported: this device has no CUDA, or a launch is no kernel of a program in PTX;

@@ -46,6 +46,7 @@ class Ladder:
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: pane.Rung) -> float | None:
+        """A rung's rate in flop/s."""
         return derive.median_rate(rung.rows[self.dtype], self.scope)
 
     @property
@@ -55,6 +56,7 @@ class Ladder:
 
     @property
     def scope(self) -> str:
+        """What the rungs are compared in."""
         return derive.view_scope(self.run)
 
     @property
@@ -72,6 +74,7 @@ class Ladder:
 
     @property
     def rates(self) -> list[float]:
+        """Of the rungs that were measured."""
         return [rate for rung in self.rungs if (rate := self.rate(rung))]
 
 

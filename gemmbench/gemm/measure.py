@@ -53,6 +53,7 @@ class Ready:
 
     @property
     def windows(self) -> tuple[Window, ...]:
+        """What is to be sampled, in this order."""
         return _windows(self.handle, self.policy)
 
     def completed(self, sampled: Sequence[Sampled]) -> Row:
@@ -544,7 +545,11 @@ def refuse_if_too_slow(
 ) -> None:
     """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
 
-    `trial` runs a smaller problem; `measured` has those that need none, and seconds that they took.
+    Args:
+        problem: the case's, with some flops.
+        policy: its budget.
+        trial: runs a smaller problem.
+        measured: smaller problems that need no trial, and seconds that they took.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.

@@ -366,8 +366,13 @@ class Clblast:
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int, queue: int) -> None:
         """Put C = alpha op(A) op(B) + beta C, row-major, into a queue; returns before it has run.
 
-        No length of the problem is 0: CLBlast refuses such. A batch is one call, too. `a`, `b` and `c` are
-        numbers of ``cl_mem``, `queue` that of a ``cl_command_queue``.
+        Args:
+            problem: none of its lengths is 0: CLBlast refuses such. A batch is one call, too.
+            layout: leading dimensions.
+            a: the ``cl_mem`` of A.
+            b: of B.
+            c: of C.
+            queue: the ``cl_command_queue``.
 
         Raises:
             NotMeasuredError: it refused; with its status.

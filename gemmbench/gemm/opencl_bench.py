@@ -115,6 +115,7 @@ class Turns:
         return (self._next + after) % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
+        """A bench has run so many problems."""
         self.last = self.index(count - 1), clock, by
         self._next += count
 
@@ -508,6 +509,7 @@ class Bench:
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
+        """Replace A and B of an operand set."""
         for operands in (self._operands, self._pageable):
             for a, b, _ in operands[index : index + 1]:
                 a.fill(values.a)

@@ -36,7 +36,10 @@ class OperandError(UsageError, ValueError):
 class Laps:
     """The wall clock of one problem in the host scope: the whole and its parts.
 
-    Such a problem waits for the device (`wait`) before the download.
+    Such a problem waits for its launches before the download.
+
+    Args:
+        wait: for the device.
     """
 
     def __init__(self, wait: Callable[[], object]) -> None:
@@ -56,7 +59,9 @@ class Laps:
 
         It comes out of what the host waits. What is more than that was while the host still uploaded, for as
         long as the upload took by its stamps (the call may block until then), and then while it enqueued.
-        `busy` gives seconds of upload, passes and kernel by its stamps; None: they are not known.
+
+        Args:
+            busy: seconds of upload, passes and kernel by the device's stamps; None: they are not known.
         """
         self.lap("enqueue")
         self.lap("passes", wait=True)

@@ -252,7 +252,13 @@ def measured(
 ) -> Generator[Staged, None, Row]:
     """Verify a kernel and measure it by its case's protocols, in turn; its row, without samples of its own.
 
-    The policy's `Policy.sampling_s` is for each protocol in each round. Tests replace `now` and `sleep`.
+    Args:
+        instrument: runs it.
+        case: of kind ``protocols``, with protocols and rounds.
+        device: None for the host.
+        policy: of which `Policy.sampling_s` is for each protocol in each round.
+        now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
 
     Raises:
         InterruptedRow: Ctrl-C, after whole rounds.
@@ -643,12 +649,9 @@ def _cells(line: Line, speaks: bool) -> tuple[Cell, ...]:
         Cell(clean(entry.statistic)),
         Cell(f"{line.rounds} x {line.count}" if measured else "-"),
     )
-    said = tuple(_number(value) for value in (entry.clock_mhz, entry.power_w)) if speaks else ()
+    reported = (entry.clock_mhz, entry.power_w) if speaks else ()
+    said = (NOTHING if value is None else Cell(units.number(value)) for value in reported)
     return (Cell(line.title, style=style), *figures, *how, *said)
-
-
-def _number(value: float | None) -> Cell:
-    return NOTHING if value is None else Cell(units.number(value))
 
 
 def _difference(line: Line) -> str:

@@ -146,10 +146,12 @@ class Reference:
     """alpha A B of one problem's operands, made once; see the module.
 
     Args:
+        problem: the problem.
         a: m x k, as stored.
         b: k x n.
         generated: whether the operands are the suite's own random ones.
         budget_s: of the row: where the whole product takes too much of it, rows and columns are drawn.
+        rng: draws them.
     """
 
     def __init__(
@@ -512,7 +514,13 @@ class BatchReference:
     element by element, where the host can make the products within a row's budget; else by the residual
     C_i t - alpha A_i (B_i t) - beta C0_i t of every row of every problem, for a random t.
 
-    Arguments as of `Reference`; A and B of every problem stand one below the other.
+    Args:
+        problem: the problem, a batch.
+        a: m x k of every problem, one below the other, as stored.
+        b: k x n, likewise.
+        generated: whether the operands are the suite's own random ones.
+        budget_s: of the row.
+        rng: draws problems, rows and t.
     """
 
     def __init__(

@@ -364,7 +364,7 @@ def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) 
     lines = series(rows, lambda row: numbers[_problem_of(row)], tuple(families))
     return Roofs(
         Box(subject.title, dtype, ((run, Panel(device, dtype, "m", lines)),), families),
-        tuple(_problem_name(row) for row in by_problem.values()),
+        tuple(clean(row.label) or _problem_of(row).size for row in by_problem.values()),
         tuple(derive.intensity(row) for row in by_problem.values()),
         sweep_axis(rows) is not None,
         peak.rate,
@@ -376,10 +376,6 @@ def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) 
 def _problem_of(row: Row) -> Problem:
     assert row.problem is not None  # a gemm row has one
     return row.problem
-
-
-def _problem_name(row: Row) -> str:
-    return clean(row.label) or _problem_of(row).size
 
 
 def _paint_roofs(axes: Axes, roofs: Roofs) -> None:

@@ -652,11 +652,9 @@ def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
     if row is None:
         asked = any(rates.asked_for_energy(row) for row in series.rows.values())
         return Cell(NOT_MEASURED if asked else "-"), Cell("-"), Cell("-")
-    return cells(row)[0], Cell(_watts(rates.watts(row))), Cell(_watts(row.energy.idle_w))
-
-
-def _watts(power: float | None) -> str:
-    return units.watts(power) if power is not None else "-"
+    powers = rates.watts(row), row.energy.idle_w
+    power, idle = (Cell("-" if each is None else units.watts(each)) for each in powers)
+    return cells(row)[0], power, idle
 
 
 def line(run: Run, row: Row, where: Where) -> list[Note]:

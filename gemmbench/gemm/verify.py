@@ -208,9 +208,10 @@ class ExactTest:
     def of(
         cls, problem: Gemm, layout: Layout | None = None, room: int = 0, before: float | None = None
     ) -> ExactTest:
-        """The test of a problem that is small enough for exact sums.
+        """The test of a problem.
 
         Args:
+            problem: small enough for exact sums.
             layout: leading dimensions beyond the tight ones; None for odd ones.
             room: rows behind A, B and C that belong to nobody, beside the guard cells.
             before: what C holds where beta is 0; None for what must not be read.
@@ -236,6 +237,7 @@ class ExactTest:
 
     @property
     def described(self) -> str:
+        """Its shape, scalars and rows, for a sentence."""
         problem, layout = self.problem, self.layout
         ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
@@ -330,6 +332,7 @@ class Kernel:
         """The exact test of a problem, with gaps between the rows where the kernel takes a leading dimension.
 
         Args:
+            problem: small enough for exact sums.
             gaps: by leading dimension, in elements.
             unwritten: what C holds where beta is 0; None for NaN.
         """

@@ -76,10 +76,12 @@ class Convolution:
 
     @property
     def out(self) -> int:
+        """Edge of the image that goes out."""
         return (self.edge + 2 * self.pad - self.size) // self.stride + 1
 
     @property
     def pixels(self) -> int:
+        """Pixels of the image that goes out."""
         return self.out * self.out
 
     def shape(self, batch: int) -> Shape:
@@ -128,9 +130,8 @@ HEAD = ("head", _DIM, _VOCABULARY)  # once for each sequence, so never for a who
 
 def _transformer(batch: int, prompt: int) -> tuple[Shape, ...]:
     token = (Shape(f"token {name}", batch, outputs, inputs) for name, inputs, outputs in (*PROJECTIONS, HEAD))
-    whole = (
-        Shape(f"prompt {name}", batch * prompt, outputs, inputs) for name, inputs, outputs in PROJECTIONS
-    )
+    tokens = batch * prompt
+    whole = (Shape(f"prompt {name}", tokens, outputs, inputs) for name, inputs, outputs in PROJECTIONS)
     return (*token, *whole)
 
 
@@ -237,27 +238,22 @@ def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]
             what = f"{', '.join(missing)}: missing" if missing else f"{len(values)} values"
             raise UsageError(f"{path}: line {number}: {what}; the header has {len(columns)} columns")
         fields = dict(zip(columns, values, strict=True))
-        m, n, k = (_length(f"{path}: line {number}: {name}", fields[name]) for name in REQUIRED)
-        given = {each: fields[each] for each in LEADING if fields.get(each)}
-        ld = {each: _length(f"{path}: line {number}: {each}", text) for each, text in given.items()}
-        transposed = {
-            each: _boolean(f"{path}: line {number}: {each}", fields[each])
-            if fields.get(each)
-            else default[each]
-            for each in TRANSPOSED
-        }
+        where = f"{path}: line {number}"
+        m, n, k = (_length(f"{where}: {name}", fields[name]) for name in REQUIRED)
+        given = {name: fields[name] for name in (*LEADING, *TRANSPOSED, BATCH) if fields.get(name)}
+        ld = {name: _length(f"{where}: {name}", given[name]) for name in LEADING if name in given}
+        said = {name: _boolean(f"{where}: {name}", given[name]) for name in TRANSPOSED if name in given}
+        transposed = {**default, **said}
         try:
             apart = leading(m, n, k, ld.get("lda"), ld.get("ldb"), ld.get("ldc"), **transposed)
         except ValueError as error:
-            raise UsageError(f"{path}: line {number}: {error}") from None
-        batch = 1
-        if fields.get(BATCH):
-            batch = _length(f"{path}: line {number}: {BATCH}", fields[BATCH])
-            if batch > MOST_PROBLEMS:
-                raise UsageError(f"{path}: line {number}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
+            raise UsageError(f"{where}: {error}") from None
+        batch = _length(f"{where}: {BATCH}", given[BATCH]) if BATCH in given else 1
+        if batch > MOST_PROBLEMS:
+            raise UsageError(f"{where}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
         name = " ".join(fields.get("name", "").split())
         if len(name) > _LONGEST_NAME:
-            raise UsageError(f"{path}: line {number}: name: more than {_LONGEST_NAME} letters")
+            raise UsageError(f"{where}: name: more than {_LONGEST_NAME} letters")
         yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, **transposed, batch=batch)
         count += 1
     if not count:
@@ -292,9 +288,8 @@ def _columns(path: Path, number: int, header: list[str]) -> list[str]:
         raise UsageError(f"{path}: line {number}: {', '.join(missing)}: no such column in {given!r}")
     for index, name in enumerate(columns):
         if name not in KNOWN:
-            raise UsageError(
-                f"{path}: line {number}: column {header[index]!r} is not one of {', '.join(KNOWN)}"
-            )
+            what = f"column {header[index]!r} is not one of {', '.join(KNOWN)}"
+            raise UsageError(f"{path}: line {number}: {what}")
         if name in columns[:index]:
             raise UsageError(f"{path}: line {number}: {name}: there are two such columns")
     return columns
@@ -434,6 +429,7 @@ class Layer:
 
     @property
     def rows(self) -> tuple[Row, ...]:
+        """The rows that count."""
         return tuple(row for row in (self.lowering, self.product) if row)
 
 
@@ -468,6 +464,7 @@ class Net:
 
     @property
     def whole_s(self) -> float:
+        """Seconds of every layer."""
         return self.lowering_s + sum(layer.product_s or 0.0 for layer in self.layers)
 
     @property

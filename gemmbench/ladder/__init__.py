@@ -95,9 +95,18 @@ _AUTO = Variant(
 )
 
 VARIANTS: tuple[Variant, ...] = (
-    *published.VARIANTS, *published.MOBILE_VARIANTS, *published.VENDOR_VARIANTS, *cpu.VARIANTS, *gpu.VARIANTS,
-    *few.VARIANTS, *nvidia.VARIANTS, *cpu.INTEL_VARIANTS, *published.FP8_VARIANTS, _AUTO, *_LIBRARIES,
-)  # fmt: skip
+    *published.VARIANTS,
+    *published.MOBILE_VARIANTS,
+    *published.VENDOR_VARIANTS,
+    *cpu.VARIANTS,
+    *gpu.VARIANTS,
+    *few.VARIANTS,
+    *nvidia.VARIANTS,
+    *cpu.INTEL_VARIANTS,
+    *published.FP8_VARIANTS,
+    _AUTO,
+    *_LIBRARIES,
+)
 
 # Named configurations stand behind their kernel, and are no rungs: they run if they are asked for by name.
 BY_NAME: Mapping[str, Variant] = {

@@ -336,11 +336,6 @@ def _many_items(v: Values) -> tuple[int, int]:
     return along * _MANY_ITEMS, across * v["PARTS"]
 
 
-def _is_many(v: Values) -> bool:
-    """Whether `thin_many` multiplies: vectors of the large operand, whole along k."""
-    return bool(v["MANY"]) and _thin_whole(v)
-
-
 _MANY_ITEMS, _MANY_STEPS, _MANY_SHARES = 256, 256, 3  # as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
@@ -389,7 +384,7 @@ THIN = Variant(
             multiply(
                 "24_thin_many.cl", "thin_many", _many_items, lambda _: (_MANY_ITEMS, 1), _THIN_ARGUMENTS
             ),
-            when=_is_many,
+            when=lambda v: bool(v["MANY"]) and _thin_whole(v),
         ),
         replace(_MULTIPLY_THIN, when=lambda v: _thin_whole(v) and not v["MANY"]),
         replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v)),

@@ -110,11 +110,6 @@ def _whole_parts(lanes: Formula) -> Constraint:
 
 # --- gpu-tile ---------------------------------------------------------------------------------------------
 
-_GPU_TILE = {
-    "BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4, "PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1,
-    "BAND": 8,
-}  # fmt: skip
-
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
@@ -133,7 +128,19 @@ GPU_TILE = Variant(
         "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
     },
     presets={
-        "default": _GPU_TILE,
+        "default": {
+            "BM": 64,
+            "BN": 64,
+            "BK": 8,
+            "TM": 8,
+            "TN": 4,
+            "WIDTH": 4,
+            "PAD": 4,
+            "LANES": 32,
+            "LX": 8,
+            "AHEAD": 1,
+            "BAND": 8,
+        },
         "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
         "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
         "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
@@ -267,11 +274,6 @@ _BY_ROWS = Constraint(
 
 _COPY = 16  # bytes
 
-_NV_ASYNC = {
-    "BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 4, "STAGES": 3, "LX": 4, "BAND": 16,
-    "REGISTERS": 0,
-}  # fmt: skip
-
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
@@ -294,7 +296,19 @@ NV_ASYNC = Variant(
         "REGISTERS": Parameter("that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0),
     },
     presets={
-        "default": _NV_ASYNC,
+        "default": {
+            "BM": 128,
+            "BN": 64,
+            "BK": 16,
+            "TM": 8,
+            "TN": 8,
+            "WIDTH": 4,
+            "PAD": 4,
+            "STAGES": 3,
+            "LX": 4,
+            "BAND": 16,
+            "REGISTERS": 0,
+        },
         "default:double": {"BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(

@@ -28,8 +28,12 @@ _CHUNK = 16  # bytes that are copied at once, where rows have to start
 _WARP = 32
 
 _STORED: Mapping[str, str] = {
-    "half": "ushort", "bfloat16": "ushort", "tf32": "float", "double": "double", "char": "uchar",
-}  # fmt: skip
+    "half": "ushort",
+    "bfloat16": "ushort",
+    "tf32": "float",
+    "double": "double",
+    "char": "uchar",
+}
 """What the passes around a multiplication, which only move elements, take them for."""
 
 _NARROW = tuple(dtype for dtype in _STORED if dtype != "double")
@@ -242,9 +246,18 @@ _MOST_STAGES = 6
 _MOST_SUMS = 256 * 192  # elements of C in a tile, for the registers of two groups of warps
 
 _COST: Mapping[tuple[int, int], float] = {
-    (128, 256): 1.0, (256, 192): 1.01, (128, 192): 1.02, (256, 128): 1.07, (128, 128): 1.08, (64, 256): 1.35,
-    (64, 192): 1.4, (128, 64): 1.6, (256, 64): 1.6, (64, 128): 1.5, (64, 64): 2.2,
-}  # fmt: skip
+    (128, 256): 1.0,
+    (256, 192): 1.01,
+    (128, 192): 1.02,
+    (256, 128): 1.07,
+    (128, 128): 1.08,
+    (64, 256): 1.35,
+    (64, 192): 1.4,
+    (128, 64): 1.6,
+    (256, 64): 1.6,
+    (64, 128): 1.5,
+    (64, 64): 2.2,
+}
 """Of an element of a tile, by its rows and columns: smaller tiles read more bytes for each product."""
 
 
@@ -302,17 +315,13 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
     return -(-problem.m // rows) * -(-problem.n // columns)
 
 
-def _wgmma_tiles(v: Values) -> int:
-    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
-
-
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     """The maps and the multiplication of operands as they are, padded or transposed."""
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], _wgmma_tiles(v)) * _items_of(v),),
+        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _items_of(v),),
         lambda v: (_items_of(v),),
         ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
     )

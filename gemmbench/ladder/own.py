@@ -48,9 +48,14 @@ UNPAD = "gemm/00_unpad.cl"
 """The pass behind a kernel whose operands were padded."""
 
 _UNPAD = Pass(
-    "unpad", UNPAD, "unpad", ("m", "n", "CP", "np", "C", "ldc"),
-    lambda values: (values["n"], values["m"]), lambda _: (16, 16), any_group=True,
-)  # fmt: skip
+    "unpad",
+    UNPAD,
+    "unpad",
+    ("m", "n", "CP", "np", "C", "ldc"),
+    lambda values: (values["n"], values["m"]),
+    lambda _: (16, 16),
+    any_group=True,
+)
 _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
@@ -77,10 +82,19 @@ def _ceil_div(value: int, by: int) -> int:
 
 
 _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul, ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod, ast.USub: operator.neg, ast.Eq: operator.eq, ast.NotEq: operator.ne,
-    ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
-}  # fmt: skip
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 _FUNCTIONS: Mapping[str, tuple[Callable[..., int], int]] = {
     "ceil_div": (_ceil_div, 2),
     "round_up": (round_up, 2),
@@ -309,9 +323,7 @@ class _Reader:
         if any(not 0 <= value <= _MOST_VALUE for value in values):
             raise ValueError(f"parameters: {name} has values that are no whole numbers of 0 or more")
         idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
-        return Parameter(
-            idea or "of the file", tuple(sorted(values)), launch, min(0, *values) if 0 in values else 1
-        )
+        return Parameter(idea or "of the file", tuple(sorted(values)), launch, least=0 if 0 in values else 1)
 
     def _presets(self, parameters: Mapping[str, Parameter]) -> dict[str, dict[str, int]]:
         default = {}
@@ -454,9 +466,8 @@ class _Reader:
         """Work-items: as the file says, or whole work-groups for every tile of C."""
         if self.of.work_items:
             if len(self.of.work_items) != len(group):
-                raise ValueError(
-                    f"work_items has {len(self.of.work_items)} formulas and work_group {len(group)}"
-                )
+                count = len(self.of.work_items)
+                raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
             wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters), 3)
             return lambda values: tuple(each(_renamed(values, lengths)) for each in wanted)
         if len(group) > 2:

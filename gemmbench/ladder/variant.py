@@ -91,10 +91,12 @@ class Layout:
 
     @classmethod
     def tight(cls, problem: Gemm) -> Layout:
+        """Rows without anything between them."""
         return cls(*problem.tight)
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:
+        """Those of a problem."""
         return cls(*problem.ld) if problem.ld else cls.tight(problem)
 
 
@@ -117,8 +119,11 @@ class Pass:
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.
 
-        It has no more work-items than `most`, by dimension than `sizes`, as far as they are known. If
-        `fixed`, the group of the multiplication was asked for, and stays.
+        Args:
+            values: of the problem.
+            most: work-items that a group may have.
+            sizes: the same by dimension, as far as it is known.
+            fixed: the group of the multiplication was asked for, and stays.
         """
         group = self.group(values)
         if not self.any_group or (fixed and self.role == "multiply"):
@@ -354,7 +359,10 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that fits and is closest to given parameters, by the factors between values.
 
-        Parameters that are not given stay the variant's own choice. Nothing if none fits.
+        Parameters that are not given stay the variant's own choice.
+
+        Returns:
+            Nothing if none fits.
         """
 
         def distance(other: Values) -> float:
@@ -377,7 +385,10 @@ class Variant:
         """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
 
         Formulas may also name ``itemsize``, the bytes of an element of A or B, and ``ta`` and ``tb``: 1 where
-        its kernels are to read an operand that is stored transposed. The layout is by default the problem's.
+        its kernels are to read an operand that is stored transposed.
+
+        Args:
+            layout: lda, ldb, ldc; None for the problem's own.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
@@ -390,6 +401,7 @@ class Variant:
         return known
 
     def steps(self, values: Values) -> tuple[Pass, ...]:
+        """The passes that a problem takes, given `values`."""
         return tuple(step for step in self.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
@@ -411,6 +423,7 @@ class Variant:
         return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
+        """What its kernels compile with: the data type, the -D list, flags."""
         own = {name: value for name, value in parameters.items() if not self.parameters[name].launch}
         defines = (f"-D{name}={value}" for name, value in own.items())
         return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
@@ -442,15 +455,19 @@ class Variant:
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
         """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
 
-        `root` is another kernels folder than gemmbench's own.
+        Args:
+            root: another kernels folder than gemmbench's own.
         """
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
 def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
-    """A work-group of `most` work-items: the longest side halved, of equal ones the last, until it is.
+    """A work-group within limits: the longest side halved, of equal ones the last, until it is.
 
-    `sizes`: the most in each direction, as far as they are known.
+    Args:
+        group: work-items in each direction.
+        most: work-items altogether.
+        sizes: the most in each direction, as far as it is known.
     """
     sides = [min(pair) for pair in zip(group, (*sizes, *group[len(sizes) :]), strict=False)]
     while math.prod(sides) > max(most, 1):

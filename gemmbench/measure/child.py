@@ -154,6 +154,7 @@ class Worker:
         return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
+        """List the devices and describe the host."""
         return self._call(wire.Open(), wire.Opened)
 
     def build(self, case: Case, device: DeviceFacts) -> wire.Built:
@@ -428,6 +429,7 @@ class Worker:
         return opened.devices, opened.host
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        """Measure one case, yielding its stages."""
         self.limit(policy.time_limit_s)
         try:
             return (yield from _conductor(case).measured(self, case, device, policy))
@@ -435,7 +437,11 @@ class Worker:
             return self.row_of(case, error)
 
     def begun(self, case: Case, device: DeviceFacts, policy: Policy) -> Generator[Staged, None, Ready | Row]:
-        """Bring a case to its first batch, yielding its stages; a row if there is nothing to sample."""
+        """Bring a case to its first batch, yielding its stages.
+
+        Returns:
+            What is ready, or a row if there is nothing to sample.
+        """
         self.limit(policy.time_limit_s)
         try:
             return (yield from _conductor(case).begun(self, case, device, policy))
@@ -451,6 +457,7 @@ class Worker:
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
+        """Build one case's kernels and run nothing."""
         self.limit(policy.time_limit_s)
         try:
             built = self.build(case, device)

@@ -126,6 +126,7 @@ def usage(
     """What has been counted so far; None where the system does not tell.
 
     Args:
+        now: the time.
         own: this process; its children and theirs count as its own.
         measuring: the process whose involuntary context switches count.
         cores: the numbers of those that this process may use; None for all.

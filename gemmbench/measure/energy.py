@@ -88,7 +88,13 @@ def is_nvidia(device: DeviceFacts) -> bool:
 
 
 def measure(counter: Counter, run: Batch, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Energy:
-    """Joules for one problem, the idle draw before it beside them; tests replace `clock` and `sleep`.
+    """Joules for one problem, the idle draw before it beside them.
+
+    Args:
+        counter: what is read.
+        run: the batch function.
+        clock: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
 
     Raises:
         CounterError: the counter stands still, runs backwards or cannot be read any more.

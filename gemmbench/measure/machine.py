@@ -78,7 +78,8 @@ def default() -> OpenCLMachine:
 def caching(folder: str) -> OpenCLMachine:
     """What a tuner's children make: what one has compiled the others need not, and build times are no result.
 
-    The folder, of the drivers' caches, is the same for all of them.
+    Args:
+        folder: of the drivers' caches, the same for all of them.
     """
     os.environ.update(_NO_CACHES)
     os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})

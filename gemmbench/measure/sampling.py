@@ -8,8 +8,6 @@
 3. Sample until the 95 % confidence interval of the median is within the precision, or the budget is spent.
 4. Keep every sample, but begin anew where the last third lies more than the precision from the first: the
    device had not settled.
-
-``now``, ``sleep`` and ``wait`` are arguments so that tests can replace them.
 """
 
 from __future__ import annotations
@@ -115,7 +113,13 @@ def batch_size(one_s: float, policy: Policy) -> int:
 
 
 class Rule:
-    """When there are samples enough; the first batch begins at `begin`, the budget is spent at `end`."""
+    """When there are samples enough.
+
+    Args:
+        policy: precision and least number of batches.
+        begin: when the first batch may begin.
+        end: when the budget is spent.
+    """
 
     def __init__(self, policy: Policy, begin: float, end: float) -> None:
         self._policy, self._begin, self._end = policy, begin, end
@@ -124,6 +128,7 @@ class Rule:
         self.stop = ""
 
     def add(self, seconds: float, now: float) -> None:
+        """One more sample, of the scope that decides."""
         self._samples.append(seconds)
         count = len(self._samples)
         if self.stop:
@@ -142,6 +147,13 @@ class Settling:
     A limit of power shows only after so long a load (`Watch.load_s`). Where it does, by the limits that the
     device reports, or by a rate that falls if it reports nothing, it is warmed for all of the settling time,
     whatever the budget.
+
+    Args:
+        policy: precision, and how long settling may take.
+        batch_s: about how long a batch takes.
+        begin: when the first batch begins.
+        budget_s: of the window.
+        watch: what reads the device.
     """
 
     def __init__(self, policy: Policy, batch_s: float, begin: float, budget_s: float, watch: Watch) -> None:
@@ -166,11 +178,15 @@ class Settling:
         return self._agree(3) or ends >= self._end
 
     def add(self, batch: Batch) -> None:
+        """One more batch, which is no sample."""
         self.batches.append(batch)
         reading = self._watch.reading()
         if reading and reading.clock_mhz:
             self._clocks.append(reading.clock_mhz)
-        is_slower = POWER in reading.limits if reading else self._fell
+        if reading:
+            is_slower = POWER in reading.limits
+        else:  # have batches become slower, by more than their spread
+            is_slower = drift([each.finest_s for each in self.batches]) > _FELL
         self.is_limited |= bool(self._watch.load_s) and (is_slower or self._reaches_limit(reading, batch.end))
 
     def _reaches_limit(self, reading: Reading | None, now: float) -> bool:
@@ -191,11 +207,6 @@ class Settling:
         kept = self.batches[_AGREEING:]
         is_flat = not self.is_limited and not drift([batch.finest_s for batch in kept])
         return kept if self._watch.load_s and is_flat and self._agree(len(kept)) else []
-
-    @property
-    def _fell(self) -> bool:
-        """Whether batches have become slower, by more than their spread."""
-        return drift([batch.finest_s for batch in self.batches]) > _FELL
 
     def _agree(self, count: int) -> bool:
         """Whether so many of the latest batches, and the clock in them, agree within the precision."""
@@ -218,7 +229,11 @@ def _ratio(first: Batch, second: Batch) -> float:
 class Stream:
     """Batches of one size, one after another; where that helps, one is asked for before the last is read.
 
-    `order` has the handles whose batches come next, without an end; a batch takes about `batch_s`.
+    Args:
+        order: the handles whose batches come next, without an end.
+        clock: that batches are timed by.
+        size: problems in a batch.
+        batch_s: about how long one takes.
     """
 
     def __init__(self, order: Iterator[Handle], clock: str, size: int, batch_s: float) -> None:
@@ -262,9 +277,14 @@ def alone(
     """Sample a handle, in the policy's state, until its first scope is stable or the budget is spent.
 
     Args:
+        handle: what is sampled.
+        clock: that its batches are timed by.
         policy: state, batch lengths, precision, least number of batches.
         budget_s: seconds for everything that happens here, unless power limits.
+        settle: whether to settle first.
         one_s: how long one problem takes, if known; otherwise one is run to find out.
+        now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
     """
     begin = now()
     probe = _looked_at(handle, clock, policy, budget_s) if one_s is None else None
@@ -483,7 +503,14 @@ def in_turn(
     prepared first, and so has its memory before the other's, is the caller's to draw by chance. Nothing is
     asked ahead of two processes: they would overlap.
 
-    The policy has a batch's length and how many pairs there are at least; `budget_s` is for both together.
+    Args:
+        first: one of them.
+        second: the other.
+        clock: that batches are timed by.
+        policy: for a batch, and for how many pairs at least.
+        budget_s: seconds for both together.
+        now: seconds; replaced in tests.
+        sleep: waits so many seconds; replaced in tests.
     """
     begin, is_burst = now(), policy.state == "burst"
     first.watch.begin()
@@ -635,8 +662,12 @@ def together(
 
     Args:
         handles: of an instrument each.
+        clock: that batches are timed by.
+        policy: batch lengths, precision, least number of batches.
         budget_s: seconds for each.
-        wait: returns when one of the instruments may have answered.
+        settle: whether to settle first.
+        now: seconds; replaced in tests.
+        wait: returns when one of the instruments may have answered; replaced in tests.
 
     Returns:
         The samples of each handle, or what went wrong with it: `AloneError` if nobody was left beside it.

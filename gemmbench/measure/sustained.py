@@ -178,6 +178,9 @@ def sustained(
     Args:
         handles: of an instrument each, prepared and verified; their prepared benches take checked batches.
         flops: of a problem of each.
+        seconds: how long.
+        now: seconds; replaced in tests.
+        wait: returns when one of the instruments may have answered; replaced in tests.
 
     Raises:
         KeyboardInterrupt: Ctrl-C, after all was yielded. The instruments may still be at work then.

@@ -167,6 +167,7 @@ class Case:
 
     @property
     def label(self) -> str:
+        """For people, in progress lines."""
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""

@@ -10,9 +10,14 @@ from gemmbench.model.units import MIB
 
 # A word of a platform's name or version, and the maker's key in presets; the first that is there counts.
 _MAKERS: Mapping[str, str] = {
-    "pocl": "pocl", "intel": "intel", "nvidia": "nvidia", "amd": "amd", "qualcomm": "qualcomm",
-    "arm platform": "arm", "apple": "apple",
-}  # fmt: skip
+    "pocl": "pocl",
+    "intel": "intel",
+    "nvidia": "nvidia",
+    "amd": "amd",
+    "qualcomm": "qualcomm",
+    "arm platform": "arm",
+    "apple": "apple",
+}
 
 
 @dataclass(frozen=True)

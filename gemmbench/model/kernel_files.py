@@ -215,8 +215,7 @@ def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
             return _expanded(_own_text(file), file.parent, match[1], depth + 1) + after(match)
         if match[1] == MARK:
             return f'#include "{MARK}"{after(match)}'
-        raise KernelFileError(
-            f'{name} includes "{match[1]}", which is neither beside it nor gemmbench\'s {MARK}'
-        )
+        what = f"neither beside it nor gemmbench's {MARK}"
+        raise KernelFileError(f'{name} includes "{match[1]}", which is {what}')
 
     return _QUOTED.sub(replaced, source)

@@ -306,9 +306,8 @@ class RunFile:
         try:
             file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
         except FileExistsError:
-            raise RunFileError(
-                f"{path} exists already; --resume goes on with it, --force replaces it"
-            ) from None
+            how = "--resume goes on with it, --force replaces it"
+            raise RunFileError(f"{path} exists already; {how}") from None
         except OSError as error:
             raise RunFileError(f"cannot write {path}: {reason_of(error)}") from None
         try:
@@ -345,6 +344,7 @@ class RunFile:
             raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
 
     def close(self) -> None:
+        """Close the file; closing twice is fine."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -168,7 +168,11 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {  # what is returned, then what is ta
 class Replay:
     """A command buffer of launches on the queue of a runtime, which run in their order.
 
-    Of each launch a kernel, which keeps the arguments that it has meanwhile, its work-items and work-group.
+    Kernels keep the arguments that they have while they are recorded.
+
+    Args:
+        runtime: of the device.
+        launches: kernels with their arguments set, their work-items and their work-groups.
 
     Raises:
         NotMeasuredError: unsupported: the driver has no command buffers; failed: it refused.

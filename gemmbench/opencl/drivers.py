@@ -79,11 +79,8 @@ def register() -> Registered:
     """
     system = tuple(_system_drivers())
     entries, warnings = _python_drivers(system)
-    if (
-        sys.platform.startswith("linux")
-        and not any("nvidia" in driver.library.lower() for driver in system)
-        and _loads(NVIDIA)
-    ):
+    has_nvidia = any("nvidia" in driver.library.lower() for driver in system)
+    if sys.platform.startswith("linux") and not has_nvidia and _loads(NVIDIA):
         # Containers get NVIDIA's library mounted from the host, often without the file that names it.
         entries.append(_Found(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), listed=False))
     missed = [entry.driver for entry in entries if not entry.listed]
@@ -93,9 +90,8 @@ def register() -> Registered:
             environment = _announce(system, missed)
         except OSError as error:
             names = ", ".join(driver.library for driver in missed)
-            warnings.append(
-                f"no temporary folder is writable ({error}), so the loader cannot be shown {names}"
-            )
+            unwritten = f"no temporary folder is writable ({error})"
+            warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
             entries = [entry for entry in entries if entry.listed]
     os.environ.update(environment)
     # Ours first: where an .icd file names the same library, the package says more.
@@ -259,9 +255,8 @@ def _bundled_loader_finds(library: Path) -> bool:
     folder = Path(spec.origin).parent / ".libs"
     if not any(folder.glob("libOpenCL*")):
         return False
-    return any(
-        _same(str(folder / line), str(library)) for line in map(_first_line, folder.glob("*.icd")) if line
-    )
+    lines = filter(None, map(_first_line, folder.glob("*.icd")))
+    return any(_same(str(folder / line), str(library)) for line in lines)
 
 
 def _loads(library: str) -> bool:

@@ -167,6 +167,7 @@ class Runtime:
         return None
 
     def span(self) -> Span | ChainSpan | None:
+        """Begin to count the device's cycles, where it can."""
         return self._counters.begin() if self._counters else None
 
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
@@ -188,6 +189,7 @@ class Runtime:
         return buffer
 
     def filled(self, values: ReferenceArray) -> Any:
+        """A device buffer that holds a host array's values."""
         buffer = self.buffer(values.nbytes)
         if values.size:
             with errors():
@@ -320,7 +322,8 @@ class Operand:
     def to_host(self, queue: Any, discard: bool = False) -> None:
         """Bring the device's values to the host; returns when they are there.
 
-        If `discard`, they may be lost, since the host writes every element next.
+        Args:
+            discard: they may be lost, since the host writes every element next.
         """
         raise NotImplementedError
 
@@ -587,7 +590,11 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
 def released(text: str, target: str) -> str:
-    """PTX text for a target (``sm_90a``); comments ``//@TARGET instructions`` are none any more.
+    """PTX text for a target. Instructions marked for it are no longer comments.
+
+    Args:
+        text: PTX, with comments of the form ``//@TARGET instructions``.
+        target: ``sm_90a``.
 
     Raises:
         NotMeasuredError: the text is for another architecture, or is no PTX.
@@ -604,8 +611,10 @@ def released(text: str, target: str) -> str:
 def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
     """A program built again from its own PTX, aimed at a target.
 
-    `file` is what the program was built from, for messages; the target's marks are taken away. Its seconds
-    are those of both builds.
+    `file` is what the program was built from, for messages; the target's marks are taken away.
+
+    Returns:
+        The new program; its seconds are those of both builds.
 
     Raises:
         NotMeasuredError: the binary is not what it is expected to be, or its instructions do not assemble.
@@ -639,8 +648,10 @@ def least_in_loop(text: str, kernel: str, instruction: str) -> int:
     """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
 
     A compiler may unroll a loop further and leave a second one for the rest: that has each step once. An
-    instruction is a regular expression; comments of the PTX are left out. 0 if no loop has it, or there is no
-    such kernel.
+    instruction is a regular expression; comments of the PTX are left out.
+
+    Returns:
+        0 if no loop has it, or there is no such kernel.
     """
     entry = re.search(rf"\.entry\s+{re.escape(kernel)}\b.*?^}}", text, re.DOTALL | re.MULTILINE)
     lines = [line.partition("//")[0] for line in entry[0].splitlines()] if entry else []
@@ -678,7 +689,9 @@ _WORD = np.dtype(np.uint64)
 def average_mhz(before: ReferenceArray, after: ReferenceArray) -> float | None:
     """The average clock between two looks, over the units that are in both; None where no unit's time passed.
 
-    Each has a row for each group, of unit, cycles and nanoseconds.
+    Args:
+        before: a row for each group, of unit, cycles and nanoseconds.
+        after: the same, later.
     """
     first = {int(unit): (int(cycles), int(ns)) for unit, cycles, ns in before[::-1]}
     clocks = []

@@ -93,12 +93,22 @@ def points(rows: Iterable[Row], device: int) -> tuple[Point, ...]:
         if host is None or not rates.flops_of(row):
             continue
         problem = row.problem
-        point = Point(
-            row.variant, row.dtype, row.parameters, problem.m, problem.n, problem.k, host.median,
-            on_device.median if on_device else None, problem.ld or None, bool(problem.trans_a),
-            bool(problem.trans_b), problem.count,
-        )  # fmt: skip
-        measured.append(point)
+        measured.append(
+            Point(
+                row.variant,
+                row.dtype,
+                row.parameters,
+                problem.m,
+                problem.n,
+                problem.k,
+                host.median,
+                on_device.median if on_device else None,
+                problem.ld or None,
+                bool(problem.trans_a),
+                bool(problem.trans_b),
+                problem.count,
+            )
+        )
     return tuple(measured)
 
 
@@ -112,7 +122,11 @@ def ranked(problem: Gemm, known: Sequence[Point], tried: Collection[str] = ()) -
     """What measured shapes say of a problem, the best choice first; nothing if none is near.
 
     Rates grow with the size and then fall, so predictions from only smaller or only larger shapes come last.
-    `known` may be of any type and shape, the newest last; `tried` were just tried on this problem.
+
+    Args:
+        problem: with its data type.
+        known: what was measured, of any type and shape, the newest last.
+        tried: the variants that were just tried on this problem.
     """
     candidates = sorted(_predictions(problem, known), key=lambda each: (not each.sure, each.host_s))
     if candidates and candidates[0].device_s is not None:
@@ -139,8 +153,10 @@ def by_default(device: DeviceFacts, problem: Gemm, variants: Sequence[str]) -> C
 def break_even(problem: Gemm, known: Sequence[Point]) -> float | None:
     """The size (m = n = k of as many flops) from which a kernel beats the host's BLAS, transfers counted.
 
-    Interpolated as `stats.panels.crossing` does between measured shapes as narrow as the problem. None if the
-    two share no shapes, or no kernel is ahead at the largest.
+    Interpolated as `stats.panels.crossing` does between measured shapes as narrow as the problem.
+
+    Returns:
+        None if the two share no shapes, or no kernel is ahead at the largest.
     """
     best: dict[tuple[int, int, int, int], dict[bool, float]] = {}
     for point in _alike(problem, known):
@@ -283,7 +299,12 @@ class Automatic:
     def __init__(
         self, known: Mapping[int, Sequence[Point]] | None = None, tuned: FindTuned = lambda *_: None
     ) -> None:
-        """Start a run; `known` is what earlier runs have measured, by the position of the device."""
+        """Start a run.
+
+        Args:
+            known: what earlier runs have measured, by the position of the device.
+            tuned: the tuner's presets.
+        """
         self._known = dict(known or {})
         self._tuned = tuned
         self.rows: list[Row] = []

@@ -105,6 +105,7 @@ class Space:
         return self.step * max(-(-least // self.step), min(round(length / self.step), most // self.step))
 
     def squares(self) -> Iterator[Sequence[float]]:
+        """Powers of two from the least to the most."""
         length = min(low for low, _ in self.ranges)
         while length < 2 * max(high for _, high in self.ranges):
             yield (length,) * 3
@@ -373,8 +374,8 @@ def _contender(key: RowKey) -> tuple[object, ...]:
 
 
 def _pooled(parts: Sequence[Sampled]) -> dict[str, Scope]:
-    whole = replace(parts[0], batches=tuple(batch for part in parts for batch in part.batches), stop="rounds")
-    return whole.scopes
+    batches = tuple(batch for part in parts for batch in part.batches)
+    return replace(parts[0], batches=batches, stop="rounds").scopes
 
 
 def shape_of(row: Row) -> Shape:

@@ -294,15 +294,12 @@ def conditions_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         return any(limits for *_, limits in _clocks(row)) or bool(disturbed(run, row))
 
     shown = sorted(rows, key=lambda pair: not matters(*pair))[:_MOST_ROWS]
-    left_out = len(rows) - len(shown)
-    last = len(shown) - 1
-    return [
-        pane.Pane(
-            _STATES_HEIGHT,
-            partial(_paint_states, run=run, row=row, beside=runs, left_out=left_out * (index == last)),
-        )
-        for index, (run, row) in enumerate(shown)
-    ]
+    left_out = [0] * (len(shown) - 1) + [len(rows) - len(shown)]  # the last pane says so
+    paints = (
+        partial(_paint_states, run=run, row=row, beside=runs, left_out=count)
+        for (run, row), count in zip(shown, left_out, strict=False)
+    )
+    return [pane.Pane(_STATES_HEIGHT, paint) for paint in paints]
 
 
 def _clocks(row: Row) -> list[tuple[float, float, float | None, str]]:
@@ -351,9 +348,8 @@ def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_ou
         if mhz is not None
     ]
     if counted:
-        axes.plot(
-            *zip(*counted, strict=True), color=pane.BLACK, linewidth=0.8, label="by its counters", zorder=4
-        )
+        x, y = zip(*counted, strict=True)
+        axes.plot(x, y, color=pane.BLACK, linewidth=0.8, label="by its counters", zorder=4)
         keys.append(("\u2014 by its counters", pane.BLACK))
     if most:
         axes.axhline(most, color=pane.BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")

@@ -530,6 +530,8 @@ def rebuild(
     A parameter that was the preset's is today's preset again, and one that the user gave stays.
 
     Args:
+        rows: of a saved run.
+        devices: those to measure on.
         positions: for each device of the saved run that is here, its position in `devices`.
         former: a kernels folder with whose kernels they are to be timed in turn.
         own: the user's kernels, and those with which they are to be timed in turn.

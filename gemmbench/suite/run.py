@@ -40,6 +40,11 @@ if TYPE_CHECKING:
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
 
+_ONE_DEVICE = "--concurrent needs two devices or more: --device all, or several with commas"
+_NOTHING_TOGETHER = (
+    "--concurrent finds nothing that two of the devices run: it takes GEMMs, and of peak "
+    "--only memory,transfer"
+)
 _NOTHING_RAN = "--for ran nothing: no kernel that was measured can run on; name one with --kernel"
 
 
@@ -188,15 +193,10 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
         groups: tuple[Group, ...] = ()
         if request.concurrent:
             if len(devices) < 2:
-                raise UsageError(
-                    "--concurrent needs two devices or more: --device all, or several with commas"
-                )
+                raise UsageError(_ONE_DEVICE)
             groups = together.grouped(plan)
             if not any(group.cases for group in groups):
-                raise UsageError(
-                    "--concurrent finds nothing that two of the devices run: it takes GEMMs, and of peak "
-                    "--only memory,transfer"
-                )
+                raise UsageError(_NOTHING_TOGETHER)
         yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)
 
 

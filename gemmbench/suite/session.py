@@ -160,6 +160,7 @@ class Steps:
         return Started(self._number, label)
 
     def save(self, row: Row) -> None:
+        """Write a row to the file, if there is one."""
         if self._file:
             self._file.append(row)
 

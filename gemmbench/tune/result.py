@@ -49,6 +49,7 @@ class Attempt:
 
     @property
     def trouble(self) -> Row | None:
+        """The row that kept it from being ranked."""
         return next((row for row in self.rows if row.status != "ok"), None)
 
     @property

@@ -234,8 +234,10 @@ def tune(
     """Search, then time the best few again; the results are in the cache.
 
     Args:
+        task: what to tune.
         measure: verifies and measures a case; has a row to return whatever happens.
         cache: where rows go; those of the search that it holds are not measured again.
+        tell: gets each event.
         ahead: gets what will probably be measured next.
         clock: seconds; replaced in tests.
 
@@ -449,6 +451,7 @@ class Cache:
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
+        """Close the file, and let other tuners have it."""
         self._file.close()
 
 
