@@ -21,6 +21,7 @@ from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.model import units
 from gemmbench.model.device import HOST
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, GRAPH, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.report.notes import same_kernel
@@ -59,7 +60,11 @@ PACKED_RUNS = tuple(  # at 4096 a pair takes seconds; a row that was disturbed s
     for driver in ("intel", "pocl")
     for part in ("", "-again", "-4096", "-4096-double")
 )
-PACKED_SHAPES = ("tests/data/cpu-intel-workloads.jsonl", "tests/data/cpu-pocl-workloads.jsonl")
+PACKED_SHAPES = tuple(
+    f"tests/data/cpu-{driver}-workloads{part}.jsonl"
+    for driver in ("intel", "pocl")
+    for part in ("", "-again")
+)
 VERSUS_RUNS = tuple(
     f"tests/data/h200-versus-{name}.jsonl"
     for name in ("half-1024", "half-4096", "bfloat16-4096", "fp8-4096", "bfloat16-8192", "fp8-8192")
@@ -383,22 +388,24 @@ def beside_in_turn(runs: Sequence[Run]) -> str:
 
 def packed_shapes(runs: Sequence[Run]) -> str:
     """cpu-packed over numpy in turn on the shapes of `workloads`, and the geometric mean."""
-    titles = [run.header.devices[0].driver for run in runs]
-    tables = [
-        {
-            rates.gemm_of(row): row
-            for row in run.rows
-            if rates.versus(row, "device") and not disturbed(run, row)
-        }
-        for run in runs
-    ]
-    lines = [f"| m x n x k | {' | '.join(titles)} |", f"|---|{'--:|' * len(runs)}"]
-    for problem in tables[0]:
-        cells = [_times_numpy(table[problem], "device") if problem in table else "-" for table in tables]
+    tables: dict[str, dict[Gemm, Row]] = {}
+    for run in runs:
+        table = tables.setdefault(run.header.devices[0].driver, {})
+        for row in run.rows:
+            if rates.versus(row, "device") and not disturbed(run, row):
+                table.setdefault(rates.gemm_of(row), row)
+    lines = [f"| m x n x k | {' | '.join(tables)} |", f"|---|{'--:|' * len(tables)}"]
+    every = dict.fromkeys(
+        rates.gemm_of(row) for run in runs for row in run.rows if rates.versus(row, "device")
+    )
+    for problem in every:
+        cells = [
+            _times_numpy(table[problem], "device") if problem in table else "-" for table in tables.values()
+        ]
         lines.append(f"| {problem.shape} | {' | '.join(cells)} |")
     found = [
         [versus.median for row in table.values() if (versus := rates.versus(row, "device"))]
-        for table in tables
+        for table in tables.values()
     ]
     lines.append(f"| geometric mean | {' | '.join(f'{geometric_mean(each):.2f}' for each in found)} |")
     about = (

@@ -363,8 +363,8 @@ def main_unseen(options: argparse.Namespace) -> int:
             )
             if not (used and drawn_there):
                 return 2
-            _, *found = _saved(kept, options)
-            losing = {each.problem for every in found for each in every if each.best != each.chosen}
+            _, found, in_use = _saved(kept, options)
+            losing = {each.problem for each in (*found, *in_use) if each.best != each.chosen}
             lost = [problem for problem in drawn[share] if problem in losing]
             again = f"again{seed}{end}"
             if not measured(again, device, lost, options, drawn_budget, options.partner):
