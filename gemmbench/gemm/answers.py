@@ -28,6 +28,7 @@ from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
 
+_TIMES = 3.0  # where C or operands of a few MiB have left the caches, right kernels took 2.1 times as long
 _MORE_S, _PAIRS, _ROUNDS, _TRIES = 20e-6, 20, 4, 5
 _REST_S = 0.1  # threads of the host's BLAS spin for so long, on the device's cores
 _PROBLEMS = 2  # after the last batch: one that works every other time is wrong in one of them
@@ -45,13 +46,11 @@ class Paces:
         batch_s: the shortest of the batches; 0 if none was timed by this clock.
         on_new: runs one whose C is filled anew, and erased is what its launches keep beside; seconds.
         on_result: runs a batch, from the C that batches found, or all of them; seconds of a problem.
-        times: as long as this in batches may a problem on a new C take.
     """
 
     batch_s: float
     on_new: Callable[[], float]
     on_result: Callable[[bool], float]
-    times: float = 1.5
 
 
 def skipping(paces: Paces) -> str:
@@ -64,7 +63,7 @@ def skipping(paces: Paces) -> str:
     fastest, usual = inf, paces.batch_s
 
     def too_long() -> bool:
-        return fastest > paces.times * usual + _MORE_S
+        return fastest > _TIMES * usual + _MORE_S
 
     batches: list[float] = []
     for _ in range(_PAIRS):

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
-_TIMES = {True: 1.5, False: 3.0}  # on a new C, of a CPU or not: on GPUs no less was tried
 _HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
 _WARM = "cold: im2col has the same images and matrix in every run, and what fits stays in the cache"
 
@@ -616,7 +615,7 @@ class Bench:
             again, self.timed, self._counts = [*map(sum, self.timed)], timed, counts
             return max(alone, statistics.median(again) if whole else again[-1])
 
-        return Paces(min(map(sum, timed), default=0.0), on_new, on_result, _TIMES[is_cpu])
+        return Paces(min(map(sum, timed), default=0.0), on_new, on_result)
 
     def _launched_s(self, launches: Sequence[Step]) -> float:
         """Run one problem; how long its launches ran."""
