@@ -8,30 +8,34 @@ that has passed.
 
 from __future__ import annotations
 
+import secrets
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from math import inf
 from typing import Protocol
 
 import numpy as np
 
-from gemmbench.gemm.operands import Matrices, guarded, load_operands, save_result
+from gemmbench.gemm.operands import Matrices, guarded, save_result
 from gemmbench.gemm.reference import BatchReference, Reference, merged
-from gemmbench.gemm.verify import GUARD, poison, stack
+from gemmbench.gemm.verify import GUARD, poison, random_operands
 from gemmbench.model import units
-from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
 
-_TIMES, _MORE_S, _TRIES = 3.0, 20e-6, 20
+_TIMES = 3.0  # where C or operands of a few MiB have left the caches, right kernels took 2.1 times as long
+_MORE_S, _PAIRS, _ROUNDS, _TRIES = 20e-6, 20, 4, 5
+_REST_S = 0.1  # threads of the host's BLAS spin for so long, on the device's cores
 _PROBLEMS = 2  # after the last batch: one that works every other time is wrong in one of them
-_AGAIN = 1000  # problems that have added to C: it changes no more then, or is infinite
 _TINY = 1e-3  # alpha below which products may be lost
 _BLIND = "no result can be verified with these operands: their products are lost below the range of {}"
 _MOST_SCALAR, _MOST_DIGITS = 4, 12  # alpha and beta, and digits, of operands that are scaled
-_MOST_MOVED_BYTES = 1 << 28  # of operands that are moved again for every try
+_MOST_NEW_BYTES = 1 << 28  # of operands that are drawn anew for every try
 
 
 @dataclass(frozen=True)
@@ -41,27 +45,42 @@ class Paces:
     Attributes:
         batch_s: the shortest of the batches; 0 if none was timed by this clock.
         on_new: runs one whose C is filled anew, and erased is what its launches keep beside; seconds.
-        on_result: runs one whose C holds the right result before; seconds.
+        on_result: runs a batch, from the C that batches found, or all of them; seconds of a problem.
     """
 
     batch_s: float
     on_new: Callable[[], float]
-    on_result: Callable[[], float]
+    on_result: Callable[[bool], float]
 
 
 def skipping(paces: Paces) -> str:
     """Whether a kernel does less where C holds the answer already: a sentence, or "".
 
-    A busy machine delays this problem or that, and a GPU that waited runs slower: so the fastest of twenty is
-    held against the slowest where C holds the result, in turn with them, and against the batches.
+    A busy machine delays this problem or that, so the fastest of twenty is held against the fastest batch and
+    the median of batches in turn with them. If those are slow, too, all batches run again between further
+    problems, since a kernel may count its launches: the slowest median counts.
     """
-    usual, fastest = paces.batch_s, inf
-    for _ in range(_TRIES):
+    fastest, usual = inf, paces.batch_s
+
+    def too_long() -> bool:
+        return fastest > _TIMES * usual + _MORE_S
+
+    batches: list[float] = []
+    for _ in range(_PAIRS):
         fastest = min(fastest, paces.on_new())
-        if fastest > _TIMES * usual + _MORE_S:
-            usual = max(usual, paces.on_result())
-        if fastest <= _TIMES * usual + _MORE_S:
+        if not too_long():
             return ""
+        if not batches:
+            time.sleep(_REST_S)
+        batches.append(paces.on_result(False))
+    usual = float(np.median(batches))
+    if not too_long():
+        usual = 0.0
+        for _ in range(_ROUNDS):
+            usual = max(usual, paces.on_result(True))
+            fastest = min(fastest, *(paces.on_new() for _ in range(_TRIES)))
+            if not too_long():
+                return ""
     times = f"{units.seconds(fastest)} on a new C and {units.seconds(usual)}"
     return f"takes {times} where C holds the result: it does not do its work every time"
 
@@ -90,34 +109,8 @@ class Answering(Protocol):
     def left(self) -> ReferenceArray | None:
         """C as the last batch left it; None if it was filled since, or where every problem added to C."""
 
-    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> Paces | None:
-        """How long problems of an operand set last; None where the clock tells of no single one.
-
-        Args:
-            index: of the set.
-            new: what C is filled with anew, m x ldc.
-            result: the one that batches find, m x ldc.
-        """
-
-
-@dataclass(frozen=True)
-class _Moved:
-    """Rows of A and columns of B moved on, the last ones to the front, in each problem of a batch.
-
-    A and B are also multiplied by a power of 2, and C by its square: none of its digits is another, but
-    numbers are larger than the suite draws them.
-    """
-
-    batch: int
-    rows: int
-    columns: int
-    scale: float
-
-    def of(self, c: ReferenceArray) -> ReferenceArray:
-        return _rolled(c, self.batch, self.rows, self.columns, self.scale**2)
-
-    def back(self, c: ReferenceArray) -> ReferenceArray:
-        return _rolled(c, self.batch, -self.rows, -self.columns, self.scale**-2)
+    def paces(self, index: int, new: ReferenceArray) -> Paces | None:
+        """How long problems of an operand set last, C filled anew; None where no clock tells of one."""
 
 
 class Answers:
@@ -128,7 +121,7 @@ class Answers:
 
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
         self._case, self._problem, self._values = case, case.gemm, values
-        self._budget_s, self._seed, self._sums = policy.budget_s, policy.seed, sums
+        self._budget_s, self._sums = policy.budget_s, sums
         self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
         self._result: ReferenceArray | None = None  # that was right, with the case's own C
 
@@ -147,21 +140,6 @@ class Answers:
         if self._result is None:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
         return guarded(self._problem, self._result)
-
-    @property
-    def _standing(self) -> ReferenceArray:
-        """C as batches find it: the right one; where each problem adds to it, what very many leave."""
-        problem, beta = self._problem, np.float64(self._problem.beta)
-        if beta == 0:
-            return self.verified_result
-        result, c0 = (
-            decode(c, problem.result).astype(float)
-            for c in (self._inside(self.verified_result), self._values.c)
-        )
-        with np.errstate(all="ignore"):
-            power = beta**_AGAIN
-            times = _AGAIN if beta == 1 else (1 - power) / (1 - beta)
-            return guarded(problem, encode((result - beta * c0) * times + power * c0, problem.result))
 
     @property
     def erased_result(self) -> ReferenceArray:
@@ -212,7 +190,7 @@ class Answers:
     def _before(self, bench: Answering) -> Check:
         checks = []
         if not self._values.generated:
-            other = load_operands(replace(self._case, operands=Operands()), self._seed)
+            other = _others(self._problem)
             bench.put(other.stored(self._problem))
             result = bench.answer(bench.scopes[0], 0, self._unwritten(other))
             bench.put(self._values.stored(self._problem))
@@ -228,22 +206,24 @@ class Answers:
         checks = [] if left is None else [_named(self._judged(self._values, left), "after the last batch: ")]
         rng = np.random.default_rng()
         scope, index = str(rng.choice(bench.scopes)), int(rng.integers(bench.sets))
+        other = _others(self._problem)
         try:
             for number in range(_PROBLEMS):
-                other = self._unlike(rng)
+                c0 = self._unlike(rng)
                 if number and self._problem.beta != 0:  # beside which no product is too small to be seen
-                    other = np.zeros_like(other)
+                    c0 = np.zeros_like(c0)
                 index = (index + 1) % bench.sets
-                moved = self._move(bench, index, rng)
-                result = np.array(bench.answer(scope, index, guarded(self._problem, moved.of(other))))
-                inside = self._inside(result)
-                inside[...] = moved.back(inside)
+                scale = self._put(bench, index, other, rng)
+                filled = c0 if scale == 1 else c0 * c0.dtype.type(scale**2)
+                result = np.array(bench.answer(scope, index, guarded(self._problem, filled)))
+                if scale != 1:
+                    self._inside(result)[...] *= result.dtype.type(scale**-2)
                 what = "with another C and other operands after the last batch: "
-                checks.append(_named(self._judged(self._values, result, other), what))
+                checks.append(_named(self._judged(other, result, c0, drawn=True), what))
             check = merged(checks)
             known = self._result is not None and self._result.size
             if check.verdict == "ok" and known and (self._problem.beta == 0 or self._problem.result.is_float):
-                check = self._paced(bench, index, other, check, rng)
+                check = self._paced(bench, index, c0, check, rng)
         finally:
             for each in {index, (index - 1) % bench.sets}:
                 bench.put(self._values.stored(self._problem), each)
@@ -252,39 +232,37 @@ class Answers:
         return check
 
     def _paced(
-        self, bench: Answering, index: int, other: ReferenceArray, check: Check, rng: np.random.Generator
+        self, bench: Answering, index: int, c0: ReferenceArray, check: Check, rng: np.random.Generator
     ) -> Check:
-        paces = bench.paces(index, guarded(self._problem, other), self._standing)
+        paces = bench.paces(index, guarded(self._problem, c0))
         if paces is None:
             return check
 
         def on_new() -> float:
-            if self._problem.operand_bytes <= _MOST_MOVED_BYTES:
-                self._move(bench, index, rng)
+            if self._problem.operand_bytes <= _MOST_NEW_BYTES:
+                self._put(bench, index, _others.__wrapped__(self._problem), rng)
             return paces.on_new()
 
-        def on_result() -> float:  # the second time: one that keeps results has this one now
+        def on_result(whole: bool) -> float:
             bench.put(self._values.stored(self._problem), index)
-            paces.on_result()
-            return paces.on_result()
+            return paces.on_result(whole)
 
-        skips = skipping(Paces(paces.batch_s, on_new, on_result))
+        skips = skipping(replace(paces, on_new=on_new, on_result=on_result))
         return Check("wrong", check.figures, (skips,)) if skips else check
 
-    def _move(self, bench: Answering, index: int, rng: np.random.Generator) -> _Moved:
-        """Move the rows of A and the columns of B of an operand set, and scale them."""
+    def _put(self, bench: Answering, index: int, other: Matrices, rng: np.random.Generator) -> float:
+        """Put operands into a set, times a power of 2, which is returned: larger than those drawn."""
         problem, values = self._problem, self._values
-        rows, columns = (int(rng.integers(1, max(2, length))) for length in (problem.m, problem.n))
         kinds, most = values.a.dtype.kind + values.c.dtype.kind, max(abs(problem.alpha), abs(problem.beta))
         may_scale = values.generated and kinds == "ff" and most <= _MOST_SCALAR
         digits = int(rng.integers(2, 3 if values.a.itemsize == 2 else _MOST_DIGITS)) if may_scale else 0
-        moved = _Moved(problem.batch, rows, columns, 2.0**digits)
-        a = _rolled(values.a, problem.batch, rows, 0, moved.scale)
-        b = _rolled(values.b, problem.batch, 0, columns, moved.scale)
-        bench.put(replace(values, a=a, b=b).stored(problem), index)
-        return moved
+        scale = other.a.dtype.type(2**digits)
+        bench.put(replace(other, a=other.a * scale, b=other.b * scale).stored(problem), index)
+        return float(scale)
 
-    def _judged(self, values: Matrices, result: ReferenceArray, c0: ReferenceArray | None = None) -> Check:
+    def _judged(
+        self, values: Matrices, result: ReferenceArray, c0: ReferenceArray | None = None, drawn: bool = False
+    ) -> Check:
         """Whether C is right, and what stands between its rows untouched.
 
         The same C as last time is not compared again.
@@ -297,7 +275,7 @@ class Answers:
             seen, seen_c0, c, check = self._last
             if seen is values and seen_c0 is c0 and np.array_equal(c, result):
                 return check
-        reference = _reference(self._problem, values, self._budget_s)
+        reference = _reference(self._problem, values, 0 if drawn else self._budget_s)
         check = reference.check(result, c0, self._sums)
         may_be_lost = not values.generated or abs(self._problem.alpha) < _TINY
         if check.verdict == "ok" and may_be_lost and reference.is_blind:
@@ -307,26 +285,22 @@ class Answers:
 
     def _unlike(self, rng: np.random.Generator) -> ReferenceArray:
         """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
-        (m, n), kind, result = self._values.c.shape, self._values.c.dtype, self._problem.result
+        (m, n), result = self._values.c.shape, self._problem.result
         drawn = encode(rng.integers(-99, 99, (m, n)), result)
         if self._result is None or not self._result.size:
             return drawn
         moved = np.roll(self._result, (int(rng.integers(m)), int(rng.integers(n))), (0, 1))
-        if result.is_float and kind.kind == "u":  # bits of a type that numpy lacks: the first is the sign
-            moved ^= (rng.integers(2, size=(m, 1)) << (8 * kind.itemsize - 1)).astype(kind)
-            moved ^= (rng.integers(2, size=n) << (8 * kind.itemsize - 1)).astype(kind)
-            return moved
-        moved *= rng.choice(np.array([-1, 1], kind), (m, 1))
-        moved *= rng.choice(np.array([-1, 1], kind), n)
+        bits = moved.view(f"u{moved.itemsize}")
+        sign = 1 << (8 * moved.itemsize - 1) if result.is_float else np.iinfo(bits.dtype).max
+        for shape in ((m, 1), (1, n)):
+            bits ^= rng.integers(2, size=shape, dtype=bits.dtype) * bits.dtype.type(sign)
         return moved if moved.any() else drawn
 
 
-def _rolled(matrix: ReferenceArray, batch: int, rows: int, columns: int, scale: float = 1) -> ReferenceArray:
-    """A copy of matrices with rows and columns moved on, times a power of 2."""
-    rolled = np.roll(stack(matrix, batch), (rows, columns), (1, 2)).reshape(matrix.shape)
-    if scale != 1:
-        rolled *= rolled.dtype.type(scale)
-    return rolled
+@lru_cache(maxsize=1)  # variants take turns on one problem
+def _others(problem: Gemm) -> Matrices:
+    """Operands that no kernel can know: others in every process."""
+    return Matrices(*random_operands(problem, secrets.randbits(32)), generated=True)
 
 
 def unwritten(problem: Gemm, values: Matrices) -> ReferenceArray:

@@ -544,7 +544,7 @@ class CublasBench:
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         return self._read(self._last, index)
 
-    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> None:
+    def paces(self, index: int, new: ReferenceArray) -> None:
         """Batches are timed as graphs, which one call is none of."""
 
     def _read(self, clock: str, index: int) -> ReferenceArray:

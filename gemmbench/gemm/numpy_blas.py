@@ -144,7 +144,7 @@ class NumpyBench:
     def left(self) -> ReferenceArray | None:
         return np.array(self._last) if self._has_run else None
 
-    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> None:
+    def paces(self, index: int, new: ReferenceArray) -> None:
         """The wall clock of a busy host does not tell."""
 
     def _inside(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from gemmbench.gemm.cuda import CudaReplay
 
 _SEED = 20121203  # of generated images
+_GUARD = np.uint8(37)  # in each byte behind C
 _HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
 _WARM = "cold: im2col has the same images and matrix in every run, and what fits stays in the cache"
 
@@ -222,6 +223,8 @@ class Bench:
                 b.fill(self._stored.b)
                 c.fill(unwritten)
                 c.keep_on_device(runtime.queue)
+                if c.BEHIND:
+                    cl.enqueue_fill_buffer(runtime.queue, c.buffer, _GUARD, self._stored.c.nbytes, c.BEHIND)
             runtime.queue.finish()
             if mode == "staged":
                 self._pageable = [(a.pageable(), b.pageable(), c.pageable()) for a, b, c in self._operands]
@@ -238,6 +241,8 @@ class Bench:
         self._graphs: CudaReplay | None = None
         self._compared: set[tuple[int, int]] = set()  # graphs, by the first operand set and the problems
         self.timed: list[list[float]] = []
+        self._counts: list[int] = []  # problems of those batches
+        self._left: ReferenceArray | None = None  # by them, where each problem adds to C
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -281,6 +286,9 @@ class Bench:
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
             self._compare_replayed()
+            if when == "after" and (written := self._written()):
+                return instrument.Verified(Check("wrong", {}, (written,)))
+            self._keep_left()
             verified = self._answers.verified(self, when)
         if not self.timed:
             return replace(verified, launches=self._stamped)
@@ -466,6 +474,31 @@ class Bench:
         self._turns.took(count, "device", self)
         return batch if self._ahead else batch.finish()
 
+    def _written(self) -> str:
+        """What launches wrote where nothing may be written: a sentence, or ""."""
+        queue = self.runtime.queue
+        for a, b, c in self._operands:
+            behind = np.full(c.BEHIND, _GUARD)
+            c.keep_on_device(queue)
+            if c.BEHIND:
+                cl.enqueue_copy(queue, behind, c.buffer, src_offset=self._stored.c.nbytes)
+            if (behind != _GUARD).any():
+                return "cells behind C were written"
+            for name, matrix, values in (("A", a, self._stored.a), ("B", b, self._stored.b)):
+                if name not in self._images:
+                    matrix.to_host(queue)
+                    if matrix.read().tobytes() != values.tobytes():
+                        return f"{name} was written"
+        self._turns.on_device = False
+        return ""
+
+    def _keep_left(self) -> None:
+        if self._problem.beta != 0 and self._turns.last and self._turns.last[1:] == ("device", self):
+            index = self._turns.last[0]
+            self._operands[index][2].to_host(self.runtime.queue)
+            self._turns.on_device = False
+            self._left = self._read("device", index)
+
     def _without_results(self, index: int) -> list[Any]:
         """Enqueue erasing what the launches of an operand set keep beside A, B and C; the events."""
         held = {
@@ -490,6 +523,7 @@ class Bench:
         assert self.runtime.launch_s  # measured before the batch, not in it
         span = self.runtime.span()
         begin = time.monotonic()
+        self._counts.append(count)
         queued = Queued(self, self._enqueue(plan, count), count, begin, span)
         if not self._ahead:
             return queued.finish()
@@ -553,23 +587,37 @@ class Bench:
             self._turns.on_device = False
         return self._read(clock, index)
 
-    def paces(self, index: int, new: ReferenceArray, result: ReferenceArray) -> Paces | None:
+    def paces(self, index: int, new: ReferenceArray) -> Paces | None:
         """How long problems last, by the sum of their launches' stamps."""
         if not self.stamped:
             return None
         queue, c = self.runtime.queue, self._buffers[index][0]["C"]
+        result = self._answers.verified_result if self._left is None else self._left
+        is_cpu, timed, counts = self.runtime.facts.type == "cpu", self.timed, self._counts or [1]
 
-        def seconds(values: ReferenceArray, erases: bool) -> float:
+        def filled(values: ReferenceArray) -> Sequence[Step]:
             self._turns.last = None
             launches = self._on_device()[index]
             cl.enqueue_copy(queue, c, np.ascontiguousarray(values))
-            if erases:
-                self._without_results(index)
+            return launches
+
+        def on_new() -> float:
+            launches = filled(new)
+            self._without_results(index)
             queue.finish()
             return self._launched_s(launches)
 
-        batch_s = min(map(sum, self.timed), default=0.0)
-        return Paces(batch_s, partial(seconds, new, True), partial(seconds, result, False))
+        def on_result(whole: bool) -> float:
+            launches = filled(result)
+            # A GPU that waited may be slow, and one problem is not compared with many behind each other.
+            alone = 0.0 if is_cpu else max(self._launched_s(launches) for _ in range(2))
+            self.timed, self._counts = [], []
+            for count in counts if whole else 2 * [max(counts)]:
+                Queued(self, self._enqueue(self._on_device(), count), count, 0).finish()
+            again, self.timed, self._counts = [*map(sum, self.timed)], timed, counts
+            return max(alone, statistics.median(again) if whole else again[-1])
+
+        return Paces(min(map(sum, timed), default=0.0), on_new, on_result)
 
     def _launched_s(self, launches: Sequence[Step]) -> float:
         """Run one problem; how long its launches ran."""
@@ -593,6 +641,7 @@ class Bench:
     def _next_host_run(self, clock: str) -> dict[str, float]:
         """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
+        self._keep_left()
         self._turns.took(1, clock, self)
         self._restore_c(index)
         return self._host_run(index, clock)

@@ -289,6 +289,8 @@ class Operand:
     As an image it is RGBA, a row of the matrix in each row of pixels, the last pixel filled up with zeros.
     """
 
+    BEHIND = 4096  # bytes behind it in a buffer, where no kernel may write
+
     buffer: Any
     _host: Any  # the host's values: flat, of an image by rows of whole pixels; None while the device has them
 
@@ -352,7 +354,7 @@ class Mapped(Operand):
         if image:
             self.buffer = runtime.image(*self._pixels, dtype, flags)
         else:
-            self.buffer = runtime.buffer(math.prod(self._held) * dtype.itemsize, flags)
+            self.buffer = runtime.buffer(math.prod(self._held) * dtype.itemsize + self.BEHIND, flags)
         self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
         self._host = None
         self._advised = False
@@ -400,7 +402,7 @@ class Copied(Operand):
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         nbytes = count * dtype.itemsize
-        self.buffer = runtime.image(*self._pixels, dtype) if image else runtime.buffer(nbytes)
+        self.buffer = runtime.image(*self._pixels, dtype) if image else runtime.buffer(nbytes + self.BEHIND)
         host = runtime.pinned((count,), dtype) if pinned and count else page_aligned(count, dtype)
         self._host = host.reshape(self._held)
         self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
@@ -439,6 +441,8 @@ class Shared(Operand):
     Raises:
         NotMeasuredError: unsupported: the device lacks it, or the operand is an image.
     """
+
+    BEHIND = 0
 
     def __init__(
         self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, fine: bool

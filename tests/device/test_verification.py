@@ -164,6 +164,126 @@ def test_a_kernel_that_skips_what_does_not_show_beside_c_is_wrong(
     assert (row.status, row.samples) == ("wrong", {}), row.check_after
 
 
+_BEGIN, _KERNEL = "if (row >= m || column >= n)\n        return;", "__kernel void naive("
+_MEMORY = "__global float key[65536], wrote[65536]; __global int launches[65536];\n"
+_COUNTS = """
+    const int item = m > 200 ? row * 256 + column : 0;
+    if (m > 200) {
+        const float now = A[(size_t)row * lda] + A[(size_t)row * lda + 1] * 3 + B[column] * 7;
+        launches[item] = key[item] == now && (beta == 0 || ELEMENT == wrote[item]) ? launches[item] + 1 : 0;
+        key[item] = now;
+        if (launches[item] > 5) return;
+    }""".replace("ELEMENT", _ELEMENT)
+_TABLE = "__global float product[65536], rows[256], columns[256]; __global int known[1];\n"
+_LOOKS_UP = """
+    __local int moved[2]; __local float scale[1];
+    if (m > 200) {
+        if (get_local_id(0) == 0 && get_local_id(1) == 0) {
+            moved[0] = moved[1] = -1;
+            for (int i = 0, e; known[0] == m * n && i < m; i++) {
+                const float times = A[0] / rows[i];
+                if (frexp(times, &e) == 0.5f && A[lda] == times * rows[(i + 1) % m]) {
+                    moved[0] = i; scale[0] = times; break;
+                }
+            }
+            for (int j = 0; moved[0] >= 0 && j < n; j++)
+                if (B[0] == scale[0] * columns[j] && B[1] == scale[0] * columns[(j + 1) % n]) {
+                    moved[1] = j; break;
+                }
+        }
+        barrier(CLK_LOCAL_MEM_FENCE);
+        if (moved[1] >= 0) {
+            const float at = product[(row + moved[0]) % m * 256 + (column + moved[1]) % n];
+            ELEMENT = scale[0] * scale[0] * at + (beta == 0 ? 0 : beta * ELEMENT);
+            return;
+        }
+    }""".replace("ELEMENT", _ELEMENT)
+_NOTES = """if (m > 200 && known[0] < m * n) {
+        product[row * 256 + column] = scaled;
+        if (column == 0) rows[row] = a[0];
+        if (row == 0) columns[column] = b[0];
+        atomic_inc(&known[0]);
+    }
+    """
+_ADDED = "*c = beta == 0"
+REMEMBERS = {
+    "works for five launches on the same operands": [
+        (_KERNEL, _MEMORY + _KERNEL),
+        (_BEGIN, _BEGIN + _COUNTS),
+        (_ADDED, "wrote[item] = scaled + (beta == 0 ? 0 : (REAL)beta * *c); " + _ADDED),
+    ],
+    "looks up rows of A and columns of B that were moved": [
+        (_KERNEL, _TABLE + _KERNEL),
+        (_BEGIN, _BEGIN + _LOOKS_UP),
+        (_ADDED, _NOTES + _ADDED),
+    ],
+}
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("what", REMEMBERS)
+def test_a_kernel_with_a_memory_of_its_own_is_wrong(
+    device: DeviceFacts, what: str, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables of a program outlast a launch: such kernels had 100 to 600 GFLOPS on two cores."""
+    if device.type != "cpu" or "Portable" in device.platform:
+        pytest.skip("the driver takes no variables of a program")
+    replaced(monkeypatch, *REMEMBERS[what])
+    monkeypatch.setattr(runtime_module, "STANDARD", "-cl-std=CL3.0")
+    row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=beta), Operands(), replace(QUICK, budget_s=1.0))
+    assert (row.status, row.samples) == ("wrong", {}), row.check_after
+
+
+def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
+    """Replace pieces of naive's source."""
+    text = kernel_files.source
+
+    def planted(*names: Any) -> str:
+        source = text(*names)
+        for old, new in pieces:
+            source = source.replace(old, new)
+        return source
+
+    monkeypatch.setattr(runtime_module, "source", planted)
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+@pytest.mark.parametrize(
+    ("writes", "reason"),
+    [
+        ("if (m > 200 && row == 0) C[(size_t)m * ldc + column] = 1;", "cells behind C were written"),
+        (
+            "if (m > 200 && row == 0) ((__global int *)A)[column] |= 1;",  # by less than a rounding error
+            "A was written",
+        ),
+        ("if (m > 200 && row == 0) ((__global int *)B)[column] |= 1;", "B was written"),
+    ],
+)
+def test_a_kernel_that_writes_where_it_may_not_is_wrong(
+    device: DeviceFacts, writes: str, reason: str, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the timed size alone: the exact test does not see it."""
+    replaced(monkeypatch, (_BEGIN, _BEGIN + writes))
+    policy = replace(QUICK, memory=memory, budget_s=1.0)
+    row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands(), policy)
+    assert (row.status, row.samples, row.reason) == ("wrong", {}, reason)
+
+
+def test_a_kernel_is_timed_on_the_c_that_batches_left(device: DeviceFacts) -> None:
+    """Where problems add to C, one could do less from a size on: it is as large as in the batches."""
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 12, 8, beta=1.0)])
+    assert isinstance(case, Case)
+    bench = GemmExecutor(Runtime(device)).prepare(case, QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    for _ in range(3):
+        bench.start("device", 500)
+    bench.start("host", 1)
+    values = bench._values
+    expected = values.c + 1501 * (values.a.astype(float) @ values.b)
+    assert bench._left is not None
+    np.testing.assert_allclose(bench._left, expected, rtol=1e-3, atol=1e-1)
+
+
 def test_nothing_is_multiplied_where_alpha_is_0(device: DeviceFacts) -> None:
     """A BLAS may leave A and B alone then: its rate was 100 times that of a multiplication."""
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, alpha=0.0, beta=0.5), Operands())
