@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gemmbench.measure.conditions import Process, Usage, family, processes, usage
+from gemmbench.measure.conditions import Process, Usage, process_family, processes, usage
 from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
 from gemmbench.measure.host import Pool, numpy_pool
 from gemmbench.model.device import DeviceFacts
@@ -184,7 +184,8 @@ class Machine:
         after, after_then = look()
         if after is None or after.since(before)[0] is None:
             raise NotSeenError("/proc/stat stands still")
-        ours, ticks = family(after_then, self.own), os.sysconf("SC_CLK_TCK") * (after.at_s - before.at_s)
+        ours = process_family(after_then, self.own)
+        ticks = os.sysconf("SC_CLK_TCK") * (after.at_s - before.at_s)
         used = [
             (number, each.name, (each.own_ticks - then[number].own_ticks) / ticks)
             for number, each in after_then.items()

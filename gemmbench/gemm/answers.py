@@ -23,7 +23,7 @@ from gemmbench.gemm.reference import BatchReference, Reference, merged
 from gemmbench.gemm.verify import GUARD, poison, random_operands
 from gemmbench.model import units
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import DTYPES, ReferenceArray, decode, encode
+from gemmbench.model.dtypes import DTYPES, HostArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
@@ -103,13 +103,13 @@ class Answering(Protocol):
     def put(self, values: Matrices, index: int = 0) -> None:
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
-    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
         """Run the timed launches once on an operand set whose C was filled; C afterwards: m x ldc, both."""
 
-    def left(self) -> ReferenceArray | None:
+    def left(self) -> HostArray | None:
         """C as the last batch left it; None if it was filled since, or where every problem added to C."""
 
-    def paces(self, index: int, new: ReferenceArray) -> Paces | None:
+    def paces(self, index: int, new: HostArray) -> Paces | None:
         """How long problems of an operand set last, C filled anew; None where no clock tells of one."""
 
 
@@ -122,16 +122,16 @@ class Answers:
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
         self._case, self._problem, self._values = case, case.gemm, values
         self._budget_s, self._sums = policy.budget_s, sums
-        self._last: tuple[Matrices, ReferenceArray, ReferenceArray, Check] | None = None
-        self._result: ReferenceArray | None = None  # that was right, with the case's own C
+        self._last: tuple[Matrices, HostArray, HostArray, Check] | None = None
+        self._result: HostArray | None = None  # that was right, with the case's own C
 
     @property
-    def before(self) -> ReferenceArray:
+    def before(self) -> HostArray:
         """C before a problem, m x ldc: poisoned where it must not be read."""
         return self._unwritten(self._values)
 
     @property
-    def verified_result(self) -> ReferenceArray:
+    def verified_result(self) -> HostArray:
         """C as it was verified on the case's own operands, m x ldc.
 
         Raises:
@@ -142,7 +142,7 @@ class Answers:
         return guarded(self._problem, self._result)
 
     @property
-    def erased_result(self) -> ReferenceArray:
+    def erased_result(self) -> HostArray:
         """The verified result with every bit inverted, m x ldc: what is not written over it is wrong.
 
         Raises:
@@ -151,10 +151,10 @@ class Answers:
         right = np.ascontiguousarray(self._inside(self.verified_result))
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
-    def _unwritten(self, values: Matrices) -> ReferenceArray:
+    def _unwritten(self, values: Matrices) -> HostArray:
         return guarded(self._problem, unwritten(self._problem, values))
 
-    def _inside(self, c: ReferenceArray) -> ReferenceArray:
+    def _inside(self, c: HostArray) -> HostArray:
         """C without what stands between its rows."""
         return c[:, : self._problem.n]
 
@@ -232,7 +232,7 @@ class Answers:
         return check
 
     def _paced(
-        self, bench: Answering, index: int, c0: ReferenceArray, check: Check, rng: np.random.Generator
+        self, bench: Answering, index: int, c0: HostArray, check: Check, rng: np.random.Generator
     ) -> Check:
         paces = bench.paces(index, guarded(self._problem, c0))
         if paces is None:
@@ -261,7 +261,7 @@ class Answers:
         return float(scale)
 
     def _judged(
-        self, values: Matrices, result: ReferenceArray, c0: ReferenceArray | None = None, drawn: bool = False
+        self, values: Matrices, result: HostArray, c0: HostArray | None = None, drawn: bool = False
     ) -> Check:
         """Whether C is right, and what stands between its rows untouched.
 
@@ -283,7 +283,7 @@ class Answers:
         self._last = values, c0, result, check
         return check
 
-    def _unlike(self, rng: np.random.Generator) -> ReferenceArray:
+    def _unlike(self, rng: np.random.Generator) -> HostArray:
         """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
         (m, n), result = self._values.c.shape, self._problem.result
         drawn = encode(rng.integers(-99, 99, (m, n)), result)
@@ -303,7 +303,7 @@ def _others(problem: Gemm) -> Matrices:
     return Matrices(*random_operands(problem, secrets.randbits(32)), generated=True)
 
 
-def unwritten(problem: Gemm, values: Matrices) -> ReferenceArray:
+def unwritten(problem: Gemm, values: Matrices) -> HostArray:
     """C before a problem: poisoned where it must not be read."""
     return values.c if problem.beta != 0 else np.full_like(values.c, poison(problem.result))
 

@@ -34,7 +34,7 @@ from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import FP8_DTYPES, ReferenceArray
+from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import GRAPH, PAGEABLE, WHOLE, Check
@@ -387,8 +387,8 @@ class CublasExecutor:
 
 @dataclass(frozen=True)
 class _Set:
-    host: dict[str, ReferenceArray]  # m x k, k x n, m x n
-    pageable: dict[str, ReferenceArray]  # the same in ordinary memory; `host` itself unless that is pinned
+    host: dict[str, HostArray]  # m x k, k x n, m x n
+    pageable: dict[str, HostArray]  # the same in ordinary memory; `host` itself unless that is pinned
     device: dict[str, int]  # addresses
 
 
@@ -522,7 +522,7 @@ class CublasBench:
                 host[name][...] = matrix
             self._cuda.to_device(operands.device[name], operands.host[name])
 
-    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
         """Run the timed call of a scope once, after C was filled; C."""
         operands, self._last = self._operands[index], ""
         for host in (operands.host, operands.pageable):
@@ -535,7 +535,7 @@ class CublasBench:
             self._host_run(operands, scope)
         return self._read(scope, index)
 
-    def left(self) -> ReferenceArray | None:
+    def left(self) -> HostArray | None:
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         index = (self._next - 1) % self.sets
@@ -544,10 +544,10 @@ class CublasBench:
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         return self._read(self._last, index)
 
-    def paces(self, index: int, new: ReferenceArray) -> None:
+    def paces(self, index: int, new: HostArray) -> None:
         """Batches are timed as graphs, which one call is none of."""
 
-    def _read(self, clock: str, index: int) -> ReferenceArray:
+    def _read(self, clock: str, index: int) -> HostArray:
         operands = self._operands[index]
         return np.array((operands.pageable if clock == PAGEABLE else operands.host)["C"])
 

@@ -18,7 +18,7 @@ import pyopencl as cl
 from gemmbench.gemm.opencl import opened
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.opencl.batches import wrong_results
 from gemmbench.opencl.runtime import (
@@ -91,7 +91,7 @@ class Cuda:
             self._library.cuMemFree_v2(address)
 
     @contextmanager
-    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[ReferenceArray]:
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[HostArray]:
         """An uninitialised array in host memory that the device reads and writes by itself."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
         address = ctypes.c_void_p()
@@ -102,13 +102,13 @@ class Cuda:
         finally:
             self._library.cuMemFreeHost(address)
 
-    def to_device(self, address: int, values: ReferenceArray) -> None:
+    def to_device(self, address: int, values: HostArray) -> None:
         """Enqueue a copy of a contiguous array to the device."""
         if values.size:
             pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
             self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
 
-    def to_host(self, values: ReferenceArray, address: int) -> None:
+    def to_host(self, values: HostArray, address: int) -> None:
         """Copy from the device into a contiguous array; returns when the values are there."""
         if values.size:
             pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
@@ -185,13 +185,13 @@ class Cuda:
         addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
         self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
 
-    def hold(self, flag: ReferenceArray, value: int) -> None:
+    def hold(self, flag: HostArray, value: int) -> None:
         """Hold the stream until the host has written a value, or a larger one, into pinned memory."""
         address = ctypes.c_uint64(flag.ctypes.data)
         arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
         self._call("cuStreamWaitValue32_v2", *arguments)
 
-    def fetch(self, values: ReferenceArray, address: int) -> None:
+    def fetch(self, values: HostArray, address: int) -> None:
         """Enqueue a copy from the device into pinned memory."""
         pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
         self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
@@ -338,7 +338,7 @@ class _Slot:
     """What a batch in flight needs of its own."""
 
     device: int  # address of its counters
-    host: ReferenceArray  # pinned
+    host: HostArray  # pinned
     watches: Sequence[Stopwatch]
 
 
@@ -355,7 +355,7 @@ class CudaComparer:
         NotMeasuredError: the driver does not take the comparison.
     """
 
-    def __init__(self, cuda: Cuda, first: ReferenceArray, erased: ReferenceArray, stack: ExitStack) -> None:
+    def __init__(self, cuda: Cuda, first: HostArray, erased: HostArray, stack: ExitStack) -> None:
         self._cuda, self._words = cuda, first.nbytes // _WORD
         self._first = stack.enter_context(cuda.memory(first.nbytes))
         cuda.to_device(self._first, np.ascontiguousarray(first))
@@ -495,12 +495,12 @@ class CudaReplay:
         self._plans = [[self._launch(_of(step)) for step in plan] for plan in plans]
         self._cuda.finish()
 
-    def fill(self, buffer: Any, values: ReferenceArray) -> None:
+    def fill(self, buffer: Any, values: HostArray) -> None:
         """What a buffer of the launches is to hold."""
         self._cuda.to_device(self._addresses[buffer.int_ptr], np.ascontiguousarray(values))
         self._cuda.finish()
 
-    def left(self, buffer: Any, like: ReferenceArray) -> ReferenceArray:
+    def left(self, buffer: Any, like: HostArray) -> HostArray:
         """What a buffer holds now, in the shape and type of another array."""
         read = np.empty_like(like)
         self._cuda.to_host(read, self._addresses[buffer.int_ptr])

@@ -22,7 +22,7 @@ from gemmbench.ladder.variant import Layout
 from gemmbench.measure import host
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import THREADS, Check, titled
@@ -47,9 +47,7 @@ class NumpyExecutor:
             case = replace(case, problem=problem, operands=Operands())
         return NumpyBench(case, policy, self.multiply, self._threads(case), self.build(case))
 
-    def multiply(
-        self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
-    ) -> None:
+    def multiply(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
         """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
         gemm(problem, a, b, c, out)
 
@@ -97,7 +95,7 @@ class NumpyBench:
         self,
         case: Case,
         policy: Policy,
-        multiply: Callable[[Gemm, ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray], None],
+        multiply: Callable[[Gemm, HostArray, HostArray, HostArray, HostArray], None],
         threads: Threads,
         built: instrument.Built,
     ) -> None:
@@ -132,7 +130,7 @@ class NumpyBench:
     def put(self, values: Matrices, index: int = 0) -> None:
         self._a, self._b = values.a, values.b
 
-    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
@@ -141,15 +139,15 @@ class NumpyBench:
         self._c[...] = self._stored.c
         return np.array(self._out)
 
-    def left(self) -> ReferenceArray | None:
+    def left(self) -> HostArray | None:
         return np.array(self._last) if self._has_run else None
 
-    def paces(self, index: int, new: ReferenceArray) -> None:
+    def paces(self, index: int, new: HostArray) -> None:
         """The wall clock of a busy host does not tell."""
 
     def _inside(
-        self, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
-    ) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray, ReferenceArray]:
+        self, a: HostArray, b: HostArray, c: HostArray, out: HostArray
+    ) -> tuple[HostArray, HostArray, HostArray, HostArray]:
         """op(A), op(B), C and the result without what stands between rows: views, of a batch stacks."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
@@ -226,7 +224,7 @@ class NumpyBench:
         """Nothing to do: arrays go with the last reference."""
 
 
-def gemm(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray) -> None:
+def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
     """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
     np.matmul(a, b, out=out)
     if problem.alpha != 1:
@@ -306,9 +304,7 @@ class CblasExecutor(NumpyExecutor):
     def is_apart(self) -> bool:
         return self._is_apart
 
-    def multiply(
-        self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
-    ) -> None:
+    def multiply(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
         name, scalar = _FUNCTIONS[problem.dtype]
         if problem.beta != 0:
             out[...] = c
@@ -322,7 +318,7 @@ class CblasExecutor(NumpyExecutor):
 
         layout = Layout.of(problem)
 
-        def matrix(values: ReferenceArray, ld: int) -> tuple[ctypes.c_void_p, int]:
+        def matrix(values: HostArray, ld: int) -> tuple[ctypes.c_void_p, int]:
             return ctypes.c_void_p(values.ctypes.data), max(1, ld)
 
         ops = (_TRANSPOSED if each == "T" else _NOT_TRANSPOSED for each in problem.ops)

@@ -23,7 +23,7 @@ from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.measure.host import file_of
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import DTYPES, ReferenceArray
+from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, text
 from gemmbench.model.problem import Gemm
@@ -232,7 +232,7 @@ class GemmExecutor:
         test = ExactTest.of(problem)
         return test.error(self._result(test, bind))
 
-    def _result(self, test: ExactTest, bind: Bind) -> ReferenceArray:
+    def _result(self, test: ExactTest, bind: Bind) -> HostArray:
         """C after a test's problem has run on its operands: flat, with what stands behind it."""
         with errors():
             queue = self.runtime.queue

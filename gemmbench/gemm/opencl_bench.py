@@ -28,7 +28,7 @@ from gemmbench.gemm.operands import (
 from gemmbench.ladder.variant import Layout, Variant, round_up
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import DTYPES, ReferenceArray
+from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch, Work
@@ -242,7 +242,7 @@ class Bench:
         self._compared: set[tuple[int, int]] = set()  # graphs, by the first operand set and the problems
         self.timed: list[list[float]] = []
         self._counts: list[int] = []  # problems of those batches
-        self._left: ReferenceArray | None = None  # by them, where each problem adds to C
+        self._left: HostArray | None = None  # by them, where each problem adds to C
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -555,7 +555,7 @@ class Bench:
                 cl.enqueue_copy(self.runtime.queue, plain[name], np.ascontiguousarray(matrix))
         self._turns.on_device = False
 
-    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
         """Run the timed launches of a scope once, after C was filled and all else was erased; C."""
         queue, self._turns.last = self.runtime.queue, None
         for operands in (self._operands, self._pageable):
@@ -576,7 +576,7 @@ class Bench:
             self._host_run(index, scope)
         return self._read(scope, index)
 
-    def left(self) -> ReferenceArray | None:
+    def left(self) -> HostArray | None:
         if self._turns.last is None or self._turns.last[2] is not self:
             return None
         index, clock, _ = self._turns.last
@@ -587,7 +587,7 @@ class Bench:
             self._turns.on_device = False
         return self._read(clock, index)
 
-    def paces(self, index: int, new: ReferenceArray) -> Paces | None:
+    def paces(self, index: int, new: HostArray) -> Paces | None:
         """How long problems last, by the sum of their launches' stamps."""
         if not self.stamped:
             return None
@@ -595,7 +595,7 @@ class Bench:
         result = self._answers.verified_result if self._left is None else self._left
         is_cpu, timed, counts = self.runtime.facts.type == "cpu", self.timed, self._counts or [1]
 
-        def filled(values: ReferenceArray) -> Sequence[Step]:
+        def filled(values: HostArray) -> Sequence[Step]:
             self._turns.last = None
             launches = self._on_device()[index]
             cl.enqueue_copy(queue, c, np.ascontiguousarray(values))
@@ -625,7 +625,7 @@ class Bench:
         self.runtime.queue.finish()
         return sum(_stamps(event)[2] for event in events)
 
-    def _read(self, clock: str, index: int) -> ReferenceArray:
+    def _read(self, clock: str, index: int) -> HostArray:
         c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
         return c.read().reshape(self._stored.c.shape)
 

@@ -20,7 +20,7 @@ from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, wi
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
-from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, ReferenceArray
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, Manner, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE
@@ -95,7 +95,7 @@ def launched_batch(
     return Batch({scope: sum(seconds) / count}, begin, time.monotonic(), count, each)
 
 
-def compared(number: int, result: ReferenceArray, first: ReferenceArray) -> list[WrongResult]:
+def compared(number: int, result: HostArray, first: HostArray) -> list[WrongResult]:
     """How the bits of a result differ from those of the first; nothing if they are the same.
 
     The result is as contiguous as the first, which was verified.
@@ -135,9 +135,9 @@ class Matrices:
     Of a batch, those of every problem, one below the other.
     """
 
-    a: ReferenceArray
-    b: ReferenceArray
-    c: ReferenceArray
+    a: HostArray
+    b: HostArray
+    c: HostArray
     generated: bool
     # By the row's budget.
     references: dict[float, Reference | BatchReference] = field(default_factory=dict, compare=False)
@@ -156,7 +156,7 @@ class Matrices:
         )
 
 
-def guarded(problem: Gemm, c: ReferenceArray) -> ReferenceArray:
+def guarded(problem: Gemm, c: HostArray) -> HostArray:
     """C (m x n, of every problem) in rows of ldc elements, guards between them: m x ldc."""
     return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
@@ -229,7 +229,7 @@ def read_header(path: str) -> MatrixHeader:
     return MatrixHeader(*shape, name)
 
 
-def read_matrix(path: str, wanted: MatrixHeader) -> ReferenceArray:
+def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
     """A matrix from a .npy file, in row-major order and the machine's byte order whatever the file's.
 
     Raises:
@@ -240,7 +240,7 @@ def read_matrix(path: str, wanted: MatrixHeader) -> ReferenceArray:
             f"{path} changed while it was in use: {wanted.rows} x {wanted.columns} {wanted.dtype} is wanted"
         )
     try:
-        values: ReferenceArray = np.load(path, allow_pickle=False)
+        values: HostArray = np.load(path, allow_pickle=False)
     except (OSError, ValueError) as error:
         raise OperandError(f"cannot read {path}: {reason_of(error).lower()}") from None
     values = np.ascontiguousarray(values, DTYPES[wanted.dtype].numpy)
@@ -282,7 +282,7 @@ def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
     raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")
 
 
-def save_result(path: str, values: ReferenceArray) -> None:
+def save_result(path: str, values: HostArray) -> None:
     """Write C as a .npy file.
 
     Raises:

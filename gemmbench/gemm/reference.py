@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench.gemm.verify import stack
-from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 
@@ -78,7 +78,7 @@ class Model:
         """The share of all of C together: what is cut off, in storing too, is half a unit on average."""
         return self.share - 3 * self.storing - self.cut / 2
 
-    def bound(self, size: ReferenceArray, product: ReferenceArray, added: ReferenceArray) -> ReferenceArray:
+    def bound(self, size: HostArray, product: HostArray, added: HostArray) -> HostArray:
         """Of elements.
 
         Args:
@@ -104,22 +104,22 @@ class Model:
 class _Panel:
     """Rows and columns of C that are compared; rows and columns of A and B are scaled by powers of 2."""
 
-    rows: ReferenceArray
-    columns: ReferenceArray
-    product: ReferenceArray  # A B, scaled, in double precision
-    size: ReferenceArray  # sqrt(A.^2 B.^2), scaled
-    powers: ReferenceArray  # by step: the sum of (a_ip b_pj)^2 over the panel, scaled
-    steps: ReferenceArray  # of k whose shares in the residual are looked at
+    rows: HostArray
+    columns: HostArray
+    product: HostArray  # A B, scaled, in double precision
+    size: HostArray  # sqrt(A.^2 B.^2), scaled
+    powers: HostArray  # by step: the sum of (a_ip b_pj)^2 over the panel, scaled
+    steps: HostArray  # of k whose shares in the residual are looked at
 
 
 @dataclass
 class _Sums:
     """What is added up over a panel, a block of rows at a time."""
 
-    residual: ReferenceArray  # of all elements, by which the shares of steps are told: see `_worst_step`
-    columns: ReferenceArray
-    column_products: ReferenceArray
-    column_bounds: ReferenceArray
+    residual: HostArray  # of all elements, by which the shares of steps are told: see `_worst_step`
+    columns: HostArray
+    column_products: HostArray
+    column_bounds: HostArray
     rp: float = 0.0  # sum of residual times product
     pp: float = 0.0
     ppbb: float = 0.0  # of product^2 bound^2
@@ -157,8 +157,8 @@ class Reference:
     def __init__(
         self,
         problem: Gemm,
-        a: ReferenceArray,
-        b: ReferenceArray,
+        a: HostArray,
+        b: HostArray,
         generated: bool,
         budget_s: float,
         rng: np.random.Generator | None = None,
@@ -181,7 +181,7 @@ class Reference:
 
     # --- making it ---
 
-    def _scales(self, matrix: ReferenceArray, axis: int) -> ReferenceArray:
+    def _scales(self, matrix: HostArray, axis: int) -> HostArray:
         """1 over the power of 2 at or below the largest element of each row (axis 1) or column."""
         most = np.zeros(matrix.shape[1 - axis])
         if not self._dtype.is_float:
@@ -194,35 +194,35 @@ class Reference:
                 most = np.maximum(most, block.max(axis=0, initial=0))
         return np.asarray(np.ldexp(1.0, 1 - np.frexp(np.where(most > 0, most, 1.0))[1]))
 
-    def _rows_of_a(self, rows: Any) -> ReferenceArray:
+    def _rows_of_a(self, rows: Any) -> HostArray:
         return np.asarray(decode(self._a[rows], self._dtype) * self._row_scale[rows, None], np.float64)
 
-    def _rows_of_b(self, part: Any, columns: ReferenceArray) -> ReferenceArray:
+    def _rows_of_b(self, part: Any, columns: HostArray) -> HostArray:
         block = self._b[part] if len(columns) == self._problem.n else self._b[part][:, columns]
         return np.asarray(decode(block, self._dtype) * self._column_scale[columns], np.float64)
 
-    def _columns_of_a(self, rows: ReferenceArray, steps: Any) -> ReferenceArray:
+    def _columns_of_a(self, rows: HostArray, steps: Any) -> HostArray:
         """In single precision; a user's are scaled."""
         stored = self._a[:, steps] if len(rows) == self._problem.m else self._a[rows][:, steps]
         return self._single(stored, self._row_scale[rows, None])
 
-    def _steps_of_b(self, steps: Any, columns: ReferenceArray) -> ReferenceArray:
+    def _steps_of_b(self, steps: Any, columns: HostArray) -> HostArray:
         """Likewise."""
         block = self._b[steps] if len(columns) == self._problem.n else self._b[steps][:, columns]
         return self._single(block, self._column_scale[columns])
 
-    def _single(self, stored: ReferenceArray, scale: ReferenceArray) -> ReferenceArray:
+    def _single(self, stored: HostArray, scale: HostArray) -> HostArray:
         numbers = stored if stored.dtype == np.float32 else decode(stored, self._dtype)
         return np.asarray(numbers if self._generated else numbers * scale, np.float32)
 
-    def _drawn(self, length: int) -> ReferenceArray:
+    def _drawn(self, length: int) -> HostArray:
         """So many of a length, first and last among them."""
         if length <= DRAWN:
             return np.arange(length)
         inner = self._rng.choice(np.arange(1, length - 1), DRAWN - 2, replace=False)
         return np.sort(np.concatenate([[0, length - 1], inner]))
 
-    def _panel(self, rows: ReferenceArray, columns: ReferenceArray) -> _Panel:
+    def _panel(self, rows: HostArray, columns: HostArray) -> _Panel:
         problem = self._problem
         product = np.zeros((len(rows), len(columns)))
         # Squares in single precision do for the suite's own operands; a user's may have any exponent.
@@ -276,7 +276,7 @@ class Reference:
         is_something = self._problem.alpha and any(panel.product.any() for panel in self._panels)
         return bool(is_something) and self.check(zeros, zeros).verdict == "ok"
 
-    def check(self, c: ReferenceArray, c0: ReferenceArray, sums: str = "") -> Check:
+    def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
         """Whether C is right. NaN fails.
 
         Args:
@@ -308,9 +308,7 @@ class Reference:
         cut = _cut(kept, steps)
         return Model(adding, storing, self._dtype.dropped, steps * smallest, steps, cut, *self._partials)
 
-    def _compare(
-        self, panel: _Panel, c: ReferenceArray, c0: ReferenceArray, sums: str, findings: _Findings
-    ) -> None:
+    def _compare(self, panel: _Panel, c: HostArray, c0: HostArray, sums: str, findings: _Findings) -> None:
         problem, model = self._problem, self.model(sums)
         inexact = problem.result.is_float
         columns = len(panel.columns)
@@ -353,7 +351,7 @@ class Reference:
         if inexact and np.isfinite(worst):
             self._add_up(panel, total, model, row_mean, findings)
 
-    def _elements(self, c: ReferenceArray, rows: ReferenceArray, columns: ReferenceArray) -> ReferenceArray:
+    def _elements(self, c: HostArray, rows: HostArray, columns: HostArray) -> HostArray:
         whole = len(columns) == self._problem.n
         block = c[rows[0] : rows[-1] + 1] if whole and len(rows) == rows[-1] - rows[0] + 1 else c[rows]
         return np.asarray(decode(block if whole else block[:, columns], self._problem.result), np.float64)
@@ -362,10 +360,10 @@ class Reference:
         self,
         total: _Sums,
         model: Model,
-        rows: ReferenceArray,
-        residual: ReferenceArray,
-        product: ReferenceArray,
-        bound: ReferenceArray,
+        rows: HostArray,
+        residual: HostArray,
+        product: HostArray,
+        bound: HostArray,
     ) -> tuple[float, int]:
         """Add a block of rows up; the worst row's mean residual over its bound, and that row."""
         squares = np.square(bound)
@@ -440,7 +438,7 @@ class Reference:
         return float(ratios[index]), int(panel.steps[index])
 
     @cached_property
-    def _blocks(self) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+    def _blocks(self) -> tuple[HostArray, HostArray, HostArray]:
         """A random t, and by row and block of columns A (B t) and (A.^2 B.^2) t.^2, scaled."""
         problem = self._problem
         t = self._rng.uniform(0.5, 1.0, problem.n) * self._rng.choice((-1.0, 1.0), problem.n)
@@ -455,7 +453,7 @@ class Reference:
             expected[part], squares[part] = a @ bt, np.square(a) @ weight
         return t, expected, squares
 
-    def _residual(self, c: ReferenceArray, c0: ReferenceArray, model: Model, findings: _Findings) -> None:
+    def _residual(self, c: HostArray, c0: HostArray, model: Model, findings: _Findings) -> None:
         """C t against alpha A (B t) + beta C0 t for a random t, each block of 64 columns for itself."""
         problem = self._problem
         t, products, squared = self._blocks
@@ -484,7 +482,7 @@ class Reference:
                 worst, where = float(ratio[i, j]), f"row {part.start + i} in {columns}"
         findings.add("residual", worst, f"the residual of {where} is {_times(worst)} its bound")
 
-    def _whole_residual(self, c: ReferenceArray, c0: ReferenceArray, _: Model, findings: _Findings) -> None:
+    def _whole_residual(self, c: HostArray, c0: HostArray, _: Model, findings: _Findings) -> None:
         """Of integers, both sides in 64 bits, with a t whose elements are 21 bits long.
 
         What overflows does so on both sides alike. A wrong row passes with a probability of one in two
@@ -526,8 +524,8 @@ class BatchReference:
     def __init__(
         self,
         problem: Gemm,
-        a: ReferenceArray,
-        b: ReferenceArray,
+        a: HostArray,
+        b: HostArray,
         generated: bool,
         budget_s: float,
         rng: np.random.Generator | None = None,
@@ -552,7 +550,7 @@ class BatchReference:
         self._parts = list(_parts(problem.batch, max(1, _AT_ONCE // each)))
         self._products = [self._product(part) for part in self._parts] if elements else []
 
-    def _product(self, part: slice) -> tuple[ReferenceArray, ReferenceArray]:
+    def _product(self, part: slice) -> tuple[HostArray, HostArray]:
         """A B of some problems and sqrt(A.^2 B.^2); where not all of C is compared, applied to t."""
         a = np.asarray(decode(self._a[part], self._dtype), np.float64)
         b = np.asarray(decode(self._b[part], self._dtype), np.float64)
@@ -569,7 +567,7 @@ class BatchReference:
         """See `Reference`."""
         return any(reference.is_blind for reference in self._references.values())
 
-    def check(self, c: ReferenceArray, c0: ReferenceArray, sums: str = "") -> Check:
+    def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
         """Whether C of every problem is right; arguments as of `Reference.check`, one below the other."""
         batch = self._problem.batch
         now, before = stack(c, batch), stack(c0, batch)
@@ -582,7 +580,7 @@ class BatchReference:
         check = merged(checks)
         return replace(check, reasons=check.reasons[:_REASONS])
 
-    def _every_problem(self, c: ReferenceArray, c0: ReferenceArray, sums: str) -> Check:
+    def _every_problem(self, c: HostArray, c0: HostArray, sums: str) -> Check:
         """All problems: every element, or the residual of every row."""
         problem, result, findings = self._problem, self._problem.result, _Findings()
         models = (reference.model(sums) for reference in self._references.values())
@@ -616,7 +614,7 @@ class BatchReference:
         return Check("wrong" if findings.reasons else "ok", findings.figures, tuple(findings.reasons))
 
 
-def _apply_whole(matrix: ReferenceArray, vector: ReferenceArray) -> ReferenceArray:
+def _apply_whole(matrix: HostArray, vector: HostArray) -> HostArray:
     """matrix times vector in 64-bit integers."""
     parts = [matrix[part].astype(np.int64) @ vector for part in _parts(len(matrix))]
     return np.concatenate(parts) if parts else np.zeros(0, np.int64)
@@ -655,12 +653,12 @@ def _steps_each(rows: int, columns: int) -> int:
     return max(1, min(4 * _BLOCK, max(_CACHED // max(1, longer), 4 * shorter)))
 
 
-def _across(block: ReferenceArray) -> ReferenceArray:
+def _across(block: HostArray) -> HostArray:
     """Sums over blocks of columns."""
     return np.asarray(np.add.reduceat(block, np.arange(0, block.shape[1], _WIDTH), axis=1))
 
 
-def _over(values: ReferenceArray, bounds: ReferenceArray) -> ReferenceArray:
+def _over(values: HostArray, bounds: HostArray) -> HostArray:
     return np.asarray(np.abs(values) / (bounds + np.finfo(np.float64).tiny))
 
 

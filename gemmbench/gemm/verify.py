@@ -18,7 +18,7 @@ import numpy as np
 
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.case import Values
-from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode, encode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 
@@ -30,7 +30,7 @@ _REPEATED = 1_000_003  # numbers of a block that is repeated: a prime, so that n
 
 def random_operands(
     problem: Gemm, seed: int = 1, how: Values = "uniform"
-) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
     Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
@@ -43,7 +43,7 @@ def random_operands(
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
-    def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+    def draw(rows: int, columns: int, dtype: DType) -> HostArray:
         rows *= problem.batch
         if how == "zeros":
             return np.zeros((rows, columns), dtype.numpy)
@@ -63,14 +63,14 @@ def random_operands(
 
 
 def _each_operand(
-    problem: Gemm, draw: Callable[[int, int, DType], ReferenceArray]
-) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+    problem: Gemm, draw: Callable[[int, int, DType], HostArray]
+) -> tuple[HostArray, HostArray, HostArray]:
     """op(A), op(B) and C by a function of rows, columns and data type."""
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
     return draw(m, k, dtype), draw(k, n, dtype), draw(m, n, problem.result)
 
 
-def integer_operands(problem: Gemm) -> tuple[ReferenceArray, ReferenceArray, ReferenceArray]:
+def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
     """Like `random_operands` with integers from -2 to 2: every partial sum is exact, whatever the order.
 
     Of an integer type, all that a char holds.
@@ -86,7 +86,7 @@ def integer_operands(problem: Gemm) -> tuple[ReferenceArray, ReferenceArray, Ref
         raise ValueError(f"k = {problem.k} is too large for exact sums in {result.name}")
     rng = np.random.default_rng((1, problem.m, problem.n, problem.k))
 
-    def draw(rows: int, columns: int, dtype: DType) -> ReferenceArray:
+    def draw(rows: int, columns: int, dtype: DType) -> HostArray:
         rows *= problem.batch
         high = most if dtype.is_float else most - 1
         return encode(rng.integers(-most, high, (rows, columns), endpoint=True), dtype)
@@ -112,7 +112,7 @@ def poison(dtype: DType) -> Any:
     return dtype.numpy.type(np.nan if dtype.numpy.kind == "f" else dtype.largest)
 
 
-def _stored(values: ReferenceArray, dtype: DType) -> ReferenceArray:
+def _stored(values: HostArray, dtype: DType) -> HostArray:
     """Values as a device stores them, a block of rows at a time; those that are so already, untouched."""
     if values.dtype == dtype.numpy:
         return values
@@ -122,7 +122,7 @@ def _stored(values: ReferenceArray, dtype: DType) -> ReferenceArray:
     return stored
 
 
-def exact_product(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray) -> ReferenceArray:
+def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> HostArray:
     """alpha A B + beta C in double precision; with beta = 0, C is not read."""
     dtype = DTYPES[problem.dtype]
     stacks = (stack(_numbers(matrix, dtype), problem.batch) for matrix in (a, b))
@@ -132,12 +132,12 @@ def exact_product(problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: Refere
     return np.asarray(product)
 
 
-def stack(matrix: ReferenceArray, batch: int) -> ReferenceArray:
+def stack(matrix: HostArray, batch: int) -> HostArray:
     """The matrices of a batch that stand one below the other, as a stack: batch x rows x columns."""
     return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
 
 
-def transposed(matrix: ReferenceArray, batch: int = 1) -> ReferenceArray:
+def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
     """The transpose of every matrix of a batch, one below the other."""
     turned = stack(matrix, batch).transpose(0, 2, 1)
     return np.asarray(turned.reshape(-1, turned.shape[2]) if batch > 1 else turned[0])
@@ -154,9 +154,7 @@ def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
     return Gemm(2 * edge + 3, edge + 5, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
 
 
-def compare_exactly(
-    expected: ReferenceArray, got: ReferenceArray, tile: tuple[int, int] | None = None
-) -> str:
+def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] | None = None) -> str:
     """Where an exact answer differs, in words; "" if it does not. NaN differs.
 
     Both are m x n; `tile` is the rows and columns of C that a work-group computes, where that is known.
@@ -180,7 +178,7 @@ def _tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
     return f", in the tile of rows {rows} and columns {columns}"
 
 
-def _numbers(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
+def _numbers(stored: HostArray, dtype: DType) -> HostArray:
     """What a device stores as numbers, in double precision."""
     return np.asarray(decode(stored, dtype), np.float64)
 
@@ -199,10 +197,10 @@ class ExactTest:
 
     problem: Gemm
     layout: Layout
-    host: dict[str, ReferenceArray]  # A, B and C before, flat
-    expected: ReferenceArray  # m x n of every problem, one below the other, in double precision
-    a: ReferenceArray  # op(A), m x k, likewise
-    b: ReferenceArray  # op(B), k x n, likewise
+    host: dict[str, HostArray]  # A, B and C before, flat
+    expected: HostArray  # m x n of every problem, one below the other, in double precision
+    a: HostArray  # op(A), m x k, likewise
+    b: HostArray  # op(B), k x n, likewise
 
     @classmethod
     def of(
@@ -246,7 +244,7 @@ class ExactTest:
             f"{f', batch {problem.batch}' if problem.batch > 1 else ''}"
         )
 
-    def error(self, result: ReferenceArray, tile: tuple[int, int] | None = None) -> str:
+    def error(self, result: HostArray, tile: tuple[int, int] | None = None) -> str:
         """What is wrong with C as it came back, flat; or ""; `tile` as of `compare_exactly`."""
         m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         inside = result[: m * ldc].reshape(m, ldc)
@@ -259,7 +257,7 @@ class ExactTest:
             return f"{wrong} ({self.described})" if wrong else ""
         return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
 
-    def _outside(self, result: ReferenceArray) -> str:
+    def _outside(self, result: HostArray) -> str:
         """The first cell outside C that was written."""
         m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         written = result != result.dtype.type(GUARD)
@@ -269,14 +267,14 @@ class ExactTest:
         return f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
 
 
-def widened(matrix: ReferenceArray, ld: int, fill: Any) -> ReferenceArray:
+def widened(matrix: HostArray, ld: int, fill: Any) -> HostArray:
     """A matrix in rows of ``ld`` elements, the rest filled: rows x ld; itself where its rows are as long."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
     return _embed(matrix, ld, fill).reshape(len(matrix), ld)
 
 
-def _embed(matrix: ReferenceArray, ld: int, fill: Any, extra: int = 0) -> ReferenceArray:
+def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
     """A matrix in rows of ``ld`` elements, the rest filled, and ``extra`` more elements behind it; flat."""
     rows, columns = matrix.shape
     flat = np.full(rows * ld + extra, fill, matrix.dtype)
@@ -289,7 +287,7 @@ _REPEATS = 2  # runs beside the first, to see whether answers differ
 _MOST_EASY = 512  # edge of the easy problem
 _DEPTH = 64  # of which most depths of tiles are parts
 
-Run = Callable[[ExactTest], ReferenceArray]
+Run = Callable[[ExactTest], HostArray]
 
 
 @dataclass(frozen=True)
@@ -364,7 +362,7 @@ def tested(kernel: Kernel, dtype: str) -> str:
     return ""
 
 
-def _causes(kernel: Kernel, test: ExactTest, result: ReferenceArray) -> Iterator[str]:
+def _causes(kernel: Kernel, test: ExactTest, result: HostArray) -> Iterator[str]:
     """Sentences about what the kernel may do wrong; none where nothing fits."""
     if test.problem.batch > 1:
         test = kernel.test(replace(test.problem, batch=1))
@@ -384,7 +382,7 @@ def _causes(kernel: Kernel, test: ExactTest, result: ReferenceArray) -> Iterator
         yield from _differing(kernel, test, result)
 
 
-def _differing(kernel: Kernel, test: ExactTest, result: ReferenceArray) -> tuple[str, ...]:
+def _differing(kernel: Kernel, test: ExactTest, result: HostArray) -> tuple[str, ...]:
     """Whether the answer is another each time."""
     for _ in range(_REPEATS):
         if not np.array_equal(kernel.run(test), result, equal_nan=result.dtype.kind == "f"):
@@ -457,10 +455,10 @@ def _of_easy(kernel: Kernel, easy: Gemm) -> Iterator[str]:
         yield barriers
 
 
-def _turned(matrix: ReferenceArray, edge: int) -> ReferenceArray:
+def _turned(matrix: HostArray, edge: int) -> HostArray:
     """A matrix of whole square tiles with each tile transposed."""
     rows, columns = matrix.shape
-    tiles: ReferenceArray = matrix.reshape(rows // edge, edge, columns // edge, edge).transpose(0, 3, 2, 1)
+    tiles: HostArray = matrix.reshape(rows // edge, edge, columns // edge, edge).transpose(0, 3, 2, 1)
     return tiles.reshape(rows, columns)
 
 
@@ -489,7 +487,7 @@ def _of_edge(kernel: Kernel, harder: Gemm, name: str) -> str:
     return missing or f"It is wrong where k is no multiple of the tile ({length}): is something read past k?"
 
 
-def _products(a: ReferenceArray, b: ReferenceArray, got: ReferenceArray) -> str:
+def _products(a: HostArray, b: HostArray, got: HostArray) -> str:
     """Whether sums end early: over how many of the products they go."""
     k = a.shape[1]
     differing = np.argwhere(got != a @ b)

@@ -188,7 +188,7 @@ def _bytes_of(file: str) -> bytes:
         os.close(descriptor)
 
 
-def family(listed: Mapping[int, Process], own: int) -> set[int]:
+def process_family(listed: Mapping[int, Process], own: int) -> set[int]:
     """The numbers of a process and its descendants."""
     members = {own}
     while more := {number for number, each in listed.items() if each.parent in members} - members:
@@ -199,7 +199,7 @@ def family(listed: Mapping[int, Process], own: int) -> set[int]:
 def _own_ticks(proc: Path, own: int) -> int:
     """Ticks of a process and its descendants, also of those that are gone and were waited for."""
     listed = processes(proc)
-    return sum(listed[number].ticks for number in family(listed, own) if number in listed)
+    return sum(listed[number].ticks for number in process_family(listed, own) if number in listed)
 
 
 def _switches(tasks: Path) -> int | None:

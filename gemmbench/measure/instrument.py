@@ -277,7 +277,7 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
                 running = answer
 
 
-def _private() -> Pipe:
+def _take_over_stdio() -> Pipe:
     """The pipe that stdin and stdout were; drivers print to both as they please, which goes to stderr."""
     pipe = Pipe(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -300,7 +300,7 @@ def main(maker: str, *arguments: str) -> None:
     numpy_is_apart()  # nothing else has threads yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
-    pipe = _private()
+    pipe = _take_over_stdio()
 
     def make() -> Machine:
         module, _, function = maker.partition(":")

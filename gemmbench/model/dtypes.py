@@ -100,12 +100,12 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
 
 
-ReferenceArray = npt.NDArray[Any]
+HostArray = npt.NDArray[Any]  # in host memory, of any type
 
 _MANTISSA = {"bfloat16": 7, "tf32": 10}  # bits of each; a double's has 52
 
 
-def encode(values: ReferenceArray, dtype: DType) -> ReferenceArray:
+def encode(values: HostArray, dtype: DType) -> HostArray:
     """Values as a device stores them, rounded to the nearest of the type, ties to even.
 
     They are finite, within the type's range, and whole for integers; of any shape.
@@ -120,7 +120,7 @@ def encode(values: ReferenceArray, dtype: DType) -> ReferenceArray:
     return values.astype(dtype.numpy)
 
 
-def decode(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
+def decode(stored: HostArray, dtype: DType) -> HostArray:
     """The values that a device sees in what it stores, in double precision (integers: as they are)."""
     if dtype.name == "bfloat16":
         return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
@@ -129,19 +129,19 @@ def decode(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
     return stored.astype(np.float64) if dtype.is_float else stored
 
 
-def _rounded(values: ReferenceArray, dtype: DType) -> ReferenceArray:
+def _rounded(values: HostArray, dtype: DType) -> HostArray:
     """Floats whose mantissa is as short as the type's: one rounding, from double precision."""
     dropped = np.uint64(52 - _MANTISSA[dtype.name])
     unit = np.uint64(1)
     bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
     odd = (bits >> dropped) & unit
     up = (unit << (dropped - unit)) - unit + odd
-    rounded: ReferenceArray = (((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32)
+    rounded: HostArray = (((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32)
     return rounded
 
 
 @lru_cache
-def _e4m3() -> ReferenceArray:
+def _e4m3() -> HostArray:
     """The value of each of the 256 bytes: sign, 4 bits of exponent (bias 7), 3 of mantissa; two are NaN.
 
     Open Compute Project, "OCP 8-bit floating point specification (OFP8)", revision 1.0, 2023, section 5.
@@ -156,17 +156,17 @@ def _e4m3() -> ReferenceArray:
 
 
 @lru_cache
-def _e5m2() -> ReferenceArray:
+def _e5m2() -> HostArray:
     """Of the other format of that specification: the upper half of IEEE's binary16, infinities included."""
     return np.asarray((np.arange(256) << 8).astype(np.uint16).view(np.float16), np.float64)
 
 
-_FP8: dict[str, Callable[[], ReferenceArray]] = {
+_FP8: dict[str, Callable[[], HostArray]] = {
     name: _e5m2 if name.startswith("e5m2") else _e4m3 for name in ("fp8", *FP8_DTYPES)
 }
 
 
-def _from_float(values: ReferenceArray, table: Callable[[], ReferenceArray]) -> ReferenceArray:
+def _from_float(values: HostArray, table: Callable[[], HostArray]) -> HostArray:
     """As `_nearest_fp8`, of floats: by the upper half of their bits, the last set if any behind it is.
 
     That half has more of the mantissa than any value half way between two of the format.
@@ -178,12 +178,12 @@ def _from_float(values: ReferenceArray, table: Callable[[], ReferenceArray]) -> 
 
 
 @lru_cache
-def _by_upper_half(table: Callable[[], ReferenceArray]) -> ReferenceArray:
+def _by_upper_half(table: Callable[[], HostArray]) -> HostArray:
     floats = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
     return _nearest_fp8(np.nan_to_num(floats).astype(np.float64), table)
 
 
-def _nearest_fp8(values: ReferenceArray, table: Callable[[], ReferenceArray]) -> ReferenceArray:
+def _nearest_fp8(values: HostArray, table: Callable[[], HostArray]) -> HostArray:
     positive = table()[:128]
     positive = positive[np.isfinite(positive)]
     above = np.searchsorted(positive, np.abs(values)).clip(1, positive.size - 1)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError, WrongResult
 from gemmbench.opencl.runtime import Runtime, errors
 
@@ -83,7 +83,7 @@ class _Counters:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime, self._room = runtime, 0
         self.buffer: Any = None
-        self.host: ReferenceArray = np.empty((0, _COUNTERS), np.uint32)
+        self.host: HostArray = np.empty((0, _COUNTERS), np.uint32)
 
     def clear(self, count: int) -> None:
         if count > self._room:
@@ -103,7 +103,7 @@ class Checked:
     events: Sequence[Sequence[Any]]  # of each problem
     checks: Sequence[Any]  # of erasing and comparing
     last: Any
-    counted: ReferenceArray
+    counted: HostArray
     width: int
     scope: str
     begin: float
@@ -127,7 +127,7 @@ class Checked:
         return Batch(seconds, self.begin, end, count, wrong=wrong_results(self.counted, self.width))
 
 
-def wrong_results(counted: ReferenceArray, width: int) -> tuple[WrongResult, ...]:
+def wrong_results(counted: HostArray, width: int) -> tuple[WrongResult, ...]:
     """The results that differ, from a row for each: words (of so many bytes), bits, the first word."""
     return tuple(
         WrongResult(number, int(bits), int(words), int(first) * width)

@@ -22,7 +22,7 @@ import pyopencl as cl
 from gemmbench.ladder import architectures
 from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, source
 from gemmbench.model.problem import Gemm
@@ -188,7 +188,7 @@ class Runtime:
                 host.base.release(self.queue)
         return buffer
 
-    def filled(self, values: ReferenceArray) -> Any:
+    def filled(self, values: HostArray) -> Any:
         """A device buffer that holds a host array's values."""
         buffer = self.buffer(values.nbytes)
         if values.size:
@@ -196,7 +196,7 @@ class Runtime:
                 cl.enqueue_copy(self.queue, buffer, np.ascontiguousarray(values))
         return buffer
 
-    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> ReferenceArray:
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
         """Host memory of the driver's own, page-locked where that means anything; mapped for good."""
         flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
         staging = self.buffer(math.prod(shape) * dtype.itemsize, flags.READ_WRITE | flags.ALLOC_HOST_PTR)
@@ -300,7 +300,7 @@ class Operand:
         self._pixels: tuple[int, int] = max(1, -(-columns // PIXEL)), max(1, rows)  # width and height
         self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
 
-    def fill(self, values: ReferenceArray) -> None:
+    def fill(self, values: HostArray) -> None:
         """Put values into host memory (not timed)."""
         self.reclaim(self._queue)
         if self._image:
@@ -339,7 +339,7 @@ class Operand:
         """
         return self
 
-    def read(self) -> ReferenceArray:
+    def read(self) -> HostArray:
         """The values in host memory, flat; of an image by rows."""
         self.reclaim(self._queue)
         return np.array(self._host[: self._shape[0], : self._shape[1]] if self._image else self._host)
@@ -408,7 +408,7 @@ class Copied(Operand):
         self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
         self._changed = True  # in host memory since the last copy to the device
 
-    def fill(self, values: ReferenceArray) -> None:
+    def fill(self, values: HostArray) -> None:
         super().fill(values)
         self._changed = True
 
@@ -507,7 +507,7 @@ def operand(
         return Copied(runtime, shape, dtype, image, pinned=mode == "staged")
 
 
-def page_aligned(count: int, dtype: np.dtype[Any]) -> ReferenceArray:
+def page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
     """An uninitialised host array that starts on a page."""
     raw = np.empty(count * dtype.itemsize + _PAGE, np.uint8)
     start = -raw.ctypes.data % _PAGE
@@ -690,7 +690,7 @@ IN_FLIGHT = 3  # batches: while one is read, the next runs, and another is put b
 _WORD = np.dtype(np.uint64)
 
 
-def average_mhz(before: ReferenceArray, after: ReferenceArray) -> float | None:
+def average_mhz(before: HostArray, after: HostArray) -> float | None:
     """The average clock between two looks, over the units that are in both; None where no unit's time passed.
 
     Args:
@@ -758,7 +758,7 @@ class Span:
 
     counters: Counters
     buffer: Any  # of the device; CUDA's address of it
-    host: ReferenceArray
+    host: HostArray
     watch: Any = None  # CUDA's, around reading both
     wait: Callable[[], object] | None = None  # until both are read; None before its end
 

@@ -44,7 +44,7 @@ from gemmbench.stats.panels import Contest, Entry, Side, alone
 _ALIKE = 0.8  # of the cases of two runs of one plan, those that both have
 _SERIES = 3  # runs of one plan, from which on they are a history or a fleet
 
-Sort = Literal["single", "pair", "series", "fleet"]
+PageKind = Literal["single", "pair", "series", "fleet"]
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ class Group:
     """Runs of one plan on equal devices, in the order of their starts; most often one run."""
 
     runs: tuple[Run, ...]
-    sort: Sort
+    kind: PageKind
 
 
 def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
@@ -185,7 +185,7 @@ def _groups(runs: Sequence[Run], wanted: Wanted) -> list[Group]:
     for group in gathered:
         with suppress(ValueError):  # `history` says which run does not tell when it started
             group[:] = sorted(group, key=lambda run: moment(run.header.started_utc))
-    return [Group(tuple(group), _sort(group, wanted)) for group in gathered]
+    return [Group(tuple(group), _page_kind(group, wanted)) for group in gathered]
 
 
 def _is_same_plan(first: Run, second: Run) -> bool:
@@ -201,7 +201,7 @@ def _is_same_plan(first: Run, second: Run) -> bool:
     return len(cases[0] & cases[1]) >= _ALIKE * len(cases[0] | cases[1])
 
 
-def _sort(runs: Sequence[Run], wanted: Wanted) -> Sort:
+def _page_kind(runs: Sequence[Run], wanted: Wanted) -> PageKind:
     """A fleet if it is said to be one, or if the machines differ; else a history."""
     if len(runs) == 1:
         return "single"
@@ -218,10 +218,10 @@ def _shown(groups: Sequence[Group], names: dict[int, str], wanted: Wanted) -> li
     """The runs that have tables of their own: of a history the last, of a fleet the middle one."""
     shown: list[Run] = []
     for group in groups:
-        if group.sort == "fleet":
+        if group.kind == "fleet":
             made = histories.fleet(group.runs, [names[id(run)] for run in group.runs], wanted.rules)
             shown.append(made.middle.run)
-        elif group.sort == "series" or wanted.comparison:
+        elif group.kind == "series" or wanted.comparison:
             shown.append(group.runs[-1])
         else:
             shown += group.runs
@@ -232,10 +232,10 @@ def _together(
     group: Group, number: int, names: dict[int, str], wanted: Wanted, draw: _Draw
 ) -> Iterator[tuple[Statement, Part]]:
     """What several runs of one plan say: verdicts, a history, a fleet's outliers."""
-    if group.sort == "single":
+    if group.kind == "single":
         return
     own = [names[id(run)] for run in group.runs]
-    if group.sort == "fleet":
+    if group.kind == "fleet":
         made = histories.fleet(group.runs, own, wanted.rules)
         said, sheet = histories.conclusions(made), histories.sheet(made)
         lead = f"{len(own)} nodes ran the same cases. The tables and charts below are of {made.middle.name}."
@@ -243,7 +243,7 @@ def _together(
         part = Part(f"fleet-{number}", title, (lead,), (replace(sheet, notes=()),))
         yield Statement(title, tuple(said)), part
         return
-    followed = histories.history(group.runs, wanted.rules) if group.sort == "series" else None
+    followed = histories.history(group.runs, wanted.rules) if group.kind == "series" else None
     if followed:
         sheets = histories.sheets(followed, every=True)
         said = [note for sheet in sheets for note in sheet.notes if note.style == "bold"]

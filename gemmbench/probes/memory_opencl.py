@@ -15,7 +15,7 @@ import pyopencl as cl
 from gemmbench.ladder.variant import smaller_group
 from gemmbench.model import instrument
 from gemmbench.model.device import is_cache_assumed, last_level_cache
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
@@ -247,7 +247,7 @@ class Sets:
         cl.enqueue_fill_buffer(self._runtime.queue, buffer, b"\xff" * _WORD.itemsize, 0, size)
         self._runtime.queue.finish()
 
-    def read(self, buffer: Any, first: int, count: int) -> ReferenceArray:
+    def read(self, buffer: Any, first: int, count: int) -> HostArray:
         words = np.empty(count, _WORD)
         cl.enqueue_copy(self._runtime.queue, words, buffer, src_offset=first * _WORD.itemsize)
         return words
@@ -259,7 +259,7 @@ class Sets:
             return ""
         return f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
 
-    def wrong_group_sums(self, sums: Any, expected: ReferenceArray, group: int) -> str:
+    def wrong_group_sums(self, sums: Any, expected: HostArray, group: int) -> str:
         """How the work-groups' sums (expected: a word each) differ from the host's, or ""."""
         items = expected.size * group
         got = self.read(sums, 0, items).reshape(-1, group).sum(axis=1, dtype=np.uint64).astype(_WORD)
@@ -272,7 +272,7 @@ class Sets:
             f"group {first} has {int(got[first]):#010x}, not {int(expected[first]):#010x}"
         )
 
-    def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], ReferenceArray]) -> str:
+    def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], HostArray]) -> str:
         """How a buffer differs from what the host expects, in evenly spread slices; "" if it does not."""
         length = min(elements, _SLICE_ELEMENTS)
         for first in np.unique(np.linspace(0, elements - length, _SLICES).astype(np.int64)):
@@ -364,14 +364,14 @@ class GlobalMemory:
             return sets.wrong_words(self._target, elements, self._expected)
         return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
 
-    def _expected(self, first: int, count: int) -> ReferenceArray:
+    def _expected(self, first: int, count: int) -> HostArray:
         if not self._sources:
             return written(first, count)
         values = self._row.table.values(first, count)
         if len(self._sources) == 1:
             return values
         others = self._row.table.values(first + _SECOND_OFFSET, count)
-        triad: ReferenceArray = values + np.float32(SCALAR) * others
+        triad: HostArray = values + np.float32(SCALAR) * others
         return triad
 
 

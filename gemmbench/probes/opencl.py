@@ -12,7 +12,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import DTYPES, ReferenceArray
+from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Work
@@ -85,7 +85,7 @@ class _Buffer:
         cl.enqueue_fill_buffer(self._runtime.queue, self._buffer, _BLANK, 0, self.values.nbytes)
         self._runtime.queue.finish()
 
-    def _read(self) -> ReferenceArray:
+    def _read(self) -> HostArray:
         held = np.empty_like(self.values)
         cl.enqueue_copy(self._runtime.queue, held, self._buffer)
         return held
@@ -122,7 +122,7 @@ class Copies(_Buffer):
         else:
             self._host[...] = 0
 
-    def result(self) -> ReferenceArray:
+    def result(self) -> HostArray:
         return self._read() if self._up else np.array(self._host)
 
     def _copy(self, queue: Any, first: int, end: int, blocking: bool) -> None:
@@ -156,7 +156,7 @@ class Maps(_Buffer):
     def __init__(self, row: MemoryRow) -> None:
         shared = cl.mem_flags.ALLOC_HOST_PTR if row.runtime.facts.unified_memory else 0
         super().__init__(row, cl.mem_flags.READ_WRITE | shared)
-        self._arrived: ReferenceArray | None = None  # in the first map after `blank`
+        self._arrived: HostArray | None = None  # in the first map after `blank`
         if not self._up:
             cl.enqueue_copy(row.runtime.plain_queue, self._buffer, self.values)
 
@@ -169,7 +169,7 @@ class Maps(_Buffer):
         if self._up:
             self._erase()
 
-    def result(self) -> ReferenceArray:
+    def result(self) -> HostArray:
         return self._read() if self._arrived is None else self._arrived
 
     def _give(self) -> float:
@@ -541,7 +541,7 @@ class Product:
         shared, queue = self.operands, self.operands.runtime.queue
         instruction = shared.instruction
         products = self.launcher.items // _GROUP * shared.products(self.chains)
-        got: ReferenceArray = np.empty((products, instruction.m, instruction.n), shared.result.numpy)
+        got: HostArray = np.empty((products, instruction.m, instruction.n), shared.result.numpy)
         got.view(np.uint8).fill(0xFF)  # NaN, so that what was not written cannot pass
         cl.enqueue_copy(queue, shared.results, got)
         self.launcher.enqueue(shared.checked(_CHECKED_TRIPS))

@@ -69,6 +69,7 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
         cells.append((*line, *_winner(winner, choices, grid)))
         below += _doubts(members, grid.where)
     absent = {name: members[0] for name, members in lines.items() if name not in present}
+    remarks = brief_notes if grid.by_name and not verbose else every
     reasons = by_key(((row.status, row.reason), clean(name)) for name, row in absent.items())
     for (status, reason), names in reasons.items():
         text = f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}"
@@ -84,7 +85,7 @@ def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose:
             *below,
             *_energy_notes(rows, grid.where),
             *kept(run, rows, grid.where),
-            *(brief if grid.by_name and not verbose else every)(run, _with_races(rows, verbose), grid.where),
+            *remarks(run, _with_races(rows, verbose), grid.where),
             *notes.warnings(run, device),
         ),
     )
@@ -107,7 +108,7 @@ def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     return [*notes.noisy(run, rows, where), *bursts(rows, where), *notes.remarks(rows, where)]
 
 
-def brief(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
+def brief_notes(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
     """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
     advice = f"{notes.budget_advice(run)}; -v names them"
     counts = (
@@ -444,7 +445,7 @@ def _figure(row: Row, text: str, best: bool = False) -> Cell:
 
 
 def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    remarks = (every if verbose else brief)(run, _with_races(rows, verbose), _where)
+    remarks = (every if verbose else brief_notes)(run, _with_races(rows, verbose), _where)
     return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from gemmbench.measure.sampling import Clock, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES, DType, ReferenceArray, decode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
 from gemmbench.model.row import Check, Parameters, Row, Verdict
 from gemmbench.model.units import GIGA, by_key, number
@@ -380,9 +380,7 @@ def events_agree(event_over_wall: float) -> bool:
     return low <= event_over_wall <= high
 
 
-def compare_results(
-    got: ReferenceArray, expected: ReferenceArray, dtype: DType, slack: float = _SLACK
-) -> str:
+def compare_results(got: HostArray, expected: HostArray, dtype: DType, slack: float = _SLACK) -> str:
     """How stored results differ from the host's (in double precision); "" if they agree. NaN differs.
 
     Integers must be equal; others may be off by `slack` of the type's eps, for each unit of the largest.

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gemmbench.model.dtypes import DTYPES, DType, Instruction, ReferenceArray, decode, encode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, Instruction, decode, encode
 
 SEEDS = 4096  # elements of the seed buffer, as in chains.clh
 
@@ -16,18 +16,18 @@ SEEDS = 4096  # elements of the seed buffer, as in chains.clh
 class Operands:
     """What a probe's kernels read, as it is stored."""
 
-    seeds: ReferenceArray  # SEEDS start values
-    coefficients: ReferenceArray  # two for each lane: all of the first kind, then all of the second
+    seeds: HostArray  # SEEDS start values
+    coefficients: HostArray  # two for each lane: all of the first kind, then all of the second
 
 
 @dataclass(frozen=True)
 class Lanes:
     """The chains of some work-items, as the host computes them."""
 
-    x: ReferenceArray  # work-items x chains x lanes
-    seeds: ReferenceArray  # what x began with
-    first: ReferenceArray  # coefficients of the lanes
-    second: ReferenceArray
+    x: HostArray  # work-items x chains x lanes
+    seeds: HostArray  # what x began with
+    first: HostArray  # coefficients of the lanes
+    second: HostArray
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,8 @@ class Recurrence:
     """One way from a chain's value to its next."""
 
     draw: Callable[[DType, int, np.random.Generator], Operands]  # for a type and a number of lanes
-    widen: Callable[[ReferenceArray, DType], ReferenceArray]  # from stored to what the host computes with
-    step: Callable[[Lanes, int, DType], ReferenceArray]  # x after the n-th step, from 0
+    widen: Callable[[HostArray, DType], HostArray]  # from stored to what the host computes with
+    step: Callable[[Lanes, int, DType], HostArray]  # x after the n-th step, from 0
     sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
 
     def sum_type(self, dtype: DType) -> DType:
@@ -47,7 +47,7 @@ class Recurrence:
 def expected_sums(
     recurrence: Recurrence, dtype: DType, operands: Operands, items: int, width: int, chains: int, steps: int,
     merged: bool = False,
-) -> ReferenceArray:  # fmt: skip
+) -> HostArray:  # fmt: skip
     """What a kernel of ``chains.clh`` stores for each work-item: floating point in double precision.
 
     So many steps of every chain, of so many lanes. `merged`: as if all chains of a work-item began with the
@@ -117,54 +117,54 @@ def _draw_mixed(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
 # --- steps --------------------------------------------------------------------------------------------------
 
 
-def _linear(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
-    x: ReferenceArray = lanes.x * lanes.first + lanes.second
+def _linear(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+    x: HostArray = lanes.x * lanes.first + lanes.second
     return x
 
 
-def _rounded(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+def _rounded(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     """One rounding for both operations; the product of two 16-bit numbers is exact in double precision."""
     return decode(encode(_linear(lanes, n, dtype), dtype), dtype)
 
 
-def _square(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
-    x: ReferenceArray = lanes.x * lanes.x + lanes.second
+def _square(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+    x: HostArray = lanes.x * lanes.x + lanes.second
     return x
 
 
-def _cross(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+def _cross(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     """Chains one after the other: the last one's neighbour is the first, which has made its step."""
-    x: ReferenceArray = lanes.x.copy()
+    x: HostArray = lanes.x.copy()
     chains = x.shape[1]
     for chain in range(chains):
         x[:, chain] = x[:, chain] * x[:, (chain + 1) % chains] + lanes.second
     return x
 
 
-def _dot(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+def _dot(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     left, right = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
     products = left.astype(np.int64) * right
-    x: ReferenceArray = lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1)
+    x: HostArray = lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1)
     return x
 
 
-def _mixed(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+def _mixed(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     """The multiplier's bits change before every step, but for its exponent's: see ``mixed.cl``."""
     bits, growth = (encode(v, dtype).view(np.uint16).astype(np.int64) for v in (lanes.first, lanes.second))
     for _ in range(n + 1):
         bits = ((bits + growth) & (_SIGN | _MANTISSA)) | _EXPONENT
-    x: ReferenceArray = lanes.x + decode(bits.astype(np.uint16).view(dtype.numpy), dtype) * lanes.seeds
+    x: HostArray = lanes.x + decode(bits.astype(np.uint16).view(dtype.numpy), dtype) * lanes.seeds
     return x
 
 
 # --- all of them --------------------------------------------------------------------------------------------
 
 
-def _modulo_2_64(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
+def _modulo_2_64(stored: HostArray, dtype: DType) -> HostArray:
     return stored.astype(np.uint64)
 
 
-def _signed(stored: ReferenceArray, dtype: DType) -> ReferenceArray:
+def _signed(stored: HostArray, dtype: DType) -> HostArray:
     return stored.astype(np.int64)
 
 
@@ -201,13 +201,13 @@ class RepeatedTable:
 
     def __init__(self) -> None:
         draw = np.random.default_rng(_SEED).integers(-_LARGEST + 1, _LARGEST, TABLE_ELEMENTS)
-        self.table: ReferenceArray = draw.astype(np.float32)
+        self.table: HostArray = draw.astype(np.float32)
         bits = self.table.view(np.uint32)
-        self._before: ReferenceArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
+        self._before: HostArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
 
-    def values(self, first: int, count: int) -> ReferenceArray:
+    def values(self, first: int, count: int) -> HostArray:
         positions = (first + np.arange(count)) % TABLE_ELEMENTS
-        elements: ReferenceArray = self.table[positions]
+        elements: HostArray = self.table[positions]
         return elements
 
     def sum_before(self, count: int) -> int:
@@ -218,13 +218,13 @@ class RepeatedTable:
         """Sum of the bits of a stretch, modulo 2^32."""
         return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
 
-    def sum_at(self, positions: ReferenceArray, elements: int) -> int:
+    def sum_at(self, positions: HostArray, elements: int) -> int:
         """Sum of the bits of blocks of ``elements`` elements, modulo 2^32; positions count such blocks."""
         rows = positions[:, None] * elements + np.arange(elements)
-        table_words: ReferenceArray = self.table[rows % TABLE_ELEMENTS]
+        table_words: HostArray = self.table[rows % TABLE_ELEMENTS]
         return sum_bits(table_words)
 
-    def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> ReferenceArray:
+    def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
         """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
 
         A set has so many blocks, a power of two; a visit is so many steps, a block each, one after the other
@@ -241,14 +241,14 @@ class RepeatedTable:
             total += self._sums_before(over * block)
         return (total % _WRAP).astype(np.uint32)
 
-    def _sums_before(self, counts: ReferenceArray) -> ReferenceArray:
+    def _sums_before(self, counts: HostArray) -> HostArray:
         """`sum_before` of several unsigned integers, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
-        sums: ReferenceArray = rounds * self._before[-1] + self._before[rest]
+        sums: HostArray = rounds * self._before[-1] + self._before[rest]
         return sums
 
 
-def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> ReferenceArray:
+def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> HostArray:
     """Where the first texels of a walking order of ``image.cl`` lie in the image: by row, column or tile.
 
     Width and height of the image are powers of two.
@@ -266,27 +266,27 @@ def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -
     return (y << width_shift) + x
 
 
-def written(first: int, count: int) -> ReferenceArray:
+def written(first: int, count: int) -> HostArray:
     """What ``global_write`` leaves at elements from a position on, as unsigned integers."""
-    places: ReferenceArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
+    places: HostArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
     return places.astype(np.uint32)
 
 
-def sum_bits(words: ReferenceArray) -> int:
+def sum_bits(words: HostArray) -> int:
     """Sum of 32-bit words, modulo 2^32."""
     return int(words.view(np.uint32).sum(dtype=np.uint64)) % _WRAP
 
 
-def _hash(words: ReferenceArray) -> ReferenceArray:
+def _hash(words: HostArray) -> HostArray:
     """The hash of ``working_set``, of the lower 32 bits of each word."""
     x = words.astype(np.uint32)
     x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
     x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
-    hashed: ReferenceArray = (x ^ x >> 16).astype(np.uint64)
+    hashed: HostArray = (x ^ x >> 16).astype(np.uint64)
     return hashed
 
 
-def random_cycle(nodes: int, spacing: int) -> tuple[ReferenceArray, ReferenceArray]:
+def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
     """One random cycle through so many nodes, each `spacing` elements from its neighbour in memory.
 
     The elements to put into memory (nodes x spacing, flat, unsigned integers), each node's first holding
@@ -309,11 +309,11 @@ _EXACT = 2  # the check's operands are whole numbers of at most this, so that ev
 class Tiles:
     """Operands of a matrix probe as numbers: what a kernel reads is `stored` of them."""
 
-    a: ReferenceArray  # tiles x 2 x m x k: the two that steps alternate between; x 1 where A changes by flips
-    b: ReferenceArray  # tiles x n x k: columns lie contiguous
+    a: HostArray  # tiles x 2 x m x k: the two that steps alternate between; x 1 where A changes by flips
+    b: HostArray  # tiles x n x k: columns lie contiguous
     flips: int = 0  # what the bits of A change by: see ``mma.cl``
 
-    def stored(self, instruction: Instruction) -> tuple[ReferenceArray, ReferenceArray]:
+    def stored(self, instruction: Instruction) -> tuple[HostArray, HostArray]:
         dtype = DTYPES[instruction.dtype]
         return encode(self.a, dtype), encode(self.b, dtype)
 
@@ -344,18 +344,18 @@ def draw(
     return Tiles(a, b, flips)
 
 
-def expected(tiles: Tiles, pairs: ReferenceArray, steps: int, instruction: Instruction) -> ReferenceArray:
+def expected(tiles: Tiles, pairs: HostArray, steps: int, instruction: Instruction) -> HostArray:
     """D of some products after an even number of steps, products x m x n in double precision.
 
     `pairs`, products x 2, has the indexes of their tiles of A and of B.
     """
     plain = steps // 2 * tiles.a.sum(axis=1)
     summed = _sum_of_flipped(tiles, steps, instruction) if tiles.flips else plain
-    d: ReferenceArray = summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1)
+    d: HostArray = summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1)
     return d
 
 
-def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> ReferenceArray:
+def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> HostArray:
     """The sum of A over some steps, in each of which its bits change: tiles x m x k."""
     dtype = DTYPES[instruction.dtype]
     stored, _ = tiles.stored(instruction)
@@ -366,7 +366,7 @@ def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> Refer
         flips = (flips << 1 | flips >> 31) & 0xFFFFFFFF
         words ^= words.dtype.type((flips & changed) << high)
         summed += decode(words.view(stored.dtype), dtype).reshape(tiles.a.shape)
-    total: ReferenceArray = summed[:, 0]
+    total: HostArray = summed[:, 0]
     return total
 
 

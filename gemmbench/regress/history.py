@@ -540,7 +540,7 @@ def fleet(runs: Sequence[Run], names: Sequence[str], rules: Rules | None = None)
     and more than the threshold.
     """
     rules = rules or Rules()
-    figures = _figures(Basis(tuple(runs), rules))
+    figures = _log_costs(Basis(tuple(runs), rules))
     apart: dict[str, list[list[float]]] = {}  # by sort of rows, then node
     beyond: dict[str, Counter[int]] = {}
     limit = math.log1p(rules.thresholds.default)
@@ -566,7 +566,7 @@ def fleet(runs: Sequence[Run], names: Sequence[str], rules: Rules | None = None)
     return Fleet(tuple(Node(*each) for each in nodes), rules.thresholds.default)
 
 
-def _figures(basis: Basis) -> dict[RowKey, dict[int, float]]:
+def _log_costs(basis: Basis) -> dict[RowKey, dict[int, float]]:
     """The logarithm of each row's cost by node."""
     figures: dict[RowKey, dict[int, float]] = {}
     for number, run in enumerate(basis.bases):

@@ -506,7 +506,7 @@ def _below(run: Run, joints: Sequence[Joint], scope: str, many: bool) -> tuple[N
     """What went wrong, what shares its hardware, the conclusion; in few words where there are many rows."""
     parts = [part for joint in joints for part in joint.parts]
     rows = [part.together for part in parts]
-    doubts = peak_table.brief(run, rows, _on) if many else notes.noisy(run, rows, _on)
+    doubts = peak_table.brief_notes(run, rows, _on) if many else notes.noisy(run, rows, _on)
     news = dict.fromkeys(  # that the same case alone does not have
         f"{clean(part.together.variant)} at {_on(part.together)}: {clean(note)}"
         for part in (() if many else parts)

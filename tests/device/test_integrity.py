@@ -13,7 +13,7 @@ import pytest
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DType, ReferenceArray
+from gemmbench.model.dtypes import DType, HostArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
@@ -106,7 +106,7 @@ def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
     if device.type != "cpu":
         pytest.skip("whether this compiler folds is its own affair, and it may fold nothing")
 
-    def add(lanes: Lanes, n: int, dtype: DType) -> ReferenceArray:
+    def add(lanes: Lanes, n: int, dtype: DType) -> HostArray:
         return np.asarray(lanes.x + lanes.second)
 
     plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")

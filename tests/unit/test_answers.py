@@ -17,13 +17,13 @@ from gemmbench.gemm.operands import Matrices, load_operands
 from gemmbench.gemm.reference import Reference
 from gemmbench.gemm.verify import poison
 from gemmbench.model.case import Case, Operands, Policy
-from gemmbench.model.dtypes import FP8_DTYPES, PLAIN_DTYPES, ReferenceArray
+from gemmbench.model.dtypes import FP8_DTYPES, PLAIN_DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 from tests import rounding
 
-Fault = Callable[["Simulated", ReferenceArray], ReferenceArray]
+Fault = Callable[["Simulated", HostArray], HostArray]
 POLICY = Policy(budget_s=30.0)  # the whole reference, however busy the machine is
 
 
@@ -40,16 +40,16 @@ class Simulated:
         self.c = self.values.c
         self.timed: Paces | None = None
         self.launches = self.index = 0
-        self.kept: ReferenceArray | None = None  # by a kernel that has memory of its own
+        self.kept: HostArray | None = None  # by a kernel that has memory of its own
 
     def put(self, values: Matrices, index: int = 0) -> None:
         self.values = values
 
-    def answer(self, scope: str, index: int, c: ReferenceArray) -> ReferenceArray:
+    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
         self.c, self.index = c, index
         return self.run()
 
-    def run(self) -> ReferenceArray:
+    def run(self) -> HostArray:
         """One more problem on whatever C holds."""
         right = self._right()
         if self.problem.beta:
@@ -57,7 +57,7 @@ class Simulated:
         self.c = self._fault(self, right)
         return self.c
 
-    def _right(self) -> ReferenceArray:
+    def _right(self) -> HostArray:
         """A product that is made once for operands that differ by a power of 2 alone."""
         own, now = self.own, self.values
         if not own.generated or own.a.dtype.kind != "f":
@@ -67,17 +67,17 @@ class Simulated:
         right = _right(self.problem, a, b, self._sums)
         return right * right.dtype.type(scale**2)
 
-    def left(self) -> ReferenceArray | None:
+    def left(self) -> HostArray | None:
         return None if self.problem.beta else self.c
 
-    def paces(self, index: int, new: ReferenceArray) -> Paces | None:
+    def paces(self, index: int, new: HostArray) -> Paces | None:
         return self.timed
 
 
-_PRODUCTS: dict[tuple[Gemm, bytes, str], ReferenceArray] = {}
+_PRODUCTS: dict[tuple[Gemm, bytes, str], HostArray] = {}
 
 
-def _right(problem: Gemm, a: ReferenceArray, b: ReferenceArray, sums: str) -> ReferenceArray:
+def _right(problem: Gemm, a: HostArray, b: HostArray, sums: str) -> HostArray:
     """A right kernel's alpha A B, made once for some operands."""
     key = problem, a.tobytes(), sums
     if key not in _PRODUCTS:
@@ -88,14 +88,14 @@ def _right(problem: Gemm, a: ReferenceArray, b: ReferenceArray, sums: str) -> Re
     return _PRODUCTS[key].copy()
 
 
-def no_fault(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def no_fault(bench: Simulated, right: HostArray) -> HostArray:
     return right
 
 
 def without_step(where: float) -> Fault:
     """A kernel that leaves out a step of k: the first, a middle or the last."""
 
-    def fault(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+    def fault(bench: Simulated, right: HostArray) -> HostArray:
         step, dtype = round(where * (bench.problem.k - 1)), bench.problem.dtype
         column = rounding.numbers(bench.values.a[:, step], dtype)
         row = rounding.numbers(bench.values.b[step], dtype)
@@ -104,49 +104,49 @@ def without_step(where: float) -> Fault:
     return fault
 
 
-def in_part(rows: slice, columns: slice, change: Callable[[ReferenceArray], ReferenceArray]) -> Fault:
-    def fault(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def in_part(rows: slice, columns: slice, change: Callable[[HostArray], HostArray]) -> Fault:
+    def fault(bench: Simulated, right: HostArray) -> HostArray:
         right[rows, columns] = change(right[rows, columns])
         return right
 
     return fault
 
 
-def second_time(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def second_time(bench: Simulated, right: HostArray) -> HostArray:
     """It acts on a C that was not written yet."""
     unwritten = poison(bench.problem.result)
     is_fresh = np.isnan(bench.c).all() if np.isnan(unwritten) else (bench.c == unwritten).all()
     return right if is_fresh else bench.c
 
 
-def kept(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def kept(bench: Simulated, right: HostArray) -> HostArray:
     """It keeps its first result, in memory that nobody sees, and copies it from then on."""
     bench.kept = right if bench.kept is None else bench.kept
     return bench.kept
 
 
-def every_other_time(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def every_other_time(bench: Simulated, right: HostArray) -> HostArray:
     """It leaves C as it was in every second launch, whatever the operands are."""
     bench.launches += 1
     return right if bench.launches < 3 or bench.launches % 2 else bench.c
 
 
-def in_one_set(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def in_one_set(bench: Simulated, right: HostArray) -> HostArray:
     """It works on one operand set, which it knows by where its matrices lie."""
     return bench.c if bench.index else right
 
 
-def for_a_tiny_alpha(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def for_a_tiny_alpha(bench: Simulated, right: HostArray) -> HostArray:
     """It leaves A B out where alpha times it is lost beside beta C."""
     return (bench.problem.beta * bench.c).astype(right.dtype)
 
 
-def clamped(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def clamped(bench: Simulated, right: HostArray) -> HostArray:
     """It takes numbers above 2, which neither the exact test nor generated operands have, for 2."""
     return right if np.abs(bench.values.a).max() <= 2 else right / 2
 
 
-def poisoned(bench: Simulated, right: ReferenceArray) -> ReferenceArray:
+def poisoned(bench: Simulated, right: HostArray) -> HostArray:
     right[3, 5] = poison(bench.problem.result)
     return right
 
@@ -259,9 +259,9 @@ def test_a_kernel_that_keeps_results_is_wrong_by_its_time(keyed: bool) -> None:
     case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
     bench = Simulated(case, "float", no_fault)
     answers = Answers(case, bench.values, POLICY, "float")
-    kept: list[ReferenceArray] = []
+    kept: list[HostArray] = []
 
-    def seconds(c: ReferenceArray) -> float:
+    def seconds(c: HostArray) -> float:
         of = bench.values.a if keyed else c
         was_kept = bool(kept) and np.array_equal(kept[0], of)
         bench.answer("device", 0, c)
@@ -396,10 +396,10 @@ def test_a_reason_says_what_and_where(tmp_path: Path) -> None:
 
 
 def test_the_same_c_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    compared: list[ReferenceArray] = []
+    compared: list[HostArray] = []
     check = Reference.check
 
-    def counted(self: Reference, c: ReferenceArray, *rest: Any) -> Check:
+    def counted(self: Reference, c: HostArray, *rest: Any) -> Check:
         compared.append(c)
         return check(self, c, *rest)
 

@@ -22,7 +22,7 @@ from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy, Skip, saved_problem
-from gemmbench.model.dtypes import ReferenceArray, encode
+from gemmbench.model.dtypes import HostArray, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import BitError, Row
 from gemmbench.model.run_file import Run
@@ -131,25 +131,25 @@ def test_every_problem_has_operands_of_its_own_and_an_exact_answer() -> None:
 # --- planted faults ----------------------------------------------------------------------------------------
 
 
-def answer(problem: Gemm) -> tuple[Matrices, ReferenceArray]:
+def answer(problem: Gemm) -> tuple[Matrices, HostArray]:
     """Operands, and the right answer as C's type stores it."""
     a, b, c = random_operands(problem)
     return Matrices(a, b, c, True), encode(exact_product(problem, a, b, c), problem.result)
 
 
-def first_alone(c: ReferenceArray, c0: ReferenceArray) -> None:
+def first_alone(c: HostArray, c0: HostArray) -> None:
     c[1:] = c0[1:]
 
 
-def one_twice(c: ReferenceArray, _: ReferenceArray) -> None:
+def one_twice(c: HostArray, _: HostArray) -> None:
     c[6] = c[5]
 
 
-def last_missing(c: ReferenceArray, c0: ReferenceArray) -> None:
+def last_missing(c: HostArray, c0: HostArray) -> None:
     c[-1] = c0[-1]
 
 
-def one_element(c: ReferenceArray, _: ReferenceArray) -> None:
+def one_element(c: HostArray, _: HostArray) -> None:
     c[7, 3, 2] += 1
 
 
@@ -157,7 +157,7 @@ def one_element(c: ReferenceArray, _: ReferenceArray) -> None:
 @pytest.mark.parametrize("dtype", ["float", "half", "char"])
 @pytest.mark.parametrize("fault", [None, first_alone, one_twice, last_missing, one_element])
 def test_a_fault_in_any_problem_is_found(
-    fault: Callable[[ReferenceArray, ReferenceArray], None] | None,
+    fault: Callable[[HostArray, HostArray], None] | None,
     dtype: str,
     budget_s: float,
     monkeypatch: pytest.MonkeyPatch,
@@ -177,12 +177,10 @@ def test_a_fault_in_any_problem_is_found(
 class Faulty(NumpyExecutor):
     """numpy, whose answers have a fault."""
 
-    def __init__(self, fault: Callable[[ReferenceArray, ReferenceArray], None]) -> None:
+    def __init__(self, fault: Callable[[HostArray, HostArray], None]) -> None:
         self._fault = fault
 
-    def multiply(
-        self, problem: Gemm, a: ReferenceArray, b: ReferenceArray, c: ReferenceArray, out: ReferenceArray
-    ) -> None:
+    def multiply(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
         before = out.copy()
         gemm(problem, a, b, c, out)
         self._fault(out, before)
@@ -203,7 +201,7 @@ def test_numpy_multiplies_a_stack(trans_a: bool, ld: tuple[int, int, int] | None
 
 @pytest.mark.parametrize("fault", [first_alone, one_twice, last_missing, one_element])
 def test_a_timed_answer_that_is_wrong_in_one_problem_has_no_rate(
-    fault: Callable[[ReferenceArray, ReferenceArray], None],
+    fault: Callable[[HostArray, HostArray], None],
 ) -> None:
     row = measured(Faulty(fault), Gemm(16, 17, 15, batch=9))
     assert row.status == "wrong"

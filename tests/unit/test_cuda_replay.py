@@ -10,7 +10,7 @@ import pytest
 from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.cuda import for_cuda
 from gemmbench.gemm.opencl_bench import Bench, Turns
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 
@@ -64,14 +64,14 @@ class Replayed:
     def graph(self, first: int, count: int) -> tuple[int, int]:
         return first, count
 
-    def fill(self, buffer: object, values: ReferenceArray) -> None:
+    def fill(self, buffer: object, values: HostArray) -> None:
         self.c = values.copy()
 
     def seconds(self, graph: tuple[int, int]) -> float:
         self.c = self.result
         return 0.001 * graph[1]
 
-    def left(self, buffer: object, like: ReferenceArray) -> ReferenceArray:
+    def left(self, buffer: object, like: HostArray) -> HostArray:
         self.looks += 1
         return self.c
 

@@ -25,7 +25,7 @@ from gemmbench.ladder.variant import FAST_MATH
 from gemmbench.measure import host
 from gemmbench.measure.host import numpy_pool
 from gemmbench.model.case import Case, Operands, Policy, Skip
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm, Leading
 from gemmbench.model.row import Check, Partner, Problem, Row
@@ -238,7 +238,7 @@ class Strided(Simulated):
         self.stored = self.values.stored(self.problem)
         self.c = self.stored.c
 
-    def run(self) -> ReferenceArray:
+    def run(self) -> HostArray:
         n, k = self.problem.n, self.problem.k
         self.c = self.c.copy()
         self.c[:, :n] = self.values.a[:, :k] @ self.values.b[:, :n] + 0.5 * self.c[:, :n]

@@ -18,7 +18,7 @@ from gemmbench.ladder.variant import OWN, ParameterError
 from gemmbench.measure.child import decode, encode
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
-from gemmbench.model.dtypes import ReferenceArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Build, NotMeasuredError
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
@@ -342,7 +342,7 @@ def simulated(
     columns: int = 0,
     steps: int | None = None,
     transposed: str = "",
-) -> ReferenceArray:
+) -> HostArray:
     """What a kernel leaves in C: right, but for what is given."""
     problem = test.problem
     lengths = {**vars(test.layout), **(ld or {})}
@@ -429,7 +429,7 @@ def test_a_wrong_kernel_is_told_why(fault: str) -> None:
     "failure", [NotMeasuredError("failed", "out of resources", restart=True), IndexError("of the search")]
 )
 def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong(failure: Exception) -> None:
-    def breaking(test: ExactTest) -> ReferenceArray:
+    def breaking(test: ExactTest) -> HostArray:
         if test.problem.m == 64:
             raise failure
         return simulated(test, alpha=1.0)
@@ -443,7 +443,7 @@ def test_a_wrong_kernel_whose_experiments_fail_is_still_wrong(failure: Exception
 def test_a_kernel_that_only_writes_behind_c_is_wrong(odd_k: bool) -> None:
     """Inside C there is nothing to look for a cause in."""
 
-    def beyond(test: ExactTest) -> ReferenceArray:
+    def beyond(test: ExactTest) -> HostArray:
         c = simulated(test)
         if not odd_k or test.problem.k % 16:
             c[-1] = 7
@@ -461,7 +461,7 @@ def test_a_right_kernel_has_no_fault() -> None:
 
 
 def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
-    def wrong(test: ExactTest) -> ReferenceArray:
+    def wrong(test: ExactTest) -> HostArray:
         c = simulated(test)
         c[33 * test.layout.ldc + 18] += 1
         return c
@@ -474,7 +474,7 @@ def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
 def test_a_kernel_that_differs_from_run_to_run_lacks_a_barrier() -> None:
     rng = np.random.default_rng(1)
 
-    def racing(test: ExactTest) -> ReferenceArray:
+    def racing(test: ExactTest) -> HostArray:
         c = simulated(test)
         c[0] += rng.integers(1, 99)
         return c
@@ -483,7 +483,7 @@ def test_a_kernel_that_differs_from_run_to_run_lacks_a_barrier() -> None:
 
 
 def test_a_kernel_with_local_memory_that_is_simply_wrong_is_asked_for_its_barriers() -> None:
-    def wrong(test: ExactTest) -> ReferenceArray:
+    def wrong(test: ExactTest) -> HostArray:
         c = simulated(test)
         c[0] += 1
         return c
@@ -495,7 +495,7 @@ def test_a_kernel_with_local_memory_that_is_simply_wrong_is_asked_for_its_barrie
 
 @pytest.mark.parametrize("operand", ["a", "b"])
 def test_a_tile_that_is_read_transposed_is_named(operand: str) -> None:
-    def wrong(test: ExactTest) -> ReferenceArray:
+    def wrong(test: ExactTest) -> HostArray:
         c = simulated(test)
         matrices = {"a": test.a.copy(), "b": test.b.copy()}
         turned = matrices[operand]

@@ -25,11 +25,11 @@ KINDS = (*GEMM_DTYPES[:6], "e5m2-bfloat16")  # the other types of fp8 are like t
 
 def product(
     problem: Gemm,
-    a: dtypes.ReferenceArray,
-    b: dtypes.ReferenceArray,
-    c: dtypes.ReferenceArray,
+    a: dtypes.HostArray,
+    b: dtypes.HostArray,
+    c: dtypes.HostArray,
     sums: str = "",
-) -> dtypes.ReferenceArray:
+) -> dtypes.HostArray:
     """Computed as a kernel would: a term at a time, sums kept in C's type or the one given."""
     own = problem.result.name
     return rounding.product(problem, a, b, c, sums or _WIDER.get(own, own), "sequential")
@@ -37,10 +37,10 @@ def product(
 
 def checked(
     problem: Gemm,
-    a: dtypes.ReferenceArray,
-    b: dtypes.ReferenceArray,
-    c0: dtypes.ReferenceArray,
-    c: dtypes.ReferenceArray,
+    a: dtypes.HostArray,
+    b: dtypes.HostArray,
+    c0: dtypes.HostArray,
+    c: dtypes.HostArray,
     sums: str = "",
     generated: bool = True,
 ) -> Check:
