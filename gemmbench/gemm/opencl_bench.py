@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,7 @@ from gemmbench.gemm.operands import (
     launched_batch,
     load_operands,
     operand_sets,
+    same_bits,
 )
 from gemmbench.ladder.variant import Layout, Variant, round_up
 from gemmbench.model import instrument
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
+_GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
 _HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
 _WARM = "cold: im2col has the same images and matrix in every run, and what fits stays in the cache"
 
@@ -104,11 +106,12 @@ class Turns:
     Attributes:
         on_device: whether the operands of every set are the device's, not the host's.
         last: operand set, clock and bench of the last problem of a batch; None if its C was filled since.
+        are_shared: whether several benches run on them.
     """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
-        self.on_device = False
+        self.on_device = self.are_shared = False
         self.last: tuple[int, str, object] | None = None
 
     def index(self, after: int = 0) -> int:
@@ -193,16 +196,11 @@ class Bench:
             if not (problem.trans_a if spec.source == "A" else problem.trans_b)
         }  # what is stored transposed goes into an image by a pass
         tight = {"A": self._values.a, "B": self._values.b}  # an image has nothing between its rows
+        shapes = {name: (tight if name in as_image else matrices)[name].shape for name in matrices}
         for _ in range(self.sets):
             operands = {
-                name: operand(
-                    runtime,
-                    mode,
-                    (tight[name] if name in as_image else values).shape,
-                    values.dtype,
-                    image=name in as_image,
-                )
-                for name, values in matrices.items()
+                name: operand(runtime, mode, shapes[name], each.dtype, name in as_image, _GUARDS[name])
+                for name, each in matrices.items()
             }
             self._operands.append((operands["A"], operands["B"], operands["C"]))
             # The plain problem has B in a buffer, from which a pass fills the image; from host memory B goes
@@ -216,18 +214,22 @@ class Bench:
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._bound(timed, case)
         self._images = tuple(as_image)
-        unwritten = self._answers.before
         with errors():
-            for a, b, c in self._operands:
-                a.fill(self._stored.a)
-                b.fill(self._stored.b)
-                c.fill(unwritten)
-                c.keep_on_device(runtime.queue)
-                if c.BEHIND:
-                    cl.enqueue_fill_buffer(runtime.queue, c.buffer, _GUARD, self._stored.c.nbytes, c.BEHIND)
-            runtime.queue.finish()
+            self._fill()
             if mode == "staged":
                 self._pageable = [(a.pageable(), b.pageable(), c.pageable()) for a, b, c in self._operands]
+
+    def _fill(self) -> None:
+        """Put A, B, a C that was not written, and the guards behind it into every operand set."""
+        queue, unwritten = self.runtime.queue, self._answers.before
+        for index, (_, _, c) in enumerate(self._operands):
+            self.put(self._stored, index)
+            c.fill(unwritten)
+            c.keep_on_device(queue)
+            if c.behind:
+                cl.enqueue_fill_buffer(queue, c.buffer, _GUARD, self._stored.c.nbytes, c.behind)
+        queue.finish()
+        self._turns.last = None
 
     def _bound(self, timed: Timed, case: Case) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
@@ -252,7 +254,7 @@ class Bench:
 
     def sharing(self, timed: Timed, case: Case) -> Bench:
         """Another case's bench of the same problem on the same operands, with other launches."""
-        other = copy(self)
+        other, self._turns.are_shared = copy(self), True
         other._bound(timed, case)
         return other
 
@@ -286,16 +288,20 @@ class Bench:
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
             self._compare_replayed()
-            if when == "after" and (written := self._written()):
+            written = next(self._written(), "") if when == "after" else ""
+            if not written:
+                self._keep_left()
+                verified = self._answers.verified(self, when)
+                if when == "before" and verified.check.verdict == "ok":
+                    written = next(self._written(), "")
+            if written:
+                self._fill()
+                if when == "after" and self._turns.are_shared:
+                    raise NotMeasuredError("failed", f"{written}, by it or by the kernel in turn with it")
                 return instrument.Verified(Check("wrong", {}, (written,)))
-            self._keep_left()
-            verified = self._answers.verified(self, when)
-        if not self.timed:
-            return replace(verified, launches=self._stamped)
         medians = map(statistics.median, zip(*self.timed, strict=True))
-        launches = zip(self._stamped, medians, strict=True)
-        timed = tuple(replace(launch, timed_s=median) for launch, median in launches)
-        return replace(verified, launches=timed)
+        timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))
+        return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued | Checked:
         with errors():
@@ -448,7 +454,7 @@ class Bench:
         if self._graphs is None:
             return
         verified = self._answers.verified_result
-        if self._graphs.left(self._replayed_c, verified).tobytes() != verified.tobytes():
+        if not same_bits(self._graphs.left(self._replayed_c, verified), verified):
             raise NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")
 
     def _checked_batch(self, count: int) -> Batch | Checked:
@@ -474,23 +480,25 @@ class Bench:
         self._turns.took(count, "device", self)
         return batch if self._ahead else batch.finish()
 
-    def _written(self) -> str:
-        """What launches wrote where nothing may be written: a sentence, or ""."""
-        queue = self.runtime.queue
-        for a, b, c in self._operands:
-            behind = np.full(c.BEHIND, _GUARD)
+    def _written(self) -> Iterator[str]:
+        """What launches wrote where nothing may be written, in sentences."""
+        queue, self._turns.on_device = self.runtime.queue, False
+        for (a, b, c), (plain, _) in zip(self._operands, self._buffers, strict=True):
+            behind = np.full(c.behind, _GUARD)
             c.keep_on_device(queue)
-            if c.BEHIND:
+            if c.behind:
                 cl.enqueue_copy(queue, behind, c.buffer, src_offset=self._stored.c.nbytes)
             if (behind != _GUARD).any():
-                return "cells behind C were written"
+                yield "cells behind C were written"
             for name, matrix, values in (("A", a, self._stored.a), ("B", b, self._stored.b)):
                 if name not in self._images:
+                    matrix.keep_on_device(queue)
                     matrix.to_host(queue)
-                    if matrix.read().tobytes() != values.tobytes():
-                        return f"{name} was written"
-        self._turns.on_device = False
-        return ""
+                    held = matrix.read(copied=False)
+                elif (held := np.empty_like(values)).size:  # its pass reads the plain buffer
+                    cl.enqueue_copy(queue, held, plain[name])
+                if not same_bits(held, values):
+                    yield f"{name} was written"
 
     def _keep_left(self) -> None:
         if self._problem.beta != 0 and self._turns.last and self._turns.last[1:] == ("device", self):

@@ -100,13 +100,18 @@ def compared(number: int, result: HostArray, first: HostArray) -> list[WrongResu
 
     The result is as contiguous as the first, which was verified.
     """
-    bits, right = result.view(np.uint8), first.view(np.uint8)
-    if np.array_equal(bits, right):
+    if same_bits(result, first):
         return []
-    differs = (bits ^ right).reshape(-1)
+    differs = (result.view(np.uint8) ^ first.view(np.uint8)).reshape(-1)
     words = differs.reshape(-1, result.itemsize).any(axis=1)
     count = int(np.unpackbits(differs).sum())
     return [WrongResult(number, count, int(words.sum()), int(np.argmax(words)) * result.itemsize)]
+
+
+def same_bits(values: HostArray, others: HostArray) -> bool:
+    """Whether contiguous arrays of one data type hold the same bits, as NaN may."""
+    flat, bits = values.reshape(-1), f"u{values.itemsize}"
+    return np.array_equal(flat.view(bits), others.reshape(-1).view(bits))
 
 
 SPLIT = ("parts", CYCLE)

@@ -283,22 +283,33 @@ def _map_flags(discard: bool) -> int:
     return int(flags.WRITE_INVALIDATE_REGION if discard else flags.READ | flags.WRITE)
 
 
+Shape = tuple[int, int]  # rows and columns
+
+
 class Operand:
     """One matrix that lives in host memory between problems and in `buffer` during one.
 
     As an image it is RGBA, a row of the matrix in each row of pixels, the last pixel filled up with zeros.
     """
 
-    BEHIND = 4096  # bytes behind it in a buffer, where no kernel may write
+    behind = 0  # bytes of the buffer behind the matrix, where no kernel may write
 
     buffer: Any
     _host: Any  # the host's values: flat, of an image by rows of whole pixels; None while the device has them
 
-    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool) -> None:
+    def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool) -> None:
         rows, columns = shape
         self._queue, self._shape, self._dtype, self._image = runtime.queue, shape, dtype, image
         self._pixels: tuple[int, int] = max(1, -(-columns // PIXEL)), max(1, rows)  # width and height
         self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
+
+    def _allocated(self, runtime: Runtime, behind: int, flags: int = 0) -> Any:
+        """Its image; or its buffer, with those bytes behind it that the device allows in one buffer."""
+        if self._image:
+            return runtime.image(*self._pixels, self._dtype, flags)
+        nbytes = math.prod(self._held) * self._dtype.itemsize
+        self.behind = max(0, min(behind, runtime.facts.max_alloc_bytes - nbytes))
+        return runtime.buffer(nbytes + self.behind, flags)
 
     def fill(self, values: HostArray) -> None:
         """Put values into host memory (not timed)."""
@@ -339,22 +350,22 @@ class Operand:
         """
         return self
 
-    def read(self) -> HostArray:
-        """The values in host memory, flat; of an image by rows."""
+    def read(self, copied: bool = True) -> HostArray:
+        """The values in host memory, flat; of an image by rows. If not copied, they are the operand's own."""
         self.reclaim(self._queue)
-        return np.array(self._host[: self._shape[0], : self._shape[1]] if self._image else self._host)
+        host = self._host[: self._shape[0], : self._shape[1]] if self._image else self._host
+        return np.array(host) if copied else np.asarray(host)
 
 
 class Mapped(Operand):
     """One allocation that host and device take in turns."""
 
-    def __init__(self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool) -> None:
+    def __init__(
+        self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
+    ) -> None:
         super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
-        if image:
-            self.buffer = runtime.image(*self._pixels, dtype, flags)
-        else:
-            self.buffer = runtime.buffer(math.prod(self._held) * dtype.itemsize + self.BEHIND, flags)
+        self.buffer = self._allocated(runtime, behind, flags)
         self._pitch = self._held[-1] * dtype.itemsize  # bytes from row to row of an image; what the map says
         self._host = None
         self._advised = False
@@ -397,12 +408,11 @@ class Copied(Operand):
     """A device buffer or image and a host array, pinned or pageable."""
 
     def __init__(
-        self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, pinned: bool
+        self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int, pinned: bool
     ) -> None:
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
-        nbytes = count * dtype.itemsize
-        self.buffer = runtime.image(*self._pixels, dtype) if image else runtime.buffer(nbytes + self.BEHIND)
+        self.buffer = self._allocated(runtime, behind)
         host = runtime.pinned((count,), dtype) if pinned and count else page_aligned(count, dtype)
         self._host = host.reshape(self._held)
         self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
@@ -442,11 +452,7 @@ class Shared(Operand):
         NotMeasuredError: unsupported: the device lacks it, or the operand is an image.
     """
 
-    BEHIND = 0
-
-    def __init__(
-        self, runtime: Runtime, shape: tuple[int, int], dtype: np.dtype[Any], image: bool, fine: bool
-    ) -> None:
+    def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, fine: bool) -> None:
         super().__init__(runtime, shape, dtype, image)
         if lack := _lacks_svm(runtime.device, fine):
             raise NotMeasuredError("unsupported", lack)
@@ -496,15 +502,18 @@ def _lacks_svm(device: Any, fine: bool) -> str:
 
 
 def operand(
-    runtime: Runtime, mode: str, shape: tuple[int, int], dtype: np.dtype[Any], image: bool = False
+    runtime: Runtime, mode: str, shape: Shape, dtype: np.dtype[Any], image: bool = False, behind: int = 0
 ) -> Operand:
-    """Memory for a matrix of this shape in one of `model.case.MEMORY_MODES`, as a buffer or an image."""
+    """Memory for a matrix of this shape in one of `model.case.MEMORY_MODES`, as a buffer or an image.
+
+    `behind` is bytes of a buffer behind it, for guards; `Operand.behind` says how many there are.
+    """
     with errors():
         if mode == "mapped":
-            return Mapped(runtime, shape, dtype, image)
+            return Mapped(runtime, shape, dtype, image, behind)
         if mode in SVM:
             return Shared(runtime, shape, dtype, image, fine=mode == "svm-fine")
-        return Copied(runtime, shape, dtype, image, pinned=mode == "staged")
+        return Copied(runtime, shape, dtype, image, behind, pinned=mode == "staged")
 
 
 def page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:

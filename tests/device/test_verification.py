@@ -7,14 +7,17 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyopencl as cl
 import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl_bench import Bench
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.instrument import NotMeasuredError, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
@@ -267,6 +270,89 @@ def test_a_kernel_that_writes_where_it_may_not_is_wrong(
     policy = replace(QUICK, memory=memory, budget_s=1.0)
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands(), policy)
     assert (row.status, row.samples, row.reason) == ("wrong", {}, reason)
+
+
+_WRITES = {
+    "cells behind C were written": "C[(size_t)m * ldc + column] = 1;",
+    "A was written": "((__global int *)A)[column] |= 1;",
+}
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+@pytest.mark.parametrize("reason", _WRITES)
+def test_what_one_kernel_writes_is_no_fault_of_the_one_in_turn_with_it(
+    device: DeviceFacts, reason: str, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replaced(monkeypatch, (_BEGIN, _BEGIN + f"if (m > 200 && row == 0) {_WRITES[reason]}"))
+    present, former = in_turn(device, "tiled", "naive", memory)
+    assert present.verify("before").check.verdict == "ok"
+    assert former.verify("before").check.reasons == (reason,)
+    present.start("device", 2)
+    assert present.verify("after").check.reasons == ()
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+def test_what_was_written_while_kernels_took_turns_is_said_of_neither(
+    device: DeviceFacts, memory: str
+) -> None:
+    present, former = in_turn(device, "tiled", "naive", memory)
+    for bench in (present, former):
+        assert bench.verify("before").check.verdict == "ok"
+        bench.start("device", 2)
+    scribble(present, "C", 4 * SIZE * SIZE)
+    with pytest.raises(NotMeasuredError, match="were written, by it or by the kernel in turn") as caught:
+        present.verify("after")
+    assert caught.value.status == "failed"
+    assert former.verify("after").check.reasons == ()
+
+
+def in_turn(device: DeviceFacts, first: str, second: str, memory: str) -> tuple[Bench, Bench]:
+    """Two kernels on the same operands."""
+    runs, policy = GemmExecutor(Runtime(device)), replace(QUICK, memory=memory)
+    one, other = gemm_plan([device], [BY_NAME[first], BY_NAME[second]], [Gemm(SIZE, SIZE, SIZE)])
+    assert isinstance(one, Case)
+    assert isinstance(other, Case)
+    bench = runs.prepare(one, policy)
+    return bench, runs.prepare(other, policy, bench)
+
+
+def scribble(bench: Bench, name: str, offset: int = 64) -> None:
+    """Write where a kernel may not."""
+    bench._on_device()
+    cl.enqueue_fill_buffer(bench.runtime.queue, bench._buffers[0][0][name], np.uint8(1), offset, 4)
+    bench.runtime.queue.finish()
+
+
+@pytest.mark.parametrize("name", ["naive", "image-4x8"])
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+def test_operands_that_were_written_are_filled_again_and_others_are_the_suites_own(
+    device: DeviceFacts, memory: str, name: str
+) -> None:
+    """Of a kernel that was verified twice, the operands of the first time were taken for its writing."""
+    (case,) = gemm_plan([device], [BY_NAME[name]], [Gemm(SIZE, SIZE, SIZE)])
+    if not isinstance(case, Case):
+        pytest.skip(case.row.reason)
+    bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory))
+    whens: list[When] = ["before", "after", "after"]
+    assert [bench.verify(when).check.reasons for when in whens] == [()] * 3
+    written = "A" if name == "naive" else "B"  # of an image, what its pass reads
+    scribble(bench, written)
+    assert bench.verify("after").check.reasons == (f"{written} was written",)
+    bench.start("device", 1)
+    assert bench.verify("after").check.reasons == ()
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged"])
+@pytest.mark.parametrize("spare", [0, 100, 1 << 20])
+def test_no_buffer_is_larger_than_the_device_allows(device: DeviceFacts, spare: int, memory: str) -> None:
+    nbytes = 4 * SIZE * SIZE
+    few = replace(device, max_alloc_bytes=nbytes + spare)
+    (case,) = gemm_plan([few], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE)])
+    assert isinstance(case, Case)
+    bench = GemmExecutor(Runtime(few)).prepare(case, replace(QUICK, memory=memory))
+    sizes = [operand.buffer.size for operand in bench._operands[0]]
+    assert sizes == [nbytes, nbytes, nbytes + min(spare, 4096)]
+    assert bench.verify("before").check.reasons == bench.verify("after").check.reasons == ()
 
 
 def test_a_kernel_is_timed_on_the_c_that_batches_left(device: DeviceFacts) -> None:
