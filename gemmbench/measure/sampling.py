@@ -229,16 +229,24 @@ def _ratio(first: Batch, second: Batch) -> float:
 class Stream:
     """Batches of one size, one after another; where that helps, one is asked for before the last is read.
 
+    Where the host takes as long for the launches as the device for the work, the device waits for them anyway,
+    and a batch that is asked for ahead would have the launches of the next in its wall time.
+
     Args:
         order: the handles whose batches come next, without an end.
         clock: that batches are timed by.
         size: problems in a batch.
         batch_s: about how long one takes.
+        before: a batch of before, by which is known what the launches take.
     """
 
-    def __init__(self, order: Iterator[Handle], clock: str, size: int, batch_s: float) -> None:
+    def __init__(
+        self, order: Iterator[Handle], clock: str, size: int, batch_s: float, before: Batch | None = None
+    ) -> None:
         self._order, self._clock, self.size, self.batch_s = order, clock, size, batch_s
         self._asked: deque[Handle] = deque()
+        self._is_launch_bound = before is not None and _is_launch_bound(before)
+        self._end = -math.inf  # of the batch before
 
     def ask(self) -> None:
         """Ask for batches until there are enough in flight."""
@@ -249,14 +257,27 @@ class Stream:
 
     def next(self) -> Batch:
         self.ask()
-        return self._asked.popleft().finish()
+        return self._finished()
 
     def rest(self) -> tuple[Batch, ...]:
         """Those in flight, and no more."""
-        return tuple(self._asked.popleft().finish() for _ in range(len(self._asked)))
+        return tuple(self._finished() for _ in range(len(self._asked)))
+
+    def _finished(self) -> Batch:
+        """The oldest batch in flight, which began when the one before it had ended."""
+        batch = self._asked.popleft().finish()
+        batch = replace(batch, begin=max(batch.begin, self._end))
+        self._end, self._is_launch_bound = batch.end, _is_launch_bound(batch)
+        return batch
 
     def _is_ahead(self, handle: Handle) -> bool:
-        return self._clock in handle.prepared.ahead and self.batch_s < _LONG_S
+        is_short = self.batch_s < _LONG_S
+        return is_short and not self._is_launch_bound and self._clock in handle.prepared.ahead
+
+
+def _is_launch_bound(batch: Batch) -> bool:
+    """Whether its launches took the host most of the batch."""
+    return (batch.launch_s or 0.0) > _MOSTLY * (batch.end - batch.begin)
 
 
 def stream(handle: Handle, clock: str, size: int, batch_s: float) -> Stream:
@@ -290,7 +311,7 @@ def alone(
     probe = _looked_at(handle, clock, policy, budget_s) if one_s is None else None
     one_s = probe.wall_s if probe else one_s or 0.0
     size = batch_size(one_s, policy)
-    source = stream(handle, clock, size, size * one_s)
+    source = Stream(repeat(handle), clock, size, size * one_s, probe)
     handle.watch.begin()
     if policy.state == "burst":
         sampled = _bursts(source, handle.watch, policy, begin + budget_s, now, sleep)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -75,6 +76,45 @@ def test_what_is_no_queue_or_lasts_long_is_not_asked_ahead(clock: str, seconds: 
     instrument = fake(prepared=AHEAD, naive=seconds)
     alone(handle(instrument), clock, POLICY, 10, now=instrument.clock)
     assert instrument.most_in_flight == 1
+
+
+class Launching(FakeInstrument):
+    """The host puts a batch into the queue in so many seconds, and stamps its begin before."""
+
+    launch_s = 0.01
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        self.begins.append(self.clock.now)
+        super().start(handle, clock, count, work)
+        self.clock.now += self.launch_s
+
+    def finish(self) -> Batch:
+        return replace(super().finish(), begin=self.begins.popleft(), end=self.clock.now, launch_s=self.launch_s)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.begins: deque[float] = deque()
+
+
+def launching(launch_s: float, seconds: float) -> tuple[Launching, Sampled]:
+    """What was sampled of batches of 10 ms."""
+    instrument = Launching(seconds={"naive": itertools.repeat(seconds)}, prepared=AHEAD)
+    instrument.launch_s = launch_s
+    return instrument, alone(handle(instrument), "device", POLICY, 1, now=instrument.clock)
+
+
+def test_no_batch_is_asked_ahead_of_one_that_its_launches_fill() -> None:
+    """An H200, 64 cubed: wall times of 5, 25, 5 and 12 us a problem, each with launches of the next in it."""
+    instrument, sampled = launching(0.01, 0.002)
+    assert instrument.most_in_flight == 1
+    assert {round(batch.wall_s * 1e3, 6) for batch in sampled.batches} == {10.0}
+
+
+def test_a_batch_asked_ahead_began_when_the_one_before_had_ended() -> None:
+    """Its wall time was twice its own: it was put into the queue while the other one ran."""
+    instrument, sampled = launching(0.001, 0.002)
+    assert instrument.most_in_flight == 2
+    assert {round(batch.wall_s * 1e3, 6) for batch in sampled.batches[1:]} == {2.0}
 
 
 @pytest.mark.parametrize("seconds", [0.002, 0.03])
