@@ -89,7 +89,9 @@ class Launching(FakeInstrument):
         self.clock.now += self.launch_s
 
     def finish(self) -> Batch:
-        return replace(super().finish(), begin=self.begins.popleft(), end=self.clock.now, launch_s=self.launch_s)
+        return replace(
+            super().finish(), begin=self.begins.popleft(), end=self.clock.now, launch_s=self.launch_s
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
