@@ -468,8 +468,8 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
     A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
-    Those of short kernels add up to more, as each lasts until the next has begun: where the chain of them, from
-    the first START to the last END, fits the wall clock, it is taken.
+    Those of short kernels add up to more, as each lasts until the next has begun: where the chain of them,
+    from the first START to the last END, fits the wall clock, it is taken.
     """
     samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]

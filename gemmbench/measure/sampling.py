@@ -203,10 +203,16 @@ class Settling:
 
     @property
     def samples(self) -> list[Batch]:
-        """Those that are samples after all, since nothing moved under the load."""
+        """Those that are samples after all, since neither rate nor clock moved under the load."""
         kept = self.batches[_AGREEING:]
-        is_flat = not self.is_limited and not drift([batch.finest_s for batch in kept])
-        return kept if self._watch.load_s and is_flat and self._agree(len(kept)) else []
+        seconds, clocks = [batch.finest_s for batch in kept], self._clocks[_AGREEING:]
+        is_flat = self._agree(len(kept))
+        if (
+            not is_flat and len(kept) >= _LEAST_JUDGED
+        ):  # short kernels: batches scatter, their middle does not
+            steady = not clocks or max(clocks) <= min(clocks) * (1 + self._policy.precision)
+            is_flat = steady and not drift(seconds) and abs(moved(seconds)) <= self._policy.precision
+        return kept if self._watch.load_s and not self.is_limited and is_flat else []
 
     def _agree(self, count: int) -> bool:
         """Whether so many of the latest batches, and the clock in them, agree within the precision."""
@@ -229,8 +235,8 @@ def _ratio(first: Batch, second: Batch) -> float:
 class Stream:
     """Batches of one size, one after another; where that helps, one is asked for before the last is read.
 
-    Where the host takes as long for the launches as the device for the work, the device waits for them anyway,
-    and a batch that is asked for ahead would have the launches of the next in its wall time.
+    Where the host takes as long for the launches as the device for the work, the device waits for them, and
+    a batch that is asked for ahead would have the launches of the next in its wall time.
 
     Args:
         order: the handles whose batches come next, without an end.

@@ -195,6 +195,19 @@ def test_settling_costs_nothing_where_nothing_moves() -> None:
     assert bench.clock.now - begin < 0.16
 
 
+@pytest.mark.parametrize(("trend", "is_kept"), [(0.0, True), (0.04, False)])
+def test_batches_that_scatter_are_samples_where_their_middle_holds_still(trend: float, is_kept: bool) -> None:
+    """An H200, 64 to 512: settling took what the budget had, and rows of 3 batches of 10 ms were `few`."""
+    bench = Bench(full_s=100, limited_s=101, reports=True)
+    scatter = itertools.cycle([1.0, 1.02, 0.99, 1.03])
+    bench.instrument.seconds["naive"] = (
+        PROBLEM_S * each * (1 + trend * min(1.0, bench.clock.now / 0.3)) for each in scatter
+    )
+    row = bench.row("naive", 0.3)
+    assert (row.batches[0].begin < 0.1) == is_kept
+    assert len(row.batches) > 20 or not is_kept
+
+
 @pytest.mark.parametrize("reports", [True, False])
 def test_a_burst_is_the_first_tenth_of_a_second_after_a_rest(reports: bool) -> None:
     bench = Bench(0.12, 0.2, reports)
