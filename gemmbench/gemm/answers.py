@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -31,7 +32,6 @@ from gemmbench.model.row import SHOWN, Check, Elements
 _TIMES = 3.0  # where C or operands of a few MiB have left the caches, right kernels took 2.1 times as long
 _MORE_S, _PAIRS, _ROUNDS, _TRIES = 20e-6, 20, 4, 5
 _REST_S = 0.1  # threads of the host's BLAS spin for so long, on the device's cores
-_PROBLEMS = 2  # after the last batch: one that works every other time is wrong in one of them
 _TINY = 1e-3  # alpha below which products may be lost
 _BLIND = "no result can be verified with these operands: their products are lost below the range of {}"
 _MOST_SCALAR, _MOST_DIGITS = 4, 12  # alpha and beta, and digits, of operands that are scaled
@@ -46,11 +46,13 @@ class Paces:
         batch_s: the shortest of the batches; 0 if none was timed by this clock.
         on_new: runs one whose C is filled anew, and erased is what its launches keep beside; seconds.
         on_result: runs a batch, from the C that batches found, or all of them; seconds of a problem.
+        answered_s: of the first problem on a C and operands that are new, by that clock.
     """
 
     batch_s: float
     on_new: Callable[[], float]
     on_result: Callable[[bool], float]
+    answered_s: float = inf
 
 
 def skipping(paces: Paces) -> str:
@@ -60,12 +62,14 @@ def skipping(paces: Paces) -> str:
     the median of batches in turn with them. If those are slow, too, all batches run again between further
     problems, since a kernel may count its launches: the slowest median counts.
     """
-    fastest, usual = inf, paces.batch_s
+    fastest, usual = paces.answered_s, paces.batch_s
 
     def too_long() -> bool:
         return fastest > _TIMES * usual + _MORE_S
 
     batches: list[float] = []
+    if not too_long():
+        return ""
     for _ in range(_PAIRS):
         fastest = min(fastest, paces.on_new())
         if not too_long():
@@ -110,7 +114,12 @@ class Answering(Protocol):
         """C as the last batch left it; None if it was filled since, or where every problem added to C."""
 
     def paces(self, index: int, new: HostArray) -> Paces | None:
-        """How long problems of an operand set last, C filled anew; None where no clock tells of one."""
+        """How long problems last, asked for behind two answers; None where no clock tells of one.
+
+        Args:
+            index: the operand set of those whose C is filled anew.
+            new: C before them, m x ldc.
+        """
 
 
 class Answers:
@@ -122,8 +131,8 @@ class Answers:
     def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
         self._case, self._problem, self._values = case, case.gemm, values
         self._budget_s, self._sums = policy.budget_s, sums
-        self._last: tuple[Matrices, HostArray, HostArray, Check] | None = None
         self._result: HostArray | None = None  # that was right, with the case's own C
+        self._others = _others if self._problem.operand_bytes <= _MOST_NEW_BYTES else _others.__wrapped__
 
     @property
     def before(self) -> HostArray:
@@ -190,7 +199,7 @@ class Answers:
     def _before(self, bench: Answering) -> Check:
         checks = []
         if not self._values.generated:
-            other = _others(self._problem)
+            other = self._others(self._problem)
             bench.put(other.stored(self._problem))
             result = bench.answer(bench.scopes[0], 0, self._unwritten(other))
             bench.put(self._values.stored(self._problem))
@@ -204,11 +213,12 @@ class Answers:
     def _after(self, bench: Answering) -> Check:
         left = bench.left()
         checks = [] if left is None else [_named(self._judged(self._values, left), "after the last batch: ")]
-        rng = np.random.default_rng()
-        scope, index = str(rng.choice(bench.scopes)), int(rng.integers(bench.sets))
-        other = _others(self._problem)
+        rng, (device, *others) = np.random.default_rng(), bench.scopes
+        scopes, index = (device, str(rng.choice(others or [device]))), int(rng.integers(bench.sets))
+        _seen[self._problem, self._case.variant] += 1  # what a kernel saw, it may remember
+        other = self._others(self._problem, _seen[self._problem, self._case.variant])
         try:
-            for number in range(_PROBLEMS):
+            for number, scope in enumerate(scopes):  # one that works every other time is wrong in one of them
                 c0 = self._unlike(rng)
                 if number and self._problem.beta != 0:  # beside which no product is too small to be seen
                     c0 = np.zeros_like(c0)
@@ -223,6 +233,8 @@ class Answers:
             check = merged(checks)
             known = self._result is not None and self._result.size
             if check.verdict == "ok" and known and (self._problem.beta == 0 or self._problem.result.is_float):
+                if bench.sets > 1:  # batches run on all of them
+                    bench.put(self._values.stored(self._problem), (index - 1) % bench.sets)
                 check = self._paced(bench, index, c0, check, rng)
         finally:
             for each in {index, (index - 1) % bench.sets}:
@@ -257,7 +269,8 @@ class Answers:
         may_scale = values.generated and kinds == "ff" and most <= _MOST_SCALAR
         digits = int(rng.integers(2, 3 if values.a.itemsize == 2 else _MOST_DIGITS)) if may_scale else 0
         scale = other.a.dtype.type(2**digits)
-        bench.put(replace(other, a=other.a * scale, b=other.b * scale).stored(problem), index)
+        scaled = replace(other, a=other.a * scale, b=other.b * scale) if digits else other
+        bench.put(scaled.stored(problem), index)
         return float(scale)
 
     def _judged(
@@ -265,42 +278,46 @@ class Answers:
     ) -> Check:
         """Whether C is right, and what stands between its rows untouched.
 
-        The same C as last time is not compared again.
+        The same C as last time, of whatever kernel, is not compared again.
         """
         between, result = result[:, self._problem.n :], self._inside(result)
         if not (between == between.dtype.type(GUARD)).all():
             return Check("wrong", {}, ("cells between the rows of C were written",))
         c0 = values.c if c0 is None or self._problem.beta == 0 else c0
-        if self._last:
-            seen, seen_c0, c, check = self._last
-            if seen is values and seen_c0 is c0 and np.array_equal(c, result):
-                return check
-        reference = _reference(self._problem, values, 0 if drawn else self._budget_s)
+        key = self._sums, 0 if drawn else self._budget_s
+        seen_c0, c, check = values.checked.get(key, (None, c0, Check()))
+        if seen_c0 is c0 and np.array_equal(c, result):
+            return check
+        reference = _reference(self._problem, values, key[1])
         check = reference.check(result, c0, self._sums)
         may_be_lost = not values.generated or abs(self._problem.alpha) < _TINY
         if check.verdict == "ok" and may_be_lost and reference.is_blind:
             raise NotMeasuredError("failed", _BLIND.format(self._problem.result.name))
-        self._last = values, c0, result, check
+        values.checked[key] = c0, result, check
         return check
 
     def _unlike(self, rng: np.random.Generator) -> HostArray:
         """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
-        (m, n), result = self._values.c.shape, self._problem.result
-        drawn = encode(rng.integers(-99, 99, (m, n)), result)
-        if self._result is None or not self._result.size:
-            return drawn
-        moved = np.roll(self._result, (int(rng.integers(m)), int(rng.integers(n))), (0, 1))
+        (m, n), result, right = self._values.c.shape, self._problem.result, self._result
+        if right is None or not any(map(np.any, right)):
+            return encode(rng.integers(-99, 99, (m, n)), result)
+        moved = np.roll(right, (int(rng.integers(m)), int(rng.integers(n))), (0, 1))
         bits = moved.view(f"u{moved.itemsize}")
         sign = 1 << (8 * moved.itemsize - 1) if result.is_float else np.iinfo(bits.dtype).max
         for shape in ((m, 1), (1, n)):
             bits ^= rng.integers(2, size=shape, dtype=bits.dtype) * bits.dtype.type(sign)
-        return moved if moved.any() else drawn
+        return moved
 
 
-@lru_cache(maxsize=1)  # variants take turns on one problem
-def _others(problem: Gemm) -> Matrices:
-    """Operands that no kernel can know: others in every process."""
-    return Matrices(*random_operands(problem, secrets.randbits(32)), generated=True)
+@lru_cache(maxsize=2)  # variants take turns on one problem
+def _others(problem: Gemm, number: int = 0) -> Matrices:
+    """Operands that no kernel can know: others in every process; those of a number were drawn once."""
+    return Matrices(
+        *random_operands(problem, secrets.randbits(32), draws_c=problem.beta != 0), generated=True
+    )
+
+
+_seen: Counter[tuple[Gemm, str]] = Counter()  # operands, by their problem and the kernel
 
 
 def unwritten(problem: Gemm, values: Matrices) -> HostArray:

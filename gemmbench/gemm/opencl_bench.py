@@ -42,6 +42,7 @@ if TYPE_CHECKING:
 _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
 _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
+_AGAIN = 8  # of a row's time limit, a share: batches run again for so long, four times at most
 _HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
 _WARM = "cold: im2col has the same images and matrix in every run, and what fits stays in the cache"
 
@@ -601,7 +602,8 @@ class Bench:
             return None
         queue, c = self.runtime.queue, self._buffers[index][0]["C"]
         result = self._answers.verified_result if self._left is None else self._left
-        is_cpu, timed, counts = self.runtime.facts.type == "cpu", self.timed, self._counts or [1]
+        is_cpu, counts = self.runtime.facts.type == "cpu", self._counts or [1]
+        answered_s = sum(launch.running_s for launch in self._stamped)
 
         def filled(values: HostArray) -> Sequence[Step]:
             self._turns.last = None
@@ -619,13 +621,17 @@ class Bench:
             launches = filled(result)
             # A GPU that waited may be slow, and one problem is not compared with many behind each other.
             alone = 0.0 if is_cpu else max(self._launched_s(launches) for _ in range(2))
-            self.timed, self._counts = [], []
+            aside, end = copy(self), time.monotonic() + self._policy.time_limit_s / _AGAIN
+            aside.timed = []
             for count in counts if whole else 2 * [max(counts)]:
-                Queued(self, self._enqueue(self._on_device(), count), count, 0).finish()
-            again, self.timed, self._counts = [*map(sum, self.timed)], timed, counts
-            return max(alone, statistics.median(again) if whole else again[-1])
+                Queued(aside, self._enqueue(self._on_device(), count), count, 0).finish()
+                if time.monotonic() > end:
+                    break
+            again = [*map(sum, aside.timed)]
+            # One that counts its launches does its work in those before the samples.
+            return max(alone, statistics.median(again[len(again) // 2 :]) if whole else again[-1])
 
-        return Paces(min(map(sum, timed), default=0.0), on_new, on_result)
+        return Paces(min(map(sum, self.timed), default=0.0), on_new, on_result, answered_s)
 
     def _launched_s(self, launches: Sequence[Step]) -> float:
         """Run one problem; how long its launches ran."""

@@ -23,7 +23,7 @@ from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, Manner, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CYCLE, WHOLE
+from gemmbench.model.row import CYCLE, WHOLE, Check
 from gemmbench.model.units import reason_of
 
 _ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
@@ -144,8 +144,11 @@ class Matrices:
     b: HostArray
     c: HostArray
     generated: bool
-    # By the row's budget.
+    # By the row's budget; the last C that was compared, behind the C before, by sums and budget.
     references: dict[float, Reference | BatchReference] = field(default_factory=dict, compare=False)
+    checked: dict[tuple[str, float], tuple[HostArray, HostArray, Check]] = field(
+        default_factory=dict, compare=False
+    )
 
     def stored(self, problem: Gemm) -> Matrices:
         """A, B and C as the problem stores them: transposed or not, with its leading dimensions.

@@ -29,7 +29,7 @@ _REPEATED = 1_000_003  # numbers of a block that is repeated: a prime, so that n
 
 
 def random_operands(
-    problem: Gemm, seed: int = 1, how: Values = "uniform"
+    problem: Gemm, seed: int = 1, how: Values = "uniform", draws_c: bool = True
 ) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
@@ -39,7 +39,7 @@ def random_operands(
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
     char holds.
-    The same problem gives the same operands, however they are stored.
+    The same problem gives the same operands, however they are stored. A C that is not drawn is zeros.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
@@ -59,15 +59,18 @@ def random_operands(
         stored = _stored(values, dtype)
         return np.resize(stored, (rows, columns)) if how == "repeated" else stored
 
-    return _each_operand(problem, draw)
+    return _each_operand(problem, draw, draws_c)
 
 
 def _each_operand(
-    problem: Gemm, draw: Callable[[int, int, DType], HostArray]
+    problem: Gemm, draw: Callable[[int, int, DType], HostArray], draws_c: bool = True
 ) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C by a function of rows, columns and data type."""
+    """op(A), op(B) and C, or zeros, by a function of rows, columns and data type."""
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
-    return draw(m, k, dtype), draw(k, n, dtype), draw(m, n, problem.result)
+    a, b = draw(m, k, dtype), draw(k, n, dtype)
+    if draws_c:
+        return a, b, draw(m, n, problem.result)
+    return a, b, np.zeros((m * problem.batch, n), problem.result.numpy)
 
 
 def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:

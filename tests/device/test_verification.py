@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
+from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import Bench
 from gemmbench.ladder import BY_NAME
@@ -354,6 +359,37 @@ def test_no_buffer_is_larger_than_the_device_allows(device: DeviceFacts, spare: 
     sizes = [operand.buffer.size for operand in bench._operands[0]]
     assert sizes == [nbytes, nbytes, nbytes + min(spare, 4096)]
     assert bench.verify("before").check.reasons == bench.verify("after").check.reasons == ()
+
+
+def test_batches_run_again_for_a_share_of_the_time_limit(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of a long row, warming and energy among them, would take four times what it took."""
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 12, 8)])
+    assert isinstance(case, Case)
+    bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, time_limit_s=8.0))
+    assert bench.verify("before").check.verdict == "ok"
+    for count in range(1, 6):
+        bench.start("device", count)
+    timed, enqueue = list(bench.timed), bench._enqueue
+    counts: list[int] = []
+
+    def counted(plan: Any, count: int) -> Any:
+        counts.append(count)
+        if count > 3:
+            raise cl.RuntimeError("no more")
+        return enqueue(plan, count)
+
+    paces = bench.paces(0, bench._answers.before)
+    assert paces is not None
+    monkeypatch.setattr(bench, "_enqueue", counted)
+    for tick_s, wanted in (0.15, [1, 2, 3]), (0.1, [1, 2, 3, 4]):  # of which a batch takes three
+        counts.clear()
+        clock = SimpleNamespace(monotonic=partial(next, itertools.count(0.0, tick_s)))
+        monkeypatch.setattr(opencl_bench, "time", clock)
+        with suppress(cl.RuntimeError):
+            paces.on_result(True)
+        assert (counts, bench.timed) == (wanted, timed)
 
 
 def test_a_kernel_is_timed_on_the_c_that_batches_left(device: DeviceFacts) -> None:

@@ -253,6 +253,74 @@ def test_the_timed_operands_are_back_after_the_last_check() -> None:
     assert (bench.values.b == bench.own.b).all()
 
 
+class Recording(Simulated):
+    """Keeps what it was asked, and what every operand set held then."""
+
+    def __init__(self, case: Case) -> None:
+        super().__init__(case, "float", no_fault)
+        self.held = [self.own] * self.sets
+        self.asked: list[tuple[str, HostArray]] = []
+
+    def put(self, values: Matrices, index: int = 0) -> None:
+        super().put(values, index)
+        self.held[index] = values
+
+    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
+        self.values = self.held[index]
+        a = self.values.a
+        self.asked.append((scope, a / a.dtype.type(2.0 ** np.floor(np.log2(np.abs(a).max())))))
+        return super().answer(scope, index, c)
+
+
+def recorded(variant: str, problem: Gemm) -> Recording:
+    """What a kernel was asked after batches."""
+    case = Case("gemm", 0, variant, "float", {}, problem)
+    bench = Recording(case)
+    answers = Answers(case, bench.values, POLICY, "float")
+    assert answers.check(bench, "before").verdict == "ok"
+    bench.asked = []
+    assert answers.check(bench, "after").verdict == "ok"
+    return bench
+
+
+def test_kernels_share_other_operands_but_a_kernel_that_comes_again_has_new_ones() -> None:
+    """It could remember what it computed for them the last time."""
+    problem = Gemm(41, 31, 21)
+    first, tiled, again = (recorded(name, problem).asked[0][1] for name in ("naive", "tiled", "naive"))
+    assert np.array_equal(first, tiled)
+    assert not np.array_equal(first, again)
+
+
+def test_the_last_problems_run_by_the_devices_clock_and_by_another() -> None:
+    for _ in range(9):
+        scopes = [scope for scope, _ in recorded("naive", Gemm(40, 30, 20)).asked]
+        assert scopes == ["device", "host"]
+
+
+def test_large_operands_are_not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 16384 A, B and C have 3 GiB."""
+    monkeypatch.setattr(answering, "_MOST_NEW_BYTES", 0)
+    answering._others.cache_clear()
+    recorded("naive", Gemm(40, 30, 20))
+    assert answering._others.cache_info().currsize == 0
+
+
+def test_with_several_operand_sets_all_but_one_hold_the_timed_operands_when_batches_run_again() -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20))
+    bench = Recording(case)
+    answers = Answers(case, bench.values, POLICY, "float")
+    own: list[bool] = []
+
+    def on_result(whole: bool) -> float:
+        own.extend(np.array_equal(values.a, bench.own.a) for values in bench.held)
+        return 0.01
+
+    bench.timed = Paces(0.001, lambda: 0.02, on_result)
+    assert [answers.check(bench, when).verdict for when in ("before", "after")] == ["ok", "ok"]
+    assert own
+    assert all(own)
+
+
 @pytest.mark.parametrize("keyed", [False, True], ids=["while C holds them", "by what operands look like"])
 def test_a_kernel_that_keeps_results_is_wrong_by_its_time(keyed: bool) -> None:
     """It copies a result that it has kept, if C or the operands are as they were then."""
@@ -320,6 +388,17 @@ def test_an_honest_kernel_may_be_slow_at_times(
     batch_s: float, on_new: list[float], on_result: list[float], again: list[float]
 ) -> None:
     assert skipping(paces(batch_s, on_new, on_result, again)) == ""
+
+
+def test_the_first_answer_on_a_new_c_is_timed_already() -> None:
+    """Where it is as fast as the batches, no other problem is run."""
+    assert skipping(Paces(0.001, no_more, no_more, answered_s=0.002)) == ""
+    with pytest.raises(AssertionError, match="another problem"):
+        skipping(Paces(0.001, no_more, no_more, answered_s=0.004))
+
+
+def no_more(*_: object) -> float:
+    raise AssertionError("another problem")
 
 
 @pytest.mark.parametrize(
@@ -407,6 +486,10 @@ def test_the_same_c_is_compared_once(monkeypatch: pytest.MonkeyPatch) -> None:
     case = Case("gemm", 0, "naive", "float", {}, Gemm(41, 30, 20))
     assert [check.verdict for check in verified(case, no_fault, "float")] == ["ok", "ok"]
     assert len(compared) == 2  # and one of other operands
+    again = verified(replace(case, variant="tiled"), no_fault, "float")
+    assert ([check.verdict for check in again], len(compared)) == (["ok", "ok"], 2)
+    assert verified(replace(case, variant="mac"), FAULTS["zero"], "float")[0].verdict == "wrong"
+    assert len(compared) == 3
 
 
 def test_a_reference_is_made_once_for_all_kernels() -> None:
