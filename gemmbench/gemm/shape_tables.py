@@ -277,6 +277,7 @@ def _workloads_sheet(
         left=frozenset({"best"}),
         notes=(
             *(Note(title, notes.blas(run, row), "dim") for title, row in hosts.items()),
+            *([] if hosts else notes.numpy_in_turn(run, shown)),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *notes.not_for(unsuited := notes.unsuited(run, rows)),
             *_missing([row for row in rows if row.variant not in unsuited]),

@@ -285,7 +285,14 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         name = f"{blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
-    return [*(Note(name, text, "dim") for name, text in texts.items()), *gaps(rows, scope)]
+    turned = [] if BASELINE in texts else numpy_in_turn(run, rows)
+    return [*(Note(name, text, "dim") for name, text in texts.items()), *turned, *gaps(rows, scope)]
+
+
+def numpy_in_turn(run: Run, rows: Iterable[Row]) -> list[Note]:
+    """Which BLAS numpy has, where rows were taken in turn with it."""
+    is_turned = any(row.former and row.former.variant == BASELINE for row in rows)
+    return [Note(BASELINE, f"{clean(run.header.host.blas)}, in turn", "dim")] if is_turned else []
 
 
 def blas(run: Run, row: Row) -> str:

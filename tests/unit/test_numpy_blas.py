@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,10 @@ from gemmbench.measure import host
 from gemmbench.measure.host import all_cores, last_level_cache_bytes
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Partner
+from gemmbench.opencl import drivers
+from gemmbench.report import notes
+from tests import fake_runs
 
 CASE = Case("gemm", -1, "numpy", "float", {}, Gemm(64, 64, 64))
 BYTES = 3 * 64 * 64 * 4
@@ -80,3 +85,29 @@ def test_the_threads_of_numpy_do_not_meet_on_a_core() -> None:
         [sys.executable, "-c", APART], env=free, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("kernels", "offered", "told"),
+    [
+        ("Haswell", drivers.AVX512, "openblas 0.3.31, 2 threads, Haswell (AVX2, not AVX-512)"),
+        ("SkylakeX", drivers.AVX512, "openblas 0.3.31, 2 threads, SkylakeX"),
+        ("Haswell", drivers.AVX2, "openblas 0.3.31, 2 threads, Haswell"),
+        ("Haswell", None, "openblas 0.3.31, 2 threads, Haswell"),  # no x86
+        ("", drivers.AVX512, "openblas 0.3.31, 2 threads"),
+    ],
+)
+def test_kernels_for_narrower_vectors_than_the_processors_are_told(
+    kernels: str, offered: drivers.Level | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With OPENBLAS_CORETYPE=Haswell cpu-packed had twice numpy's rate, and nothing said why."""
+    monkeypatch.setattr(drivers, "cpu_level", lambda: offered)
+    pool = {"internal_api": "openblas", "version": "0.3.31", "num_threads": 2, "architecture": kernels}
+    assert host.pool_title(pool) == told
+
+
+def test_a_table_in_turn_with_numpy_tells_its_blas() -> None:
+    run = fake_runs.fake_square()
+    rows = [replace(row, former=Partner("", row.samples, "numpy")) for row in run.rows if row.device == 0]
+    (note,) = [note for note in notes.scopes(run, 0, rows, "kernel") if note.label == "numpy"]
+    assert note.text == f"{run.header.host.blas}, in turn"
