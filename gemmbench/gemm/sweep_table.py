@@ -256,12 +256,12 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
 
-    unit = f"{rates.unit(dtype)} by scope"
+    caption = (
+        f"{rates.unit(dtype)} by scope{', * best of its column' if about else '; * best of its problem'}"
+    )
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{about}\n{unit}, * best of its column; of the best: {compared} scope"
-        if about
-        else f"{dtype} {unit}; * best of its problem",
+        caption=f"{about}\n{caption}; of the best: {compared} scope" if about else f"{dtype} {caption}",
         keys=("", "of the best" if about else "size"),
         blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
         rows=tuple(starmap(line, ranked)),
