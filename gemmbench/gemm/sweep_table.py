@@ -390,13 +390,11 @@ def gemm(run: Run, verbose: bool = False) -> RenderableType:
     }
     gemms = [row for row in gemms if row.variant not in unsuited[row.device, row.dtype]]
     compared: list[Row] = []
-    told: set[int] = set()
     for device, _, rows in by_device(gemms, lambda row: (row.dtype, row.problem)):
         if len(rows) >= _LEAST_COMPARED or any(row.grid for row in rows):
             sheet = _row_sheet(run, device, rows[0].dtype, rows, _about(rows[0]))
             parts.append(sheet if verbose else replace(sheet, notes=(*sheet.notes, _MORE)))
             compared += rows
-            told.add(device)
     above: tuple[object, ...] = ()
     for row in gemms:
         alike = [each for each in gemms if row.grid and _kernel_of(each) == _kernel_of(row)]
@@ -410,8 +408,8 @@ def gemm(run: Run, verbose: bool = False) -> RenderableType:
             parts.append(Sheet(heading=heading(run, row.device, row.dtype), caption=_about(row)))
         parts.append(_page(run, row))
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
-    others = (index for index in range(len(run.header.devices)) if index not in told)
-    below = dict.fromkeys((*idle, *(note for index in others for note in notes.warnings(run, index))))
+    others = {*range(len(run.header.devices))} - {row.device for row in compared}
+    below = dict.fromkeys((*idle, *(note for index in sorted(others) for note in notes.warnings(run, index))))
     return stack([*parts, *([Sheet(notes=tuple(below))] if below else [])])
 
 
