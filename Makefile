@@ -43,7 +43,7 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
-	$(BIN)/python -m pytest -m races $(THREE) tests/races
+	$(BIN)/python -m pytest -m races $(THREE) tests/races $(ARGS)
 
 browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own protocol (apt-get install chromium)
 	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)

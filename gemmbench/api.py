@@ -75,12 +75,12 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 def stderr() -> Console:
     """Where progress goes."""
-    return Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
-    """A line on stderr, unless only the table is wanted."""
-    if not quiet:
+    """A line on stderr, unless only the table is wanted or there is no stderr (pythonw, a service)."""
+    if sys.stderr and not quiet:
         print(sentence, file=sys.stderr, flush=True)
 
 
@@ -236,8 +236,10 @@ best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
-    """Write a run in a format that is no table; sqlite takes several."""
+    """Write a run in a format that is no table; sqlite takes several, any other `UsageError`."""
     if form != exports.SQLITE:
+        if len(runs) != 1:
+            raise UsageError(f"{form} takes one run, not {len(runs)}: only {exports.SQLITE} takes several")
         write_text(path, _shown(runs[0]).text(form), _paths(runs))
         return
     from gemmbench.exports import sqlite  # some builds of Python have no sqlite3

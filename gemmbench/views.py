@@ -57,7 +57,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
     problems = {row.problem for row in single.rows if row.kind == "gemm"}
     if run.header.view == "gemm" and (own or len(problems) == 1):
         rest = [*([] if own else _peaks(single, verbose)), *_below(run, order, verbose)]
-        return Group(gemm(single), *([Text(""), stack(rest)] if rest else []))
+        return Group(gemm(single, verbose), *([Text(""), stack(rest)] if rest else []))
     tables = sheets(run, order, verbose, own)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
 

@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what follows is imported from there
+
+from tools import planted_machine
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
-
-from tools import planted_machine  # noqa: E402
-
 KERNELS = (planted_machine.VARIANT, "tiled", "register")
 MORE_WORK = 1.0
 THRESHOLD = 0.25

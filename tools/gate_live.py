@@ -182,7 +182,8 @@ class Bench:
     def job(self, plan: Sequence[Case], recorder: Recorder, rules: Rules, before: Run) -> checking.Job:
         """A job of ``check --against``."""
         basis = Basis((before,), rules)
-        return checking.Job(basis, tuple(plan), self.header, self.live.policy, recorder)  # type: ignore[arg-type]
+        policy = self.live.policy
+        return checking.Job(basis, tuple(plan), self.header, policy, recorder)  # type: ignore[arg-type]  # no Worker
 
     def first(self, recorder: Recorder) -> Run:
         """Every row once: of this checkout at any time, and so a base."""

@@ -506,7 +506,7 @@ REPLAYED = """\
 The first look at every unchanged row, with the first looks that other processes had at the same kernel and size as its later
 looks, goes through the shipped code once more: as it was, and with a slowdown added to one row's figures, each row in its
 turn. These slowdowns are exact, and far more than could be planted; but the jobs share their later looks.
-"""  # noqa: E501
+"""  # noqa: E501  # a page's text
 
 TEXT = """\
 # Whether the gate can be trusted
@@ -609,4 +609,4 @@ so many seconds were over, the job that ran then is not counted.
 `first looks apart` is the standard deviation of an unchanged row's figure at its first look (robust). Rows of before 2026-11-23
 were judged by a wider interval: of several looks it counted a disturbed one as much as any, and the looks' errors twice.
 
-"""  # noqa: E501
+"""  # noqa: E501  # a page's text

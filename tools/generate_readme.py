@@ -387,7 +387,7 @@ def beside_in_turn(runs: Sequence[Run]) -> str:
 
 
 def packed_shapes(runs: Sequence[Run]) -> str:
-    """cpu-packed over numpy in turn on the shapes of `workloads`, and the geometric mean."""
+    """cpu-packed over numpy in turn on the shapes of `workloads`, and the geometric means."""
     tables: dict[str, dict[Gemm, Row]] = {}
     for run in runs:
         table = tables.setdefault(run.header.devices[0].driver, {})
@@ -404,10 +404,14 @@ def packed_shapes(runs: Sequence[Run]) -> str:
         ]
         lines.append(f"| {problem.shape} | {' | '.join(cells)} |")
     found = [
-        [versus.median for row in table.values() if (versus := rates.versus(row, "device"))]
+        {at: versus.median for at, row in table.items() if (versus := rates.versus(row, "device"))}
         for table in tables.values()
     ]
-    lines.append(f"| geometric mean | {' | '.join(f'{geometric_mean(each):.2f}' for each in found)} |")
+    common = set.intersection(*map(set, found))
+    means = [f"{geometric_mean(each.values()):.2f} of {len(each)} shapes" for each in found]
+    shared = [f"{geometric_mean(each[problem] for problem in common):.2f}" for each in found]
+    lines.append(f"| geometric mean | {' | '.join(means)} |")
+    lines.append(f"| of the {len(common)} shapes that every column has | {' | '.join(shared)} |")
     about = (
         "Times numpy in float, device scope, in turn, with its 95 % interval "
         "(`tests/data/cpu-*-workloads.jsonl`); no disturbed rows."

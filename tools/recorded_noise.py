@@ -15,19 +15,19 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # what follows is imported from there
+
+import msgspec
+import numpy as np
+
+from gemmbench.ladder import BASELINES
+from gemmbench.model.row import RowKey
+from gemmbench.model.run_file import load
+from gemmbench.regress.baseline import repetitions
+from gemmbench.regress.verdict import FEW, Reach, Recordings, measured
+from gemmbench.stats.rates import measure
+
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
-
-import msgspec  # noqa: E402
-import numpy as np  # noqa: E402
-
-from gemmbench.ladder import BASELINES  # noqa: E402
-from gemmbench.model.row import RowKey  # noqa: E402
-from gemmbench.model.run_file import load  # noqa: E402
-from gemmbench.regress.baseline import repetitions  # noqa: E402
-from gemmbench.regress.verdict import FEW, Reach, Recordings, measured  # noqa: E402
-from gemmbench.stats.rates import measure  # noqa: E402
-
 DATA, RESULT = ROOT / "tests" / "data" / "aa", ROOT / "gemmbench" / "regress" / "noise.json"
 LEVELS = (0.05, 0.5, 0.9, 0.95, 0.975, 0.99, 0.995, 0.998, 0.999, 1.0)
 BASES, NEWS = (1, 2, 3, 5), (1, 3, 5, 7, 9)

@@ -22,8 +22,6 @@ from gemmbench import __version__
 from tests.faults.ledger import FAULTS, RESULTS, table
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
-
 RESULT, DOCUMENT = ROOT / "docs" / "faults.json", ROOT / "docs" / "faults.md"
 AT_ONCE = 2
 FIRST = ("ctrl_c", "sigterm", "killed", "changed", "cut_at", "grow")  # that take longest
@@ -51,7 +49,7 @@ once. Where no row hangs on a fault there is a dash. `make test` tries the same 
 {table}
 Of {times:,} faults {lost}. Measured by gemmbench {gemmbench} on {date} in {minutes:.0f} minutes, on {system} with
 {cores} cores and Python {python}. Random moments, sizes and bytes are drawn from fixed seeds.
-"""  # noqa: E501
+"""  # noqa: E501  # a page's text
 
 
 def main() -> int:

@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import starmap
 from operator import attrgetter
 from typing import TypeVar
 
@@ -21,7 +22,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, Where, places, shape
-from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
+from gemmbench.report.table import Cell, Note, Sheet, heading, stack, unbroken
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
 from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_evens, panels
@@ -217,10 +218,15 @@ def by_device(
                 yield device, each, own_rows
 
 
-def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
+def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: str = "") -> Sheet:
+    """A line for each row, with its size; those of one problem, which `about` names, the fastest first."""
     best: dict[tuple[object, str], float] = {}
     compared = rates.view_scope(run)
     rate_of = rates.own_rate if compared == "device" else rates.rate
+    ranked = [(rates.compared_rate(run, device, row, compared) or 0.0, row) for row in rows]
+    if about:
+        ranked.sort(key=lambda pair: -pair[0])
+    fastest = max((rate for rate, row in ranked if row.variant != AUTO), default=0.0)
     for row in rows:
         for scope in SCOPES:
             if rate := rate_of(row, scope):
@@ -235,11 +241,12 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
     has_energy, versus = any_joules(rows), [name for name in [versus_name(rows)] if name]
 
-    def line(row: Row) -> tuple[Cell, ...]:
+    def line(rate: float, row: Row) -> tuple[Cell, ...]:
         fraction = rates.peak_fraction(run, row)
+        size = f"{clean(row.label or row.phase)} {shape(row)}".strip()
         return (
             Cell(clean(row.title)),
-            Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
+            Cell(size if not about else units.percent(rate / fastest) if rate and fastest else "-"),
             *(rate_cell(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
             Cell(units.percent(helpers) if (helpers := rates.helpers_share(row)) else "-"),
@@ -249,22 +256,26 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
 
+    caption = (
+        f"{rates.unit(dtype)} by scope{', * best of its column' if about else '; * best of its problem'}"
+    )
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
-        keys=("", "size"),
+        caption=f"{about}\n{caption}; of the best: {compared} scope" if about else f"{dtype} {caption}",
+        keys=("", "of the best" if about else "size"),
         blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
-        rows=tuple(map(line, rows)),
+        rows=tuple(starmap(line, ranked)),
         left=frozenset({"status"}),
         notes=(
+            *(_all_verified(rows) if about else []),
             *(
                 Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.selected(row)}", "dim")
                 for row in rows
                 if row.variant == AUTO and row.choice
             ),
             *([_HELPERS] if any(map(rates.helpers_share, rows)) else []),
-            *_parameters(rows),
-            *notes.gaps(rows, compared),
+            *([] if about else _parameters(rows)),
+            *(notes.scopes(run, device, rows, compared) if about else notes.gaps(rows, compared)),
             *notes.troubles(rows, shape),
             *notes.noisy(run, rows, shape),
             *remarks(run, rows, shape),
@@ -360,82 +371,67 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 # --- ``gemm``: everything that was measured of one problem --------------------------------------------------
 
 
-def gemm(run: Run) -> RenderableType:
-    """Single problems, a page for each variant: scopes, launches, verification, parameters.
+_LEAST_COMPARED = 3  # rows: two pages are seen at a glance
 
-    Of the combinations of a grid there is a table, and the page of the fastest.
+
+def gemm(run: Run, verbose: bool = False) -> RenderableType:
+    """Single problems: a table of three rows or more, and of the combinations of a grid.
+
+    Of other rows, and if verbose of all, a page each: scopes, launches, verification, parameters. Of the
+    combinations of a grid the fastest has one.
     """
     scope = rates.view_scope(run)
-    pages: list[RenderableType] = []
-    above: tuple[object, ...] = ()
+    parts: list[RenderableType] = []
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
     # By device and type, which is what a heading is of.
     unsuited = {
         subject: notes.unsuited(run, [row for row in gemms if (row.device, row.dtype) == subject])
         for subject in dict.fromkeys((row.device, row.dtype) for row in gemms)
     }
+    gemms = [row for row in gemms if row.variant not in unsuited[row.device, row.dtype]]
+    compared: list[Row] = []
+    for device, _, rows in by_device(gemms, lambda row: (row.dtype, row.problem)):
+        if len(rows) >= _LEAST_COMPARED or any(row.grid for row in rows):
+            sheet = _row_sheet(run, device, rows[0].dtype, rows, _about(rows[0]))
+            parts.append(sheet if verbose else replace(sheet, notes=(*sheet.notes, _MORE)))
+            compared += rows
+    above: tuple[object, ...] = ()
     for row in gemms:
-        if row.variant in unsuited[row.device, row.dtype]:
-            continue
         alike = [each for each in gemms if row.grid and _kernel_of(each) == _kernel_of(row)]
-        blocks: list[RenderableType] = []
-        if alike and row is alike[0]:
-            blocks.append(replace(_row_sheet(run, row.device, row.dtype, alike), heading=()))
-        if not alike or row is max(alike, key=lambda each: rates.median_rate(each, scope) or 0):
-            blocks.append(_page(run, row))
-        if not blocks:
+        if alike and row is not max(alike, key=lambda each: rates.median_rate(each, scope) or 0):
             continue
-        if pages:
-            pages.append(Text(""))
+        if not verbose and any(row is each for each in compared):
+            continue
         subject = (row.device, row.dtype, row.problem)
         if subject != above:
             above = subject
-            problem = row.problem
-            assert problem is not None
-            dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
-            a, b = "A^T" if problem.trans_a else "A", "B^T" if problem.trans_b else "B"
-            about = f"C = {problem.alpha:g} {a} {b} + {problem.beta:g} C, {row.dtype}, {dimensions}"
-            pages += [Sheet(heading=heading(run, row.device, row.dtype), caption=about), Text("")]
-        pages += [part for block in blocks for part in (block, Text(""))][:-1]
+            parts.append(Sheet(heading=heading(run, row.device, row.dtype), caption=_about(row)))
+        parts.append(_page(run, row))
     idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
-    alarms = (note for index in range(len(run.header.devices)) for note in notes.warnings(run, index))
-    below = dict.fromkeys((*idle, *alarms))
-    if below:
-        pages += [Text(""), Sheet(notes=tuple(below))]
-    for sheet in _rankings(run, gemms):
-        pages += [Text(""), sheet]
-    return Group(*pages)
+    others = {*range(len(run.header.devices))} - {row.device for row in compared}
+    below = dict.fromkeys((*idle, *(note for index in sorted(others) for note in notes.warnings(run, index))))
+    return stack([*parts, *([Sheet(notes=tuple(below))] if below else [])])
 
 
-_LEAST_RANKED = 3  # kernels: two pages are seen at a glance
+_MORE = Note("", "-v: a page for each, with times, launches, figures of the checks and parameters", "dim")
 
 
-def _rankings(run: Run, gemms: Sequence[Row]) -> Iterator[Sheet]:
-    """For each device, type and problem, the kernels by their rates; none where there are few."""
-    scope = rates.view_scope(run)
-    subjects = dict.fromkeys((row.device, row.dtype, row.problem) for row in gemms if row.device != HOST)
-    for device, dtype, problem in subjects:
-        rated = [
-            (rate, row)
-            for row in gemms
-            if (row.dtype, row.problem) == (dtype, problem) and row.device in (device, HOST)
-            if row.variant != AUTO and (rate := rates.compared_rate(run, device, row, scope))
-        ]
-        rated.sort(key=lambda each: -each[0])
-        if len(rated) >= _LEAST_RANKED:
-            best = rated[0][0]
-            yield Sheet(
-                caption=f"ranking: {dtype} {rates.unit(dtype)}, {scope} scope",
-                blocks=((rates.unit(dtype), "of the best"),),
-                rows=tuple(
-                    (
-                        Cell(notes.marked(run, row, clean(row.title))),
-                        Cell(units.gflops(rate), best=rate == best),
-                        Cell(units.percent(rate / best)),
-                    )
-                    for rate, row in rated
-                ),
-            )
+def _about(row: Row) -> str:
+    problem = row.problem
+    assert problem is not None
+    dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
+    a, b = "A^T" if problem.trans_a else "A", "B^T" if problem.trans_b else "B"
+    return f"C = {problem.alpha:g} {a} {b} + {problem.beta:g} C, {row.dtype}, {dimensions}"
+
+
+def _all_verified(rows: Sequence[Row]) -> list[Note]:
+    """That every result is right; nothing where one is not, or was not verified: `notes.troubles` says so."""
+    ran = [row for row in rows if row.status in ("ok", "wrong")]
+    if {row.check.verdict for row in ran} != {"ok"}:
+        return []
+    after = all(row.check_after and row.check_after.verdict == "ok" for row in ran)
+    text = f"every result, before the first batch{' and after the last' if after else ''}"
+    return [Note("verified", text, "green")]
 
 
 def _kernel_of(row: Row) -> tuple[object, ...]:

@@ -318,6 +318,17 @@ def test_off_the_main_thread_no_signal_handler_is_set(monkeypatch: pytest.Monkey
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
 
 
+def test_without_stderr_nothing_of_it_is_on_stdout(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As under pythonw, where print and rich would take stdout instead."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", None)
+        gb.api.say("a note")
+        gb.square(**QUICK, verbose=1)
+    assert capsys.readouterr().out == ""
+
+
 def test_ctrl_c_leaves_what_was_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "run.jsonl"
     handle = Progress.handle

@@ -46,7 +46,7 @@ def test_the_table_says_what_it_took(call: Call) -> None:
     words = " ".join(every.split())
     assert "auto at 16: took register: the fastest measured at 16x16x16" in words
     page = " ".join(call("gemm", "-m", "8", "--kernel", "register,auto", "--dtype", "half").stdout.split())
-    assert "took: register: the fastest measured at 8x8x8" in page
+    assert "auto at 8: took register: the fastest measured at 8x8x8" in page
     assert "kernel=register" not in page
 
 

@@ -136,6 +136,9 @@ def test_python_refuses_the_same() -> None:
         run.export("out", "parquet")
     with pytest.raises(gb.UsageError, match=r"would replace run\.jsonl"):
         run.export("run.jsonl", "csv")
+    with pytest.raises(gb.UsageError, match="csv takes one run, not 2: only sqlite takes several"):
+        gb.api.export([run, run], Path("out"), "csv")
+    assert not Path("out").exists()
     assert run.rows == gb.load("run.jsonl").rows
 
 

@@ -20,7 +20,7 @@ from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import machine
 
-QUICK = Policy(budget_s=0.05, settle_s=0.0, batch_s=0.001, min_batches=3)
+QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 
 class InProcess:

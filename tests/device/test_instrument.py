@@ -19,7 +19,7 @@ from gemmbench.suite.plan import gemm_plan
 from tests.device.conftest import executor
 from tests.in_process import InProcess
 
-QUICK = Policy(budget_s=0.1, settle_s=0.0, batch_s=0.002, min_batches=5)
+QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.002, min_batches=5, precision=10.0)
 
 
 @pytest.fixture
@@ -61,10 +61,10 @@ def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: Device
     first = prepared(device)
     second = prepared(device, first)
     assert first.verify("before").check.verdict == "ok"
-    assert len(alone(first, "device", QUICK, 0.1).batches) >= 4
-    pairs = in_turn(first, second, "device", QUICK, 0.1)
+    assert len(alone(first, "device", QUICK, QUICK.budget_s).batches) >= 4
+    pairs = in_turn(first, second, "device", QUICK, QUICK.budget_s)
     assert len(pairs.first.batches) == len(pairs.second.batches) >= 3
-    assert len(alone(first, "host", QUICK, 0.1).batches) >= 3
+    assert len(alone(first, "host", QUICK, QUICK.budget_s).batches) >= 3
     for handle in (first, second):
         assert handle.verify("before").check.verdict == "ok"
     assert first.batch("device", 2).seconds["device"] > 0  # operands go back to the device

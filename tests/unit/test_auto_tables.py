@@ -65,7 +65,7 @@ def test_the_details_give_its_reasons() -> None:
     assert f"auto at 64: took numpy: {WHY}" in words
     assert "auto at 512: took tiled: the fastest measured at 512x512x512" in words
     assert "why=" not in words
-    page = " ".join(text(gemm(run_of())).split())
+    page = " ".join(text(gemm(run_of(), verbose=True)).split())
     assert f"took: numpy: {WHY}" in page
     assert "kernel=" not in page
 

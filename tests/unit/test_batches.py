@@ -36,7 +36,7 @@ from gemmbench.suite.plan import gemm_plan, rebuild, why_not
 from tests import fake_runs as fake
 from tests import in_process
 
-QUICK = Policy(budget_s=0.01, settle_s=0.0, batch_s=0.0005, min_batches=3)
+QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.0005, min_batches=3, precision=10.0)
 BATCH = Gemm(9, 7, 11, batch=5)
 
 

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import argparse
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from gemmbench import api
 from gemmbench.model.case import saved_problem
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.problem import Gemm
@@ -14,6 +16,7 @@ from gemmbench.model.row import Partner, Problem, Row
 from gemmbench.model.run_file import Header, Run, encode
 from gemmbench.suite.auto import Point
 from tests import fake_runs as fake
+from tools.bench import auto_regret
 from tools.bench.auto_regret import (
     KINDS,
     grid,
@@ -166,6 +169,49 @@ def test_without_a_partner_rates_of_their_own_decide_the_hosts_blas_among_them()
     run = run_of(row("naive", saved, 4.0), row("tiled", saved, 2.0), row("numpy", saved, 1.0, device=-1))
     (found,) = losses((problem,), (known("naive", Gemm(64, 64, 64), 1.0),), run, 0, "", "host")
     assert (found.chosen, found.best, found.ratio) == ("naive", "numpy", 4.0)
+
+
+def test_every_drawn_shape_has_a_cache_of_the_grid_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept: dict[str, set[str]] = {}
+
+    def measured(folder: Path, name: str, *_: object) -> bool:
+        cache = Path(os.environ["XDG_CACHE_HOME"])
+        if not name.startswith("grid") or keeps:
+            cache.mkdir(exist_ok=True)
+            kept[name] = {path.name for path in cache.iterdir()}
+            (cache / name).touch()
+        return True
+
+    options = argparse.Namespace(
+        unseen=3,
+        seed=3,
+        largest=0,
+        type="cpu",
+        device="all",
+        budget="0.1",
+        dtype="float",
+        drawn_budget="",
+        share=(1, 1),
+        folder=tmp_path,
+        partner="numpy",
+        scope="host",
+        saved=False,
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", "")
+    monkeypatch.setattr(api, "devices", lambda: [fake.CPU])
+    monkeypatch.setattr(auto_regret, "_measured", measured)
+    keeps = False
+    assert main_unseen(options) == 2
+    assert capsys.readouterr().err == (
+        f"auto_regret: {tmp_path} has a grid and no cache with what was kept of it: take a new folder\n"
+    )
+    keeps = True
+    assert main_unseen(options) == 2
+    used = {name: there for name, there in kept.items() if name.startswith("used")}
+    grids = {name for name in kept if name.startswith("grid")}
+    assert used == dict.fromkeys(("used-3-0", "used-3-1", "used-3-2"), grids)
 
 
 def test_shares_are_read_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -88,7 +88,8 @@ ENTRIES = (
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", fake.ALL)
 def test_show(name: str, width: int, golden: Golden) -> None:
-    golden(f"{name}-{width}.txt", text(show(fake.ALL[name](), fake.ORDER), width))
+    run = fake.ALL[name]()
+    golden(f"{name}-{width}.txt", text(show(run, fake.ORDER, verbose=name == "gemm"), width))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
@@ -246,7 +247,11 @@ def test_energy(width: int, golden: Golden) -> None:
     run = with_energy(fake.fake_sweep_k())
     gemms = replace(run, rows=tuple(row for row in run.rows if row.kind == "gemm" and row.problem))
     one = replace(fake.fake_gemm(), header=fake.header(("gemm", "-m", "1000"), (fake.GPU,)))
-    pages = (sweep(gemms, "k", order=fake.ORDER), detail(gemms, fake.ORDER), show(with_energy(one)))
+    pages = (
+        sweep(gemms, "k", order=fake.ORDER),
+        detail(gemms, fake.ORDER),
+        show(with_energy(one), verbose=True),
+    )
     golden(f"energy-{width}.txt", "\n".join(text(page, width) for page in pages))
 
 
@@ -386,14 +391,27 @@ def test_the_star_is_the_kernels_own_where_auto_took_it() -> None:
     assert list(re.findall(r"^(\w+) +\*", alone, re.MULTILINE)) == ["auto"]
 
 
-def test_three_kernels_at_one_problem_are_ranked() -> None:
+def test_three_rows_of_one_problem_are_a_table_the_fastest_first_and_pages_if_asked_for() -> None:
     problem = Problem(256, 256, 256)
-    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "auto": 60.0}
+    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "auto": 61.0}
     rows = [fake.gemm_row(name, problem, rate) for name, rate in rates_of.items()]
     run = Run(replace(fake.header(("gemm",)), view="gemm"), tuple(rows))
-    ranking = text(show(run)).partition("ranking:")[2].split()
-    assert [word for word in ranking if word in rates_of] == ["register", "tiled", "naive"]
-    assert "ranking:" not in text(show(replace(run, rows=tuple(rows[:2]))))
+    shares = re.compile(r"^(\w+) +([\d.]+) %", re.MULTILINE)
+    ranking = [("auto", "101.6"), ("register", "100.0"), ("tiled", "50.0"), ("naive", "5.0")]
+    two = replace(run, rows=tuple(rows[:2]))
+    short, long, pair = text(show(run)), text(show(run, verbose=True)), text(show(two))
+    assert shares.findall(short) == shares.findall(long) == ranking
+    assert shares.findall(pair) == []
+    pages = [re.findall(r"^(\w+): [\d.]+ GFLOPS", each, re.MULTILINE) for each in (short, long, pair)]
+    assert pages == [[], list(rates_of), ["tiled", "naive"]]
+    assert [each.count("m = 256, n = 256, k = 256") for each in (short, long, pair)] == [1, 2, 1]
+    assert "-v: a page for each" in short
+    assert len(short.splitlines()) < 20
+    check = replace(rows[1].check, verdict="wrong")
+    wrong = replace(rows[1], status="wrong", reason="it adds 1", check=check)
+    notes = [text(show(replace(run, rows=(*rows[2:], each)))) for each in (rows[1], wrong)]
+    assert ["verified: every result, before" in each for each in notes] == [True, False]
+    assert "wrong: naive at 256: it adds 1" in notes[1]
 
 
 def test_no_break_even_without_the_baseline() -> None:
@@ -574,7 +592,7 @@ def test_every_table_of_gemms_has_the_ratio() -> None:
     run = in_turn_with_tiled(fake.fake_square())
     assert text(detail(run, fake.ORDER), 160).count("x tiled") == 1
     one = replace(run, rows=tuple(row for row in run.rows if row.problem == SQUARE_2048))
-    assert ", kernel scope, batch by batch in turn" in text(sweep_table.gemm(one))
+    assert ", kernel scope, batch by batch in turn" in text(sweep_table.gemm(one, verbose=True))
     assert "f x tiled" in text(stack(shape_tables.sheets(run, "kernel", fake.ORDER)), 160)
     assert "x tiled" in text(stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER)), 160)
 

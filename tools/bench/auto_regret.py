@@ -17,10 +17,11 @@ a second time: the first measurement says which candidate is the best, the secon
 that may be less than nothing. Rows that other programs disturbed are left out, as a machine's cache leaves
 them out. The geometric mean has a bootstrap interval over the shapes. In use auto tries the candidates on a
 shape that it is not sure of; the report says how many those are, and what the others lose. So auto itself
-runs on the drawn shapes, too, with a cache that holds the grid alone, and what it took there is judged by the
-same measurements: its loss in use.
+runs on each drawn shape, too, in a session with a cache that holds the grid alone, and what it took there is
+judged by the same measurements: its loss in use.
 It takes some minutes: ``--folder`` keeps what was measured and goes on with it, ``--share 2/4`` measures
-a part of the shapes (each on cores of its own), and ``--saved`` prints what all parts in a folder say.
+a part of the shapes (each on cores of its own; auto then has that part of the grid alone), and ``--saved``
+prints what all parts in a folder say.
 
 Exit status: 0 within the limit on every driver, 1 over it, 2 there is no such device or gemmbench failed, 3
 the noise was more than 10 %, with which nothing is shown.
@@ -352,12 +353,20 @@ def main_unseen(options: argparse.Namespace) -> int:
             share = slice(part - 1, None, of)
             drawn_budget = options.drawn_budget or options.budget
             measured = partial(_all_measured, kept)
-            os.environ["XDG_CACHE_HOME"] = str(kept / f"cache{end}")
+            cache = kept / f"cache{end}"
+            os.environ["XDG_CACHE_HOME"] = str(cache)
             if not measured(f"grid{end}", device, before[share], options, options.budget, ""):
                 return 2
+            if not cache.is_dir():
+                missing = f"{kept} has a grid and no {cache.name} with what was kept of it: take a new folder"
+                print(f"auto_regret: {missing}", file=sys.stderr)
+                return 2
             os.environ["XDG_CACHE_HOME"] = f"{folder}/cache"
-            shutil.copytree(kept / f"cache{end}", f"{folder}/cache")
-            used = _measured(kept, f"used{seed}{end}-0", drawn[share], options, [AUTO], options.budget)
+            used = True
+            for at, problem in enumerate(drawn[share]):  # what auto keeps of one helps no other
+                shutil.rmtree(f"{folder}/cache", ignore_errors=True)
+                shutil.copytree(cache, f"{folder}/cache")
+                used &= _measured(kept, f"used{seed}{end}-{at}", [problem], options, [AUTO], options.budget)
             drawn_there = measured(
                 f"drawn{seed}{end}", device, drawn[share], options, drawn_budget, options.partner
             )
@@ -496,7 +505,9 @@ def main() -> int:
     )
     parser.add_argument("--folder", type=Path, help="with --unseen: keeps the runs, and goes on with them")
     parser.add_argument("--drawn-budget", help="of the drawn shapes, whose batches are taken in turn")
-    parser.add_argument("--share", type=_share, default=(1, 1), help="2/4: measures the second quarter alone")
+    parser.add_argument(
+        "--share", type=_share, default=(1, 1), help="2/4: the second quarter alone, grid and drawn"
+    )
     parser.add_argument(
         "--saved", action="store_true", help="measures nothing: what --folder has of all shares"
     )

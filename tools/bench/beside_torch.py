@@ -23,19 +23,19 @@ from pathlib import Path
 from statistics import fmean, median, stdev
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # what follows is imported from there
+
+from gemmbench.gemm import protocols
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
+from gemmbench.measure.child import Worker
+from gemmbench.model.case import Case, Policy, Staged
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row
+from gemmbench.stats.intervals import CONFIDENCE, student
+from gemmbench.suite.plan import gemm_plan, select
+
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
-
-from gemmbench.gemm import protocols  # noqa: E402
-from gemmbench.ladder import BY_NAME  # noqa: E402
-from gemmbench.measure import machine  # noqa: E402
-from gemmbench.measure.child import Worker  # noqa: E402
-from gemmbench.model.case import Case, Policy, Staged  # noqa: E402
-from gemmbench.model.problem import Gemm  # noqa: E402
-from gemmbench.model.row import Row  # noqa: E402
-from gemmbench.stats.intervals import CONFIDENCE, student  # noqa: E402
-from gemmbench.suite.plan import gemm_plan, select  # noqa: E402
-
 RESULT = "docs/beside_torch.json"
 SIZE = 4096
 FIRST, MAMF = "do_bench-first", "mamf-finder"

@@ -23,19 +23,18 @@ from itertools import permutations, product
 from pathlib import Path
 from unittest.mock import patch
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # what follows is imported from there
 
-import msgspec  # noqa: E402
+import msgspec
 
-from gemmbench.measure.child import WorkerError  # noqa: E402
-from gemmbench.model.run_file import load  # noqa: E402
-from gemmbench.regress import verdict  # noqa: E402
-from gemmbench.regress.gate import MOST_ROUNDS  # noqa: E402
-from gemmbench.suite.plan import SelectionError  # noqa: E402
-from tools import gate_live, gate_replay  # noqa: E402
-from tools.gate_live import PLANTED  # noqa: E402
-from tools.gate_report import (  # noqa: E402
+from gemmbench.measure.child import WorkerError
+from gemmbench.model.run_file import load
+from gemmbench.regress import verdict
+from gemmbench.regress.gate import MOST_ROUNDS
+from gemmbench.suite.plan import SelectionError
+from tools import gate_live, gate_replay
+from tools.gate_live import PLANTED
+from tools.gate_report import (
     Cell,
     Results,
     Turned,
@@ -47,7 +46,7 @@ from tools.gate_report import (  # noqa: E402
     unchanged_table,
     with_counts,
 )
-from tools.gate_simulation import (  # noqa: E402
+from tools.gate_simulation import (
     Command,
     Setting,
     condensed,
@@ -56,6 +55,7 @@ from tools.gate_simulation import (  # noqa: E402
     unchanged,
 )
 
+ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data" / "aa"
 RESULT, DOCUMENT = ROOT / "docs" / "gate-proof.json", ROOT / "docs" / "gate-proof.md"
 PAGE = ROOT / "docs" / "gate.md"  # has the live counts, too

@@ -23,18 +23,13 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from gemmbench.opencl import drivers
+import numpy as np
+import pyopencl as cl
 
-drivers.register()
-
-# After the drivers are registered: pyopencl's loader looks for them once.
-import numpy as np  # noqa: E402
-import pyopencl as cl  # noqa: E402
-
-from gemmbench.gemm.opencl_bench import Prepared  # noqa: E402
-from gemmbench.model.device import DeviceFacts  # noqa: E402
-from gemmbench.opencl import discovery  # noqa: E402
-from gemmbench.suite.plan import select  # noqa: E402
+from gemmbench.gemm.opencl_bench import Prepared
+from gemmbench.model.device import DeviceFacts
+from gemmbench.opencl import discovery, drivers
+from gemmbench.suite.plan import select
 
 LIMIT_S = 10e-6
 BATCH = 200

@@ -20,19 +20,18 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))  # run as a script: what follows is imported from there, hence E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))  # what follows is imported from there
 
-from gemmbench.ladder import BY_NAME  # noqa: E402
-from gemmbench.measure import machine  # noqa: E402
-from gemmbench.measure.child import Worker  # noqa: E402
-from gemmbench.measure.sampling import alone  # noqa: E402
-from gemmbench.model.case import Case, Policy  # noqa: E402
-from gemmbench.model.device import Readings  # noqa: E402
-from gemmbench.model.problem import Gemm  # noqa: E402
-from gemmbench.stats.conditions import known  # noqa: E402
-from gemmbench.stats.intervals import moved, summarize  # noqa: E402
-from gemmbench.suite.plan import gemm_plan, select  # noqa: E402
+from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
+from gemmbench.measure.child import Worker
+from gemmbench.measure.sampling import alone
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import Readings
+from gemmbench.model.problem import Gemm
+from gemmbench.stats.conditions import known
+from gemmbench.stats.intervals import moved, summarize
+from gemmbench.suite.plan import gemm_plan, select
 
 
 def cut(values: Sequence[float | None]) -> list[Sequence[float | None]]:
@@ -81,6 +80,7 @@ def sampled(names: Sequence[str], device: str, policy: Policy, beside: str = "")
             print(json.dumps(line), flush=True)
 
 
+ROOT = Path(__file__).resolve().parents[2]
 RESULT = "docs/repeat.json"
 
 
