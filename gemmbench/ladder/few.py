@@ -292,7 +292,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         full[name] //= 2
     groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
     parts, waves = 1, _WAVES[along]
-    is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device)
+    long = problem.m if by_columns else problem.n
+    is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
     if full["MANY"]:
         along_and_across = _many_blocks({**full, **lies, "m": problem.m, "n": problem.n})
@@ -325,6 +326,11 @@ def _thin_items(v: Values) -> tuple[int, int]:
     return long * v["LX"] * v["LY"], short * v["PARTS"]
 
 
+def _is_many(v: Values) -> bool:
+    """Whether `thin_many` is asked for, and the large operand has rows or columns for a group, and vectors of four."""
+    return 0 < v["MANY"] <= (v["m"] if v["COLUMNS"] else v["n"]) and _thin_whole({**v, "WIDTH": 4})
+
+
 def _many_blocks(v: Values) -> tuple[int, int]:
     """Groups of `thin_many` along the long side of C, and along the short one, for one part of k."""
     long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
@@ -336,7 +342,7 @@ def _many_items(v: Values) -> tuple[int, int]:
     return along * _MANY_ITEMS, across * v["PARTS"]
 
 
-_MANY_ITEMS, _MANY_STEPS, _MANY_SHARES = 256, 256, 3  # as in the kernel
+_MANY_ITEMS, _MANY_SLICES = 512, 32  # as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
@@ -351,8 +357,8 @@ def _thin_local(p: Values) -> int:
     ):
         chunk = round_up(p["KC"], math.lcm(step, p["WIDTH"]))
         most = max(most, sums, 2 * p["THIN"] * (chunk + p["WIDTH"]))
-    many = _MANY_SHARES * (_MANY_STEPS // 4) * (4 * _THIN + 4) if p.get("MANY") else 0
-    return max(many, most * (2 if p["itemsize"] == 2 else 1))  # half is float there
+    many = _MANY_SLICES * ((_THIN if p.get("ASYNC") else 5) * p.get("MANY", 0) + 4)  # sums or, without, S
+    return max(many if p.get("MANY") else 0, most * (2 if p["itemsize"] == 2 else 1))  # half is float there
 
 
 def _round(p: Values) -> int:
@@ -384,10 +390,10 @@ THIN = Variant(
             multiply(
                 "24_thin_many.cl", "thin_many", _many_items, lambda _: (_MANY_ITEMS, 1), _THIN_ARGUMENTS
             ),
-            when=lambda v: bool(v["MANY"]) and _thin_whole(v),
+            when=_is_many,
         ),
-        replace(_MULTIPLY_THIN, when=lambda v: _thin_whole(v) and not v["MANY"]),
-        replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v)),
+        replace(_MULTIPLY_THIN, when=lambda v: _thin_whole(v) and not _is_many(v)),
+        replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v) and not _is_many(v)),
         replace(
             multiply(
                 "24_thin.cl",
@@ -412,7 +418,7 @@ THIN = Variant(
         "AHEAD": switch("1: vectors of the large operand that are needed next are on their way"),
         "MANY": Parameter(
             "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",
-            (0, 64, 128, 256),
+            (0, _MANY),
             least=0,
         ),
         "ASYNC": switch("1: it copies the small operand by cp.async, which NVIDIA has"),
@@ -428,8 +434,8 @@ THIN = Variant(
         Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
         Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
         Constraint(
-            lambda p: p.get("MANY", 0) in ((0, 64, 128, 256) if p["itemsize"] == _COPY // 4 else (0,)),
-            "MANY must be 0, or in float 64, 128 or 256",
+            lambda p: p.get("MANY", 0) in ((0, _MANY) if p["itemsize"] == _COPY // 4 else (0,)),
+            "MANY must be 0, or in float 64",
         ),
     ),
     extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),

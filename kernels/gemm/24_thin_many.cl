@@ -2,19 +2,25 @@
  *
  * ALONG = 0: rows of the large operand L lie across k        ALONG = 1: they run along k
  *
- *                    LONG                                  BLOCK = 4 x SLICES   16
- *     BLOCK    +------------------+                       +----------------+   +----+
- *   +-------+  |                  |                       |                |   |    |
- *   |   S   |  |        L         | BLOCK                 |       L        |   | S  | BLOCK
- *   |  16   |  |                  |                       |                |   |    |
- *   +-------+  +------------------+                       +----------------+   +----+
+ *                    MANY                                      BLOCK         16
+ *     BLOCK    +--------------+                        +----------------+   +----+
+ *   +-------+  | set 0        |                        |       |        |   |    |
+ *   |   S   |  | set 1   L    | BLOCK             MANY | set 0 | set 1  |   | S  | BLOCK
+ *   |  16   |  | ...          |                        |       |   L    |   |    |
+ *   +-------+  +--------------+                        +----------------+   +----+
  *
  *   acc[c][i] += S[i][p] * L[p][c]                        acc[c][i] += L[c][p] * S[p][i]
  *
- * A work-item keeps 16 x 8 sums. It asks for its 4 steps x 8 elements of L a block ahead, into registers; S goes through a
- * ring of three shares of local memory, of STEPS steps each, as it is stored: 12 loads of four elements for 512 multiply-adds.
- * LONG / 8 work-items have the sums of a group between them, the others slices of k of their own; sums meet in local memory,
- * a few rows at a time. Several groups may share k: `thin_sum` adds up what they leave in P.
+ * The steps along k of a block are shared out among sets of TOGETHER warps (32 neighbours each), those of a set among LANES of
+ * every warp. A set has all MANY rows or columns of L, a work-item 16 x EACH of their sums. Sets do not wait for each other:
+ * each copies its steps of S into a ring of its own, where the 16 elements of a step are neighbours however S is stored.
+ *
+ * L goes to registers, TURNS times VECTORS vectors: those that were multiplied are asked for again, a block ahead, so that
+ * nearly all are on their way at all times. The rate hangs on that, and NVIDIA's compiler, left alone, asks for all of them at
+ * the end of a block: every FENCE turns there is a jump, never taken, beyond which it moves none.
+ *
+ * Steps that make no whole block are read by elements. The last group begins where it still has MANY rows or columns, and
+ * stores those that are its own; L must have as many. Several groups may share k: `thin_sum` adds up what they leave in P.
  *
  * Sums are scaled on their way to local memory: stored as they are, as vectors, the compiler would keep them in the
  * same bank of registers as what they are made of, and a multiply-add would take two cycles (docs/small.md). */
@@ -25,48 +31,60 @@
 #endif
 
 #if MANY
-#define FEW 16
-#define EACH 8
-#define LONG MANY
-#define ITEMS 256
-#define STEPS 256
-#define SHARES 3
-#define ABREAST (LONG / EACH)
-#define SLICES (ITEMS / ABREAST)
-#define BLOCK (4 * SLICES)
-#define VECTOR REALV(4)
-
 #include "along.clh"
+#define FEW 16
+#define EACH 4
+#define ITEMS 512
+#define VECTOR REALV(4)
 #if ALONG
-#define LANES (SLICES % 8 ? SLICES : 8) /* neighbours along k; the others read the same of S */
-#define PITCH_SUMS (LONG + 2)
+#define LANES 4
+#define TOGETHER 2
+#define AT_ONCE 4 /* steps of a vector */
+#define TURNS 2
+#define VECTORS EACH
+#define FENCE TURNS
+#define NEXT(u, v) (at + (uint)((uint)(v) * stride) + (u) * LANES * AT_ONCE)
+#define STRIDE (uint)(ACROSS * ldl)
+#define ONWARD BLOCK
+#define LAST (count - MANY)
+#define VECTOR_OF(c) l[u][c]
+#define ELEMENT_OF(c, w) (w)
 #else
-#define PITCH_SUMS LONG
+#define LANES 2
+#define TOGETHER 1
+#define AT_ONCE 1
+#define TURNS 8
+#define VECTORS (EACH / 4)
+#define FENCE 2
+#define NEXT(u, v) (at + (uint)((uint)(u) * stride) + (v) * ACROSS * 4)
+#define STRIDE (uint)(LANES * ldl)
+#define ONWARD (size_t)BLOCK * ldl
+#define LAST ((count + 3) / 4 * 4 - MANY)
+#define VECTOR_OF(c) l[u][(c) / 4]
+#define ELEMENT_OF(c, w) ((c) % 4)
+#endif
+#define ACROSS (32 / LANES)
+#define SETS (ITEMS / 32 / TOGETHER)
+#define STEPS (TURNS * LANES * AT_ONCE) /* of a set */
+#define BLOCK (STEPS * SETS)
+#define SLICES (SETS * LANES)
+#if MANY != TOGETHER * ACROSS * EACH
+#error "MANY must be what TOGETHER warps have"
 #endif
 
-/* S in local memory: element i of step p, vector v of a share, and what of it is there. */
-#if SMALL_ALONG
-#define SHARE (FEW * STEPS)
-#define AT(i, p) ((i) * STEPS + (p))
-#define WHICH(v) ((v) / (STEPS / 4))
-#define WHEN(v) ((v) % (STEPS / 4) * 4)
-#define FROM(i, p) (S + (size_t)(i) * lds + (p))
-#define LEFT(i, p) ((i) < few ? to - (p) : 0)
+#define AT(p) ((p) * FEW + (p) / AT_ONCE * 4) /* where the elements of a step are in a share of a ring */
+#define SHARE AT(STEPS)
+#if ASYNC
+#define SHARES 3
+#define ROUND FEW /* of the 16, whose sums meet at once */
 #else
-#define SHARE (STEPS / 4 * (4 * FEW + 4))
-#define AT(i, p) ((p) / 4 * (4 * FEW + 4) + (p) % 4 * FEW + (i))
-#define WHICH(v) ((v) % (FEW / 4) * 4)
-#define WHEN(v) ((v) / (FEW / 4))
-#define FROM(i, p) (S + (size_t)(p) * lds + (i))
-#define LEFT(i, p) ((p) < to ? few - (i) : 0)
+#define SHARES 2
+#define ROUND 4
 #endif
-#define COPIES (FEW * STEPS / 4 / ITEMS)
+#define PITCH_SLICE (ROUND * MANY + 4)
+#define LOCAL_ELEMENTS (SLICES * PITCH_SLICE > SETS * SHARES * SHARE ? SLICES * PITCH_SLICE : SETS * SHARES * SHARE)
 
-#define ROUND 4 /* of the 16, whose sums meet at once */
-#define PITCH_SLICE (ROUND * PITCH_SUMS + 4)
-#define LOCAL_ELEMENTS (SLICES * PITCH_SLICE > SHARES * SHARE ? SLICES * PITCH_SLICE : SHARES * SHARE)
-
-/* Up to four elements to local memory, zeros for those that are not there; one element. */
+/* Up to four elements to local memory, zeros for those that are not there; one element; the set's warps meet. */
 #if ASYNC
 static inline void copy(__local REAL *to, __global const REAL *from, int left)
 {
@@ -80,6 +98,11 @@ static inline void copy_one(__local REAL *to, __global const REAL *from, int exi
 }
 #define COMMIT asm volatile("cp.async.commit_group;" ::: "memory");
 #define WAIT_FOR_ALL_BUT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#if TOGETHER == 1
+#define MEET asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
+#else
+#define MEET asm volatile("bar.sync %0, %1;" ::"r"(set + 1), "n"(COPIERS) : "memory");
+#endif
 #else
 static inline void copy_one(__local REAL *to, __global const REAL *from, int exists) { *to = exists ? *from : 0; }
 static inline void copy(__local REAL *to, __global const REAL *from, int left)
@@ -89,39 +112,33 @@ static inline void copy(__local REAL *to, __global const REAL *from, int left)
 }
 #define COMMIT
 #define WAIT_FOR_ALL_BUT(groups)
+#define MEET barrier(CLK_LOCAL_MEM_FENCE);
 #endif
 
-#define ASK_SMALL(share, p0)                                                                                          \
-    if (fits) {                                                                                                       \
-        _Pragma("unroll") for (int l = 0; l < COPIES; l++) {                                                          \
-            const int v = item + l * ITEMS, i = few0 + WHICH(v), p = (p0) + WHEN(v);                                  \
-            copy(local_all + (share) * SHARE + AT(WHICH(v), WHEN(v)), FROM(i, p), LEFT(i, p));                        \
-        }                                                                                                             \
-    } else {                                                                                                          \
-        for (int e = item; e < STEPS * FEW; e += ITEMS)                                                                \
-            copy_one(local_all + (share) * SHARE + AT(e % FEW, e / FEW), FROM(few0 + e % FEW, (p0) + e / FEW), \
-                     few0 + e % FEW < few && (p0) + e / FEW < to);                                                \
-    }
-
-/* Vector v of the eight that are next, whole or none of it. */
-#if ALONG
-#define NEXT(v) (large + (size_t)((v) * ABREAST) * ldl)
-#define EXISTS(v, p0) (long0 + x + (v) * ABREAST < count && (p0) + slice * 4 < to)
-#define ONWARD BLOCK
+/* The steps of S from p0 on, by the set's work-items: one element of 4 x 8 or a vector at a time. */
+#define COPIERS (TOGETHER * 32)
+#if SMALL_ALONG
+#define FROM(i, p) (S + (size_t)(i) * lds + (p))
+#define ASK_SMALL(share, p0)                                                                                   \
+    _Pragma("unroll") for (int e = 0; e < STEPS * FEW; e += COPIERS)                                           \
+        copy_one(ring + (share) * SHARE + small_to + AT(e / 128 * 8) + e / 32 % 4 * 4,                         \
+                 S + (small_from + (uint)(p0) + (uint)(e / 32 % 4 * 4 * lds) + e / 128 * 8), left > e / 32 % 4 * 4);
 #else
-#define NEXT(v) (large + (size_t)((v) / 2) * ldl + (v) % 2 * (ABREAST * 4))
-#define EXISTS(v, p0) ((p0) + slice * 4 + (v) / 2 < to && long0 + ((v) % 2 * ABREAST + x) * 4 < count)
-#define ONWARD (size_t)BLOCK * ldl
+#define FROM(i, p) (S + (size_t)(p) * lds + (i))
+#define ASK_SMALL(share, p0)                                                                                   \
+    if (lds % 4 == 0) {                                                                                        \
+        _Pragma("unroll") for (int e = 0; e < STEPS * FEW / 4; e += COPIERS)                                   \
+            copy(ring + (share) * SHARE + AT(copier / 4) + AT(e / 4) + copier % 4 * 4,                         \
+                 FROM(few0 + copier % 4 * 4, (p0) + copier / 4 + e / 4), left);                                \
+    } else {                                                                                                   \
+        for (int e = copier; e < STEPS * FEW; e += COPIERS)                                                    \
+            copy_one(ring + (share) * SHARE + AT(e / FEW) + e % FEW, FROM(few0 + e % FEW, (p0) + e / FEW),     \
+                     few0 + e % FEW < few);                                                                    \
+    }
 #endif
-#define ASK_LARGE(p0)                                                                      \
-    if (whole && (p0) + BLOCK <= to) {                                                     \
-        _Pragma("unroll") for (int v = 0; v < EACH; v++)                                   \
-            next[v] = *(__global const VECTOR *)NEXT(v);                                   \
-    } else {                                                                               \
-        _Pragma("unroll") for (int v = 0; v < EACH; v++)                                   \
-            next[v] = EXISTS(v, p0) ? *(__global const VECTOR *)NEXT(v) : (VECTOR)(0);     \
-    }                                                                                      \
-    large += ONWARD;
+#define ASK_LARGE(u)                                                                                           \
+    _Pragma("unroll") for (int v = 0; v < VECTORS; v++)                                                        \
+        l[u][v] = *(__global const VECTOR *)NEXT(u, v);
 
 /* Rows of L begin where vectors do; along k they end there, too. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
@@ -144,123 +161,139 @@ void thin_many(int m, int n, int k, SCALAR alpha,
     __global const REAL *restrict L = B, *restrict S = A;
     const int ldl = ldb, lds = lda, count = n, few = m;
 #endif
-    const int item = get_local_id(0), long0 = get_group_id(0) * LONG, fits = lds % 4 == 0, whole = long0 + LONG <= count;
+    const int item = get_local_id(0), set = item / COPIERS, copier = item % COPIERS, warp = copier / 32, lane = item % 32;
+    const int own0 = get_group_id(0) * MANY, long0 = min(own0, LAST);
     const int part = get_group_id(1) % parts, few0 = get_group_id(1) / parts * FEW;
-    const int depth = ((k + STEPS - 1) / STEPS + parts - 1) / parts * STEPS;
-    const int from = part * depth, to = min(from + depth, k);
+    const int depth = ((k + BLOCK - 1) / BLOCK + parts - 1) / parts * BLOCK;
+    const int from = part * depth, to = min(from + depth, k), blocks = max(to - from, 0) / BLOCK;
     const REAL scale = parts > 1 ? 1 : (REAL)alpha; /* `thin_sum` scales what it adds up */
+    const int first = from + set * STEPS;
 #if ALONG
-    const int slice = item % LANES + item / (LANES * ABREAST) * LANES, x = item / LANES % ABREAST;
-    __global const REAL *large = L + (size_t)(long0 + x) * ldl + from + slice * 4;
+    const int slice = set * LANES + lane % LANES, x = warp * (ACROSS * EACH) + lane / LANES;
+    __global const REAL *at = L + (size_t)(long0 + x) * ldl + first + lane % LANES * AT_ONCE;
 #else
-    const int slice = item / ABREAST, x = item % ABREAST;
-    __global const REAL *large = L + (size_t)(from + slice * 4) * ldl + long0 + x * 4;
+    const int slice = set * LANES + lane / ACROSS, x = warp * (ACROSS * EACH) + lane % ACROSS * 4;
+    __global const REAL *at = L + (size_t)(first + lane / ACROSS) * ldl + long0 + x;
 #endif
+#if SMALL_ALONG
+    const int few1 = lane % 4 + warp % 4 * 4, step1 = lane / 4 + warp / 4 * 8, small_to = AT(step1) + few1;
+    const uint small_from = (uint)(few0 + few1) * lds + step1;
+#else
+    const int few1 = copier % 4 * 4;
+#endif
+    const int left = few - few0 - few1;
 
-    VECTOR next[EACH];
-    ASK_LARGE(from)
-    #pragma unroll
-    for (int s = 0; s < SHARES - 1; s++) {
-        if (from + s * STEPS < to) {
-            ASK_SMALL(s, from + s * STEPS)
-        }
-        COMMIT
-    }
     REAL acc[EACH][FEW];
     #pragma unroll
     for (int c = 0; c < EACH; c++)
         #pragma unroll
         for (int i = 0; i < FEW; i++)
             acc[c][i] = 0;
-    int share = 0;
-    for (int p0 = from; p0 < to; p0 += STEPS) {
-        WAIT_FOR_ALL_BUT(SHARES - 2)
-        barrier(CLK_LOCAL_MEM_FENCE); /* the share is there, and nobody reads the one that the next copies replace */
-        if (p0 + (SHARES - 1) * STEPS < to) {
-            ASK_SMALL(share == 0 ? SHARES - 1 : share - 1, p0 + (SHARES - 1) * STEPS)
+    if (blocks) {
+        __local REAL *ring = local_all + set * (SHARES * SHARE);
+        VECTOR l[TURNS][VECTORS];
+        uint stride = STRIDE;
+        #pragma unroll
+        for (int u = 0; u < TURNS; u++) {
+            ASK_LARGE(u)
         }
-        COMMIT
-        __local const REAL *small = local_all + share * SHARE;
-        for (int b = 0; b < STEPS && p0 + b < to; b += BLOCK) {
-            const int p = b + slice * 4;
-            REAL l[4][EACH];
-#if ALONG
-            #pragma unroll
-            for (int c = 0; c < EACH; c++) {
-                l[0][c] = next[c].x;
-                l[1][c] = next[c].y;
-                l[2][c] = next[c].z;
-                l[3][c] = next[c].w;
+        #pragma unroll
+        for (int s = 0; s < SHARES - 1; s++) {
+            if (s < blocks) {
+                ASK_SMALL(s, first + s * BLOCK)
             }
-#else
-            #pragma unroll
-            for (int v = 0; v < EACH; v++)
-                vstore4(next[v], v % 2, l[v / 2]);
-#endif
-            if (p0 + b + BLOCK < to) {
-                ASK_LARGE(p0 + b + BLOCK)
+            COMMIT
+        }
+        int share = 0, turns = (to - from) / (BLOCK / TURNS);
+        #pragma unroll 1
+        for (int b = 1; b <= blocks; b++) {
+            WAIT_FOR_ALL_BUT(SHARES - 2)
+            MEET /* the share is there, and nobody reads the one that the next copies replace */
+            if (b + SHARES - 2 < blocks) {
+                ASK_SMALL(share == 0 ? SHARES - 1 : share - 1, first + (b + SHARES - 2) * BLOCK)
             }
-#if SMALL_ALONG
+            COMMIT
+            if (b < blocks)
+                at += ONWARD;
+            else
+                stride = 0; /* nothing is left: what is asked for is there already */
+            __local const REAL *small = ring + share * SHARE + AT(slice % LANES * AT_ONCE);
             #pragma unroll
-            for (int i = 0; i < FEW; i++) {
-                REAL s[4];
-                vstore4(*(__local const VECTOR *)(small + AT(i, p)), 0, s);
+            for (int u = 0; u < TURNS; u++) {
                 #pragma unroll
-                for (int u = 0; u < 4; u++)
+                for (int w = 0; w < AT_ONCE; w++) {
+                    REAL s[FEW];
                     #pragma unroll
-                    for (int c = 0; c < EACH; c++)
-                        acc[c][i] += s[u] * l[u][c];
-            }
-#else
-            #pragma unroll
-            for (int u = 0; u < 4; u++) {
-                REAL s[FEW];
-                #pragma unroll
-                for (int v = 0; v < FEW / 4; v++)
-                    vstore4(*(__local const VECTOR *)(small + AT(v * 4, p + u)), v, s);
-                #pragma unroll
-                for (int c = 0; c < EACH; c++)
+                    for (int v = 0; v < FEW / 4; v++)
+                        vstore4(*(__local const VECTOR *)(small + AT(u * LANES * AT_ONCE) + w * FEW + v * 4), v, s);
                     #pragma unroll
-                    for (int step = 0; step < FEW; step++) { /* up one and down the next: as in nv-async */
-                        const int i = c % 2 ? FEW - 1 - step : step;
-                        acc[c][i] += s[i] * l[u][c];
+                    for (int c = 0; c < EACH; c++) {
+                        REAL four[4];
+                        vstore4(VECTOR_OF(c), 0, four);
+                        #pragma unroll
+                        for (int step = 0; step < FEW; step++) { /* up one and down the next: as in nv-async */
+                            const int i = c % 2 ? FEW - 1 - step : step;
+                            acc[c][i] += s[i] * four[ELEMENT_OF(c, w)];
+                        }
                     }
+                }
+                ASK_LARGE(u)
+                if (u % FENCE == FENCE - 1 && u < TURNS - 1 && turns <= u) /* never */
+                    goto multiplied;
             }
-#endif
+            share = share == SHARES - 1 ? 0 : share + 1;
+            turns -= TURNS;
         }
-        share = share == SHARES - 1 ? 0 : share + 1;
     }
+multiplied:;
+    #pragma unroll 1
+    for (int p = from + blocks * BLOCK + slice; p < to; p += SLICES)
+        #pragma unroll
+        for (int c = 0; c < EACH; c++) {
+#if ALONG
+            const REAL one = L[(size_t)(long0 + x + c * ACROSS) * ldl + p];
+#else
+            const REAL one = L[(size_t)p * ldl + long0 + x + c / 4 * (ACROSS * 4) + c % 4];
+#endif
+            #pragma unroll
+            for (int i = 0; i < FEW; i++)
+                acc[c][i] += *FROM(min(few0 + i, few - 1), p) * one;
+        }
     WAIT_FOR_ALL_BUT(0)
 
     #pragma unroll
     for (int i0 = 0; i0 < FEW; i0 += ROUND) {
         barrier(CLK_LOCAL_MEM_FENCE);
+        __local REAL *sums = local_all + slice * PITCH_SLICE;
+#if ALONG
+        #pragma unroll
+        for (int c = 0; c < EACH; c++)
+            #pragma unroll
+            for (int i = 0; i < ROUND; i += 4)
+                *(__local VECTOR *)(sums + (x + c * ACROSS) * ROUND + i) =
+                    scale * (VECTOR)(acc[c][i0 + i], acc[c][i0 + i + 1], acc[c][i0 + i + 2], acc[c][i0 + i + 3]);
+#else
         #pragma unroll
         for (int i = 0; i < ROUND; i++)
-#if ALONG
             #pragma unroll
-            for (int c = 0; c < EACH; c++)
-                local_all[slice * PITCH_SLICE + i * PITCH_SUMS + x + c * ABREAST] = scale * acc[c][i0 + i];
-#else
-            #pragma unroll
-            for (int v = 0; v < EACH / 4; v++)
-                *(__local VECTOR *)(local_all + slice * PITCH_SLICE + i * PITCH_SUMS + (v * ABREAST + x) * 4) =
-                    scale * (VECTOR)(acc[v * 4][i0 + i], acc[v * 4 + 1][i0 + i], acc[v * 4 + 2][i0 + i],
-                                           acc[v * 4 + 3][i0 + i]);
+            for (int c = 0; c < EACH; c += 4)
+                *(__local VECTOR *)(sums + i * MANY + x + c * ACROSS) =
+                    scale * (VECTOR)(acc[c][i0 + i], acc[c + 1][i0 + i], acc[c + 2][i0 + i], acc[c + 3][i0 + i]);
 #endif
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int e = item; e < ROUND * LONG; e += ITEMS) {
-#if COLUMNS /* neighbours write neighbours of C */
-            const int i = e % ROUND, c = e / ROUND, row = long0 + c, column = few0 + i0 + i;
+        for (int e = item; e < ROUND * MANY; e += ITEMS) {
+#if ALONG
+            const int i = few0 + i0 + e % ROUND, c = long0 + e / ROUND;
 #else
-            const int i = e / LONG, c = e % LONG, row = few0 + i0 + i, column = long0 + c;
+            const int i = few0 + i0 + e / MANY, c = long0 + e % MANY;
 #endif
             REAL sum = 0;
             #pragma unroll
             for (int s = 0; s < SLICES; s++)
-                sum += local_all[s * PITCH_SLICE + i * PITCH_SUMS + c];
-            if (row >= m || column >= n)
+                sum += local_all[s * PITCH_SLICE + e];
+            if (i >= few || c < own0 || c >= count)
                 continue;
+            const int row = COLUMNS ? c : i, column = COLUMNS ? i : c;
             __global REAL *result = C + (size_t)row * ldc + column;
             if (parts > 1)
                 P[((size_t)part * m + row) * n + column] = sum;

@@ -21,6 +21,7 @@ from tests.device.conftest import executor
 from tests.device.test_nv_async import copied_plainly
 
 SHAPES = [(33, 35, 160), (16, 7, 32), (5, 66, 4), (1, 1, 0)]
+FEW = [(16, 64, 512), (13, 70, 1300), (5, 66, 4), (3, 131, 260), (33, 64, 772), (2, 65, 0)]  # of `thin_many`
 
 
 @pytest.fixture(autouse=True)
@@ -37,7 +38,8 @@ def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list
     parameters = variant.compiled(like, device, variant.preset(device.family, given))
     bind = partial(made.bind, variant, parameters, made.programs(variant, "float", parameters))
     errors = []
-    for (m, n, k), beta in product(SHAPES, (-1.0, 0.0)):  # which may not read C, where NaN is
+    shapes = [(n, m, k) if given.get("COLUMNS") else (m, n, k) for m, n, k in FEW] if "MANY" in given else SHAPES
+    for (m, n, k), beta in product(shapes, (-1.0, 0.0)):  # which may not read C, where NaN is
         problem = replace(like, m=m, n=n, k=k, alpha=2.0, beta=beta)
         test = ExactTest.of(problem, Layout(*(-each % 4 + each + 4 for each in problem.tight)))
         errors.append(test.error(made._result(test, bind)))
@@ -61,7 +63,10 @@ MANY = {"MANY": 64, "THIN": 16}
         ("thin", COLUMNS, "TT"),
         ("thin", MANY, "NN"),
         ("thin", {**MANY, "COLUMNS": 1, "PARTS": 2}, "NN"),
-        ("thin", {**MANY, "MANY": 128}, "TT"),
+        ("thin", MANY, "TN"),
+        ("thin", {**MANY, "COLUMNS": 1}, "NT"),
+        ("thin", {**MANY, "COLUMNS": 1}, "TT"),
+        ("thin", MANY, "TT"),
     ],
 )
 def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values, ops: str) -> None:

@@ -13,10 +13,11 @@ from typing import Any
 
 from gemmbench.gemm import workloads
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import LoweringBench
+from gemmbench.gemm.opencl_bench import Bind, LoweringBench
+from gemmbench.gemm.verify import ExactTest
 from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.variant import Variant, laid_out
+from gemmbench.ladder.variant import Layout, Variant, laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -60,6 +61,14 @@ def lower(runtime: Runtime, dtype: str) -> None:
     print("done")
 
 
+def exact_run(executor: GemmExecutor, problem: Gemm, bind: Bind, padding: int | None) -> str:
+    """What is wrong with one exact problem, or ""; rows begin where vectors of `padding` elements do, or anywhere."""
+    if padding is None:
+        return executor.exact_run(problem, bind)
+    test = ExactTest.of(problem, Layout(*(-each % padding + each + padding for each in problem.tight)))
+    return test.error(executor._result(test, bind))
+
+
 def main() -> None:
     name, dtype, *rest = sys.argv[1:]
     given = {key: int(value) for key, equals, value in (each.partition("=") for each in rest) if equals}
@@ -83,6 +92,10 @@ def main() -> None:
     bind = partial(executor.bind, variant, parameters, programs)
     edge = min(variant.edge(parameters), _LARGEST)
     shapes = [(edge + 1, edge + 2, edge + 3), (1, 1, 1), (3, 2, 0)]
+    turned_shape, padding = (9, 10, 11), None
+    if many := parameters.get("MANY", 0):  # two groups, a block along k and what makes none; vectors fit
+        turned_shape = (many + 8, 5, 300) if parameters["COLUMNS"] else (5, many + 8, 300)
+        shapes, padding = [turned_shape], 4
     if edge == variant.edge(parameters):  # else it is a part of a tile, as the first is
         shapes.append((edge, edge, edge))
     scales = [(1.0, 0.0), (2.0, -1.0)]
@@ -90,14 +103,14 @@ def main() -> None:
         shapes, scales = shapes[:1], scales[:1]
     for m, n, k in shapes:
         for alpha, beta in scales:
-            error = executor.exact_run(Gemm(m, n, k, dtype, alpha, beta), bind)
+            error = exact_run(executor, Gemm(m, n, k, dtype, alpha, beta), bind, padding)
             if error:
                 print(f"{m}x{n}x{k}: {error}")
     if dtype == "float" and variant.either(dtype) and not has_fault:  # its loads of what is stored transposed
-        problem = Gemm(9, 10, 11, dtype, 2.0, -1.0, trans_a=True, trans_b=True)
+        problem = Gemm(*turned_shape, dtype, 2.0, -1.0, trans_a=True, trans_b=True)
         turned = laid_out(variant, problem)
         built = executor.programs(turned, dtype, parameters)
-        if error := executor.exact_run(problem, partial(executor.bind, turned, parameters, built)):
+        if error := exact_run(executor, problem, partial(executor.bind, turned, parameters, built), padding):
             print(f"{problem.shape}: {error}")
     print("done")
 
