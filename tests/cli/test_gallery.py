@@ -106,7 +106,6 @@ def test_the_gallery_is_drawn_from_whole_honest_runs(run: Path) -> None:
 # Measured before a row had to hold still; a name goes when its run is measured again. In h200-square,
 # measured since, three rows of a few microseconds (64 and 128) do not.
 NOT_SETTLED = {
-    "h200-square",
     "h200-energy",
     "h200-energy-k",
     "h200-precision",
