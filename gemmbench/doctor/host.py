@@ -21,7 +21,7 @@ from gemmbench.doctor.machine import (
 from gemmbench.measure.energy import is_nvidia
 from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
-from gemmbench.model.units import MIB, clean, counted, listed, number, percent, size
+from gemmbench.model.units import MIB, by_key, clean, counted, listed, number, percent, size
 from gemmbench.opencl import drivers
 from gemmbench.probes.memory import set_bytes
 from gemmbench.stats.conditions import STOLEN, TICKS_S
@@ -133,12 +133,12 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
 
 
 def _boards(machine: Machine) -> dict[str, list[str]]:
-    slots: dict[str, list[str]] = {}
-    for slot in machine.matching("sys/bus/pci/devices/*"):
-        maker = _VENDORS.get(machine.optional(f"{slot}/vendor"))
-        if maker and machine.optional(f"{slot}/class").startswith(_DISPLAY):
-            slots.setdefault(maker, []).append(slot)
-    return slots
+    return by_key(
+        (maker, slot)
+        for slot in machine.matching("sys/bus/pci/devices/*")
+        if (maker := _VENDORS.get(machine.optional(f"{slot}/vendor")))
+        if machine.optional(f"{slot}/class").startswith(_DISPLAY)
+    )
 
 
 _EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}
@@ -602,12 +602,8 @@ def load(machine: Machine) -> Iterator[Finding]:
 def _nodes(machine: Machine) -> dict[int, tuple[int, ...]]:
     """The processors of each NUMA node that has any; `NotSeenError` if the system does not tell."""
     folder = "sys/devices/system/node"
-    nodes = {}
-    for node in machine.numbers(f"{folder}/online"):
-        path = f"{folder}/node{node}/cpulist"
-        if machine.read(path):
-            nodes[node] = machine.numbers(path)
-    return nodes
+    paths = {node: f"{folder}/node{node}/cpulist" for node in machine.numbers(f"{folder}/online")}
+    return {node: machine.numbers(path) for node, path in paths.items() if machine.read(path)}
 
 
 def _policy(machine: Machine) -> str:

@@ -220,10 +220,8 @@ class _Line:
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
     rank = {name: position for position, name in enumerate(order)}
     lines = []
-    by_problem: dict[Problem, list[Row]] = {}
-    for row in sorted(rows, key=lambda row: rank.get(row.variant, len(rank))):
-        assert row.problem is not None
-        by_problem.setdefault(row.problem, []).append(row)
+    in_order = sorted(rows, key=lambda row: rank.get(row.variant, len(rank)))
+    by_problem = by_key((row.problem, row) for row in in_order)
     for problem in dict.fromkeys(row.problem for row in rows if row.problem):
         same = by_problem[problem]
         own_rows = [row for row in same if row.device == device]

@@ -199,8 +199,7 @@ def _sentence(even: BreakEven, axis: str, rival: str) -> str:
 
 def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
     """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
-    rows = [row for row in run.rows if row.kind == "gemm"]
-    grouped = by_device(rows, attrgetter("dtype"), order)
+    grouped = by_device([row for row in run.rows if row.kind == "gemm"], attrgetter("dtype"), order)
     return [_row_sheet(run, device, name, own_rows) for device, name, own_rows in grouped]
 
 
@@ -356,11 +355,8 @@ def _change(before: float | None, after: float | None) -> str:
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in rows:
-        text = listed({**row.kernel_parameters, **notes.settled(row)})
-        if text:
-            groups.setdefault((row.variant, text), []).append(row)
+    texts = (listed({**row.kernel_parameters, **notes.settled(row)}) for row in rows)
+    groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
     return [
         Note(notes.places(alike, shape) if variant in several else clean(variant), text, "dim")

@@ -631,12 +631,12 @@ def surroundings(runs: Sequence[Run], names: Sequence[str]) -> list[Sheet]:
         rows=tuple(_run(run, name) for run, name in zip(runs, names, strict=True)),
         left=frozenset({"started (UTC)", "command", "gemmbench", "state"}),
     )
-    devices: dict[tuple[str, ...], list[str]] = {}
-    hosts: dict[tuple[str, ...], list[str]] = {}
-    for run, name in zip(runs, names, strict=True):
-        for facts in dict.fromkeys(_device(run, position) for position in range(len(run.header.devices))):
-            devices.setdefault(facts, []).append(name)
-        hosts.setdefault(_host(run), []).append(name)
+    devices = units.by_key(
+        (facts, name)
+        for run, name in zip(runs, names, strict=True)
+        for facts in dict.fromkeys(_device(run, position) for position in range(len(run.header.devices)))
+    )
+    hosts = units.by_key((_host(run), name) for run, name in zip(runs, names, strict=True))
     return [
         made,
         _once("devices, as their drivers describe them", _DEVICE, devices),

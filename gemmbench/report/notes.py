@@ -50,12 +50,12 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
     """Rows without a figure, those of one reason together, the gravest first."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
-    groups: dict[tuple[Status, str], list[Row]] = {}
     slow = _too_slow(rows)
-    for row in rows:
-        if row.status != "ok":
-            reason = slow if slow and is_too_slow(row) else clean_lines(row.reason) or "no reason given"
-            groups.setdefault((row.status, reason), []).append(row)
+
+    def reason_of(row: Row) -> str:
+        return slow if slow and is_too_slow(row) else clean_lines(row.reason) or "no reason given"
+
+    groups = by_key(((row.status, reason_of(row)), row) for row in rows if row.status != "ok")
     gravity: list[Status] = ["wrong", "crashed", "timed-out", "failed", "skipped", "unsupported"]
     notes = [
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
@@ -338,10 +338,8 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
     A variant that has `every` place, if so many are known, is ``at every size``, or whatever `each` is.
     """
     if all(row.kind != "gemm" for row in rows):
-        alike: dict[str, list[str]] = {}
-        for row in rows:  # "float, width 2" and "float, width 4" are "float, width 2, 4"
-            words, _, last = where(row).rpartition(" ")
-            alike.setdefault(words, []).append(last)
+        # "float, width 2" and "float, width 4" are "float, width 2, 4"
+        alike = by_key(where(row).rpartition(" ")[::2] for row in rows)
         return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
     groups = by_key((clean(row.title), where(row)) for row in rows)
     by_place = by_key((_at([*dict.fromkeys(labels)], every, each), name) for name, labels in groups.items())

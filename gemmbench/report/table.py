@@ -142,7 +142,7 @@ def stdout() -> Console:
 
 def stack(sheets: Iterable[RenderableType]) -> RenderableType:
     """Tables below each other, an empty line between."""
-    return Group(*_separated(iter(sheets)))
+    return Group(*_separated(sheets))
 
 
 def unbroken(text: str) -> str:
@@ -160,11 +160,8 @@ def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
     return Text("\n  ").join(lines)
 
 
-def _separated(items: Iterator[RenderableType]) -> Iterator[RenderableType]:
-    for index, item in enumerate(items):
-        if index:
-            yield Text("")
-        yield item
+def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
+    return [part for item in items for part in (Text(""), item)][1:]
 
 
 def _packed(pieces: Sequence[str], width: int) -> list[str]:
@@ -378,7 +375,7 @@ def entry_page(entry: Entry, sheets: Sequence[Sheet] = ()) -> RenderableType:
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
     below: list[RenderableType] = [*sheets, *map(Picture, entry.pictures)]
-    return Group(head, Text(entry.idea), Text(""), *_separated(iter([card, *below])))
+    return Group(head, Text(entry.idea), Text(""), *_separated([card, *below]))
 
 
 def finite(value: object) -> object:

@@ -427,10 +427,11 @@ class Hunt:
 
 def hunts(run: Run) -> list[Hunt]:
     """Every search of a run, in its order; none in runs of other commands."""
-    groups: dict[tuple[object, ...], list[Row]] = {}
-    for row in run.rows if run.header.view == VIEW else ():
-        parameters = tuple(sorted(row.parameters.items()))
-        groups.setdefault((row.device, row.dtype, row.variant, parameters), []).append(row)
+    groups = by_key(
+        ((row.device, row.dtype, row.variant, tuple(sorted(row.parameters.items()))), row)
+        for row in run.rows
+        if run.header.view == VIEW
+    )
     made = []
     for rows in groups.values():
         looks = [row for row in rows if row.kind == LOOK and row.phase != FINALIST]

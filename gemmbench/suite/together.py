@@ -59,12 +59,11 @@ def grouped(plan: Plan) -> tuple[Group, ...]:
     """
     has_gemms = any(isinstance(step, Case) and step.kind == "gemm" for step in plan)
     kinds = ("gemm",) if has_gemms else _MEMORY_KINDS
-
-    groups: dict[Hashable, list[Case | Skip]] = {}
-    for number, step in enumerate(plan):
-        row = step.row if isinstance(step, Skip) else step.row("ok")
-        is_shared = row.kind in kinds and row.device != HOST
-        groups.setdefault(same_place(row) if is_shared else number, []).append(step)
+    rows = (step.row if isinstance(step, Skip) else step.row("ok") for step in plan)
+    groups = by_key(
+        (same_place(row) if row.kind in kinds and row.device != HOST else number, step)
+        for number, (row, step) in enumerate(zip(rows, plan, strict=True))
+    )
 
     def group(steps: Sequence[Case | Skip]) -> Group:
         cases = tuple(
@@ -294,8 +293,7 @@ def joints_of(run: Run) -> tuple[Joint, ...]:
     groups: dict[Hashable, dict[int, Part]] = {}
     for row in run.rows:
         if row.beside:
-            part = Part(row, single.get(case_key(row)))
-            groups.setdefault(same_place(row), {})[row.device] = part
+            groups.setdefault(same_place(row), {})[row.device] = Part(row, single.get(case_key(row)))
     return tuple(Joint(tuple(parts[device] for device in sorted(parts))) for parts in groups.values())
 
 
@@ -334,13 +332,9 @@ def shared(devices: Sequence[DeviceFacts], positions: Sequence[int]) -> tuple[tu
 
     CPUs always are. Other devices are where their drivers give the same PCI address.
     """
-    homes: dict[str, list[int]] = {}
-    for position in positions:
-        device = devices[position]
-        home = "cpu" if device.type == "cpu" else device.pci
-        if home:
-            homes.setdefault(home, []).append(position)
-    return tuple(tuple(group) for group in homes.values() if len(group) > 1)
+    homes = ("cpu" if devices[position].type == "cpu" else devices[position].pci for position in positions)
+    groups = by_key((home, position) for home, position in zip(homes, positions, strict=True) if home)
+    return tuple(tuple(group) for group in groups.values() if len(group) > 1)
 
 
 def _sum(values: Sequence[float | None]) -> float | None:
@@ -529,14 +523,15 @@ def _on(row: Row) -> str:
 
 
 def _shared(run: Run, joints: Sequence[Joint]) -> list[Note]:
-    remarks = []
-    for *others, last in shared(run.header.devices, devices_of(joints)):
-        text = (
+    return [
+        Note(
+            "shared",
             f"{', '.join(map(str, others))} and {last} are the same hardware under several drivers, or parts "
-            f"of it: they divide it, so a slowdown of about {len(others) + 1} is to be expected"
+            f"of it: they divide it, so a slowdown of about {len(others) + 1} is to be expected",
+            "yellow",
         )
-        remarks.append(Note("shared", text, "yellow"))
-    return remarks
+        for *others, last in shared(run.header.devices, devices_of(joints))
+    ]
 
 
 def _conclusions(joints: Sequence[Joint], scope: str) -> list[Note]:
