@@ -11,7 +11,7 @@ import inspect
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -51,7 +51,7 @@ from gemmbench.regress.history import History
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stdout
 from gemmbench.stats.panels import alone
-from gemmbench.stats.rates import within_ceilings
+from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome
@@ -174,8 +174,8 @@ class Run(run_file.Run):
             NothingMeasured: no case gave one on the device.
         """
         on_device = [row for row in self.rows if row.device >= 0]
-        gemms = [row for row in on_device if row.kind == "gemm"]  # a peak beside them is no answer
-        asked = gemms or on_device
+        # A peak beside GEMMs is no answer.
+        asked = [row for row in on_device if row.kind == "gemm"] or on_device
         if asked and all(row.status != "ok" for row in asked):
             first = asked[0]
             what = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
@@ -335,7 +335,9 @@ def load(path: str | Path) -> Run:
     Raises:
         UsageError: it cannot be read; the sentence names file, line and field.
     """
-    return _shown(within_ceilings(run_file.load(path)))
+    run = run_file.load(path)
+    # A row above what its device can do: the file was edited, or is of a version that did not know.
+    return _shown(replace(run, rows=tuple(within_ceiling(row, run.device(row)) for row in run.rows)))
 
 
 @contextmanager

@@ -24,10 +24,6 @@ AXES: Mapping[str, str] = {"square": "m", "sweep-k": "k"}
 """The dimension that varies, by the view of a sweep."""
 
 
-def _swept(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    return sweep_table.sheets(run, AXES[run.header.view], scope, order)
-
-
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
     """The tables of rows whose view is unknown: a sweep if they are one, otherwise a line for each."""
     axis = sweep_axis(run.rows)
@@ -35,7 +31,9 @@ def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
 
 
 VIEWS: Mapping[str, View] = {
-    **dict.fromkeys(AXES, _swept),
+    **dict.fromkeys(
+        AXES, lambda run, scope, order: sweep_table.sheets(run, AXES[run.header.view], scope, order)
+    ),
     "precision": shape_tables.sheets,
     "workloads": shape_tables.workloads_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),

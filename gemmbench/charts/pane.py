@@ -284,11 +284,6 @@ def about_peaks(run: Run, peaks: Iterable[Peak]) -> list[str]:
     return notes
 
 
-def places_of(run: Run, title: str) -> list[int]:
-    """Where a device stands in a run's header; nowhere, if the run is another machine's."""
-    return [index for index in range(len(run.header.devices)) if device_title(run, index) == title]
-
-
 def _room(axes: Axes) -> float:
     """Inches that words above and below a pane have, from its left edge on."""
     figure = axes.get_figure()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -174,7 +175,7 @@ def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | Non
     if schema is not None:
         if files or form != "table":
             raise UsageError("--schema takes no FILE and no --format")
-        output: RenderableType = records.to_text(schema)
+        output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not files:
         raise click.UsageError("Missing argument 'FILE...'.", click.get_current_context())
     elif form == SQLITE:
@@ -294,8 +295,7 @@ def history(options: History, files: tuple[Path, ...]) -> None:
     with (from eight runs on); the verdict is of what followed the last change, or of the last run, against
     what was before it.
     """
-    runs = api.runs_of({path.resolve(): path for path in files}.values())
-    tracks = api.followed(runs, options)
+    tracks = api.followed(api.runs_of({path.resolve(): path for path in files}.values()), options)
     running.show(_tracks(tracks, options))
     if options.plot is not None:
         api.draw_history(tracks, options.plot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 from collections.abc import Iterable, Sequence
@@ -223,13 +224,8 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
     """By preset, where it needs something else than the default."""
     default = _needs_of(variant, "default")
-    by_family = {}
-    for family in variant.presets:
-        kind, _, dtype = family.partition(":")
-        needed = _needs_of(variant, kind, dtype)
-        if needed != default:
-            by_family[family] = ", ".join(needed) or "nothing special"
-    return by_family
+    needs = {family: _needs_of(variant, *family.partition(":")[::2]) for family in variant.presets}
+    return {family: ", ".join(each) or "nothing special" for family, each in needs.items() if each != default}
 
 
 def _parameter(variant: Variant, name: str) -> str:
@@ -430,12 +426,10 @@ def explained(
 ) -> list[Explained]:
     """Every variant as it would run at m = n = k = 1024; no device is touched."""
     pages = []
-    for device in devices:
-        for dtype in dtypes:
-            problem = Gemm(_SIZE, _SIZE, _SIZE, dtype)
-            plan = gemm_plan([device], chosen, [problem])
-            kernels = tuple(map(partial(_planned, device, problem), chosen, plan))
-            pages.append(Explained(device, dtype, kernels))
+    for device, dtype in itertools.product(devices, dtypes):
+        problem = Gemm(_SIZE, _SIZE, _SIZE, dtype)
+        plan = gemm_plan([device], chosen, [problem])
+        pages.append(Explained(device, dtype, tuple(map(partial(_planned, device, problem), chosen, plan))))
     return pages
 
 

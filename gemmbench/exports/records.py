@@ -371,15 +371,9 @@ def schema(name: str) -> dict[str, Any]:
     }
 
 
-def to_text(name: str) -> str:
-    """The same as indented text."""
-    return json.dumps(schema(name), indent=2, allow_nan=False) + "\n"
-
-
 def _records() -> dict[str, Any]:
     """An array of rows without their matrices, with the derived fields beside; null where unknown."""
-    made = msgspec.json.schema(Row)
-    definitions = made["$defs"]
+    definitions = msgspec.json.schema(Row)["$defs"]
     row = definitions.pop("Row")
     row["properties"].pop("matrices")
     stored = row["properties"]

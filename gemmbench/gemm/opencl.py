@@ -339,15 +339,11 @@ _REFUSALS: dict[int, tuple[Status, str]] = {
 }
 
 
-def _half(value: float) -> int:
-    return int(np.float16(value).view(np.uint16))
-
-
 # By data type: the function (and of a batch), how alpha and beta are passed, and how they are made.
 _FUNCTIONS: Mapping[str, tuple[str, Any, Callable[[float], float]]] = {
     "float": ("CLBlastSgemm", ctypes.c_float, float),
     "double": ("CLBlastDgemm", ctypes.c_double, float),
-    "half": ("CLBlastHgemm", ctypes.c_uint16, _half),
+    "half": ("CLBlastHgemm", ctypes.c_uint16, lambda value: int(np.float16(value).view(np.uint16))),
 }
 _OF_BATCH = "StridedBatched"
 

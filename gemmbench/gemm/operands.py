@@ -206,13 +206,10 @@ def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
         b = b.T if problem.trans_b else b
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
-    generated = not files.given and files.values == "uniform"
-    return Matrices(a, b, c, generated)
+    return Matrices(a, b, c, not files.given and files.values == "uniform")
 
 
-@lru_cache(maxsize=1)
-def _load_large(problem: Gemm, files: Operands, seed: int) -> Matrices:
-    return _load.__wrapped__(problem, files, seed)
+_load_large = lru_cache(maxsize=1)(_load.__wrapped__)
 
 
 def read_header(path: str) -> MatrixHeader:

@@ -417,7 +417,8 @@ class _Taking:
             rest(watch, self.now, sleep)
         if apart:
             self._run(1)
-        one_s = self._wall_s(_ESTIMATES if apart else 1)
+        self._run(_ESTIMATES if apart else 1)
+        one_s = self.batches[-1].wall_s  # of one launch in the protocol's manner
         if not apart:
             one_s = max(one_s, 1e-9)
             wanted = int(protocol.chain_s / one_s) + 1 if protocol.chain_s else batch_size(one_s, self.policy)
@@ -471,11 +472,6 @@ class _Taking:
             self._run(min(left, each))
             left -= min(left, each)
         self.size = size
-
-    def _wall_s(self, count: int) -> float:
-        """Wall seconds of one launch in the protocol's manner."""
-        self._run(count)
-        return self.batches[-1].wall_s
 
     def _run(self, count: int) -> list[float]:
         """So many samples; of what is no launch by itself, one."""

@@ -194,9 +194,6 @@ class Reference:
                 most = np.maximum(most, block.max(axis=0, initial=0))
         return np.asarray(np.ldexp(1.0, 1 - np.frexp(np.where(most > 0, most, 1.0))[1]))
 
-    def _rows_of_a(self, rows: Any) -> HostArray:
-        return np.asarray(decode(self._a[rows], self._dtype) * self._row_scale[rows, None], np.float64)
-
     def _rows_of_b(self, part: Any, columns: HostArray) -> HostArray:
         block = self._b[part] if len(columns) == self._problem.n else self._b[part][:, columns]
         return np.asarray(decode(block, self._dtype) * self._column_scale[columns], np.float64)
@@ -317,7 +314,8 @@ class Reference:
         total = _Sums(whole, none, none.copy(), none.copy())
         worst, wrong, first = 0.0, 0, ""
         row_mean = 0.0, 0
-        for part in _parts(len(panel.rows), _rows_each(columns)):
+        # So many rows at a time that what is kept of them stays in the caches.
+        for part in _parts(len(panel.rows), max(1, min(_BLOCK, _CACHED // max(1, columns)))):
             rows = panel.rows[part]
             scale = np.multiply.outer(self._row_scale[rows], self._column_scale[panel.columns])
             got = self._elements(c, rows, panel.columns)
@@ -449,7 +447,8 @@ class Reference:
             bt[part], weight[part] = _across(block), _across(np.square(block))
         expected, squares = np.zeros((problem.m, count)), np.zeros((problem.m, count))
         for part in _parts(problem.m):
-            a = self._rows_of_a(np.arange(part.start, part.stop))
+            scaled = decode(self._a[part], self._dtype) * self._row_scale[part, None]
+            a = np.asarray(scaled, np.float64)
             expected[part], squares[part] = a @ bt, np.square(a) @ weight
         return t, expected, squares
 
@@ -637,11 +636,6 @@ def _cut(kept: DType, steps: int) -> float:
 
 def _parts(length: int, size: int = _BLOCK) -> Iterator[slice]:
     return (slice(start, min(start + size, length)) for start in range(0, length, size))
-
-
-def _rows_each(columns: int) -> int:
-    """How many rows of so many columns are looked at together: what is kept of them stays in the caches."""
-    return max(1, min(_BLOCK, _CACHED // max(1, columns)))
 
 
 def _steps_each(rows: int, columns: int) -> int:

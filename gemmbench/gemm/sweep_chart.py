@@ -352,7 +352,8 @@ def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) 
     same = [
         (other, index)
         for other in (run, *runs)
-        for index in pane.places_of(other, pane.device_title(run, device))
+        for index in range(len(other.header.devices))
+        if pane.device_title(other, index) == pane.device_title(run, device)
     ]
     bandwidths = [(top[0], other) for other, index in same if (top := derive.best_bandwidth(other, index))]
     if not bandwidths:

@@ -127,8 +127,7 @@ def _stored(values: HostArray, dtype: DType) -> HostArray:
 
 def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> HostArray:
     """alpha A B + beta C in double precision; with beta = 0, C is not read."""
-    dtype = DTYPES[problem.dtype]
-    stacks = (stack(_numbers(matrix, dtype), problem.batch) for matrix in (a, b))
+    stacks = (stack(_numbers(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
     product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
         product += problem.beta * _numbers(c, problem.result)

@@ -262,17 +262,13 @@ def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]
 
 def _lines(path: Path, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
     number = 0
-    while True:
-        number += 1
-        try:
-            values = next(reader)
-        except StopIteration:
-            return
-        except csv.Error as error:
-            raise UsageError(f"{path}: line {number}: {error}") from None
-        stripped = [value.strip() for value in values]
-        if any(stripped):
-            yield number, stripped
+    try:
+        for number, values in enumerate(reader, 1):
+            stripped = [value.strip() for value in values]
+            if any(stripped):
+                yield number, stripped
+    except csv.Error as error:
+        raise UsageError(f"{path}: line {number + 1}: {error}") from None
 
 
 def _columns(path: Path, number: int, header: list[str]) -> list[str]:

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Mapping
 from gemmbench.ladder import cpu, few, gpu, nvidia, own, published
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant, laid_out
 from gemmbench.model.case import Case
-from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
@@ -24,11 +23,6 @@ BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
 CBLAS = "cblas"  # a second BLAS of the host
 CLBLAST = "clblast"
 CUBLAS = "cublas"
-
-
-def _without_cuda(device: DeviceFacts, _: str) -> str:
-    """Why cuBLAS cannot run there, or "": it multiplies types that NVIDIA's OpenCL does not list."""
-    return "" if device.family == "gpu-nvidia" else "cuBLAS runs on NVIDIA GPUs alone"
 
 
 _LIBRARIES = (
@@ -75,7 +69,8 @@ _LIBRARIES = (
         matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
         # Of char, other layouts take dot products of four bytes (dp4a).
         matrix_layouts={"char": ("NT",)},
-        lacks=_without_cuda,
+        # It multiplies types that NVIDIA's OpenCL does not list.
+        lacks=lambda device, _: "" if device.family == "gpu-nvidia" else "cuBLAS runs on NVIDIA GPUs alone",
         edge=lambda _: 256,
         library="libcublas and an NVIDIA GPU",
         batches=True,

@@ -36,11 +36,6 @@ class Architecture:
         """Work-items that a core holds at most."""
         return self.steps[0][1]
 
-    @property
-    def most_registers(self) -> int:
-        """32-bit registers that a work-item can have."""
-        return self.steps[-1][0]
-
     @cached_property
     def product(self) -> int:
         """The bound of work-items in flight times registers."""

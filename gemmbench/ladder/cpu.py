@@ -56,12 +56,6 @@ def micro_tile(registers: int) -> tuple[int, int]:
     return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
 
 
-def registers_of(device: DeviceFacts) -> int:
-    """Vector registers of a core: x86 has 16 of them before AVX-512, other architectures have 32."""
-    is_x86 = device.processor.lower() in ("", "x86_64", "amd64", "i386", "i686")
-    return 16 if is_x86 and 0 < device.vector_bits < _BITS else 32
-
-
 def _second_cache(device: DeviceFacts) -> int:
     return device.data_caches[1] if len(device.data_caches) > 1 else _L2
 
@@ -76,7 +70,9 @@ def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
     itemsize = DTYPES[dtype].itemsize
     lane = max(itemsize, 4)  # half is computed as float
     width = max(2, min(_WIDEST, (device.vector_bits or _BITS) // 8 // lane))
-    rows, vectors = micro_tile(registers_of(device))
+    # Of vector registers, x86 has 16 before AVX-512, other architectures have 32.
+    is_x86 = device.processor.lower() in ("", "x86_64", "amd64", "i386", "i686")
+    rows, vectors = micro_tile(16 if is_x86 and 0 < device.vector_bits < _BITS else 32)
     panel = min(_second_cache(device) // _PANEL_SHARE, device.local_mem_bytes)
     return {
         "MR": rows,

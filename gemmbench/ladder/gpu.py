@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 from gemmbench.ladder.variant import (
@@ -71,17 +71,6 @@ def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
         replace(pad("rows_b", "columns_b", "B", "ldb", "rows_b", "bw", "BP"), when=lambda v: not _fits_b(v)),
         *(multiplication(plain_a, plain_b) for plain_a in (True, False) for plain_b in (True, False)),
     )
-
-
-_EXTENTS: Mapping[str, Formula] = {
-    "aw": lambda v: round_up(v["columns_a"], v["WIDTH"]),
-    "bw": lambda v: round_up(v["columns_b"], v["WIDTH"]),
-}
-
-_TEMPORARIES: Mapping[str, Formula] = {
-    "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
-    "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
-}
 
 
 _TALL = multiple("TM", "WIDTH", ", so that rows are whole vectors")
@@ -156,8 +145,14 @@ GPU_TILE = Variant(
         _SHARED,
         Constraint(lambda p: p["BK"] % 2 == 0, "BK must be even: two sets of fragments take turns"),
     ),
-    extents=_EXTENTS,
-    temporaries=_TEMPORARIES,
+    extents={
+        "aw": lambda v: round_up(v["columns_a"], v["WIDTH"]),
+        "bw": lambda v: round_up(v["columns_b"], v["WIDTH"]),
+    },
+    temporaries={
+        "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
+        "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
+    },
     either=lambda _: ("A", "B"),
     local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
     edge=tile_edge,
@@ -171,13 +166,6 @@ _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has
 _FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
 _LEAST_GAIN = 0.01  # of the time: for less, a second kernel is not worth starting
-
-
-def _lacks_async(device: DeviceFacts, _: str) -> str:
-    """Why a device cannot run it, or ""; all that can have both types."""
-    if device.compute_capability < _ASYNC_COPIES:
-        return "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
-    return ""
 
 
 def _tiles(v: Values) -> int:
@@ -334,8 +322,12 @@ NV_ASYNC = Variant(
     },
     local_elements=lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
     parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
-    lacks=_lacks_async,
-    dtypes=("float", "double"),
+    lacks=lambda device, _: (
+        "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
+        if device.compute_capability < _ASYNC_COPIES
+        else ""
+    ),
+    dtypes=("float", "double"),  # devices that can have both
     either=lambda _: ("A", "B"),
     edge=tile_edge,
 )

@@ -44,8 +44,8 @@ def compiled_for(dtype: str) -> tuple[str, ...]:
     if dtype in FP8_DTYPES:
         kind, _, result = dtype.partition("-")
         return "-DREAL_uchar", f"-DMMA_{kind}", *([f"-DRESULT_{result}"] if result else [])
-    stored = _STORED.get(dtype, dtype)  # a row of a type that a variant lacks has options, too
-    return f"-DREAL_{stored}", f"-DMMA_{dtype}"
+    # A row of a type that a variant lacks has options, too.
+    return f"-DREAL_{_STORED.get(dtype, dtype)}", f"-DMMA_{dtype}"
 
 
 # --- operands whose rows start where chunks do ------------------------------------------------------------

@@ -110,14 +110,9 @@ def pool_title(pool: Pool) -> str:
     return ", ".join([*parts, *([kernels] if kernels else [])])
 
 
-def blas_name() -> str:
-    """Which BLAS numpy uses and with how many threads."""
-    pool = numpy_pool()
-    return pool_title(pool) if pool else "unknown BLAS"
-
-
 def host_facts() -> HostFacts:
     """What the saved file says about the machine."""
+    pool = numpy_pool()
     return HostFacts(
         cpu=_cpu_name(),
         cores=cores(),
@@ -125,7 +120,7 @@ def host_facts() -> HostFacts:
         system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
         numpy=np.__version__,
-        blas=blas_name(),
+        blas=pool_title(pool) if pool else "unknown BLAS",
         busy=_busy_cores(),
     )
 
@@ -185,22 +180,11 @@ def _memory_bytes() -> int:
         return 0
 
 
-class _SymbolFile(ctypes.Structure):
-    """What ``dladdr`` tells of an address."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
-
-
 def file_of(function: Any) -> Path | None:
     """The file that a library's function is in, links followed; None if the system does not tell."""
-    symbol = _SymbolFile()
+    symbol = (ctypes.c_char_p * 4)()  # what dladdr tells: file, base, symbol, address
     try:
         known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
     except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
         return None
-    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None
+    return Path(symbol[0].decode(errors="replace")).resolve() if known and symbol[0] else None

@@ -136,8 +136,7 @@ def _rounded(values: HostArray, dtype: DType) -> HostArray:
     bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
     odd = (bits >> dropped) & unit
     up = (unit << (dropped - unit)) - unit + odd
-    rounded: HostArray = (((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32)
-    return rounded
+    return np.asarray((((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32))
 
 
 @lru_cache

@@ -52,11 +52,6 @@ def seconds(value: float) -> str:
     return _scaled(value, _TIMES)
 
 
-def nanoseconds(value: float) -> str:
-    """A duration in seconds as nanoseconds, the unit left to the heading."""
-    return number(value / 1e-9)
-
-
 def joules(value: float) -> str:
     """An energy in joules: ``12.3 mJ``."""
     return _scaled(value, _ENERGIES)

@@ -344,7 +344,9 @@ def no_device_message() -> str:
 def install_command() -> str:
     """What gives this machine an OpenCL driver for its CPU."""
     machine = platform.machine().lower()
-    if machine in ("x86_64", "amd64") and (sys.platform == "win32" or _is_glibc_linux()):
+    # Intel's wheel is built for glibc; musl (Alpine) cannot load it.
+    is_glibc = sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"
+    if machine in ("x86_64", "amd64") and (sys.platform == "win32" or is_glibc):
         if "pipx" in Path(sys.prefix).parts:
             return "pipx inject gemmbench intel-opencl-rt intel-cmplr-lib-rt"
         return 'pip install "gemmbench[cpu]"'
@@ -394,11 +396,6 @@ def package_command(maker: str, family: str) -> str:
     how, *packages = _SYSTEMS[family]
     package = packages[_MAKERS.index(maker)]
     return f"sudo {how} {package}" if package else _UBUNTU_NVIDIA
-
-
-def _is_glibc_linux() -> bool:
-    """Intel's wheel is built for glibc; musl (Alpine) cannot load it."""
-    return sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"
 
 
 @dataclass(frozen=True, order=True)

@@ -426,8 +426,7 @@ class Tune(Options):
         own = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(own.values()), "--kernel-file") if own else None
-        known = (*ladder.LADDER, *own)
-        name = only(names.choose(self.kernel, known, "kernel"), "--kernel")
+        name = only(names.choose(self.kernel, (*ladder.LADDER, *own), "kernel"), "--kernel")
         return own.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:

@@ -58,8 +58,7 @@ def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = (
 
     Where the list names none of the user's `own` kernels, all join it. `UsageError` if a name is unknown.
     """
-    groups = _groups(own)
-    names = {name for word in _kernel_words(text, own) for name in groups.get(word, (word,))}
+    names = _variant_names(text, own)
     by_name = {each.name: each for each in own}
     if names.isdisjoint(by_name):
         names.update(by_name)
@@ -69,10 +68,13 @@ def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = (
 
 def named_variants(text: str, own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
     """What a list names, and nothing beside it; otherwise as `choose_kernels`."""
-    words = _kernel_words(text, own)
-    groups = _groups(own)
-    names = {name for word in words for name in groups.get(word, (word,))}
+    names = _variant_names(text, own)
     return tuple(each for each in choose_kernels(text, own=own) if each.name in names)
+
+
+def _variant_names(text: str, own: Sequence[Variant]) -> set[str]:
+    groups = _groups(own)
+    return {name for word in _kernel_words(text, own) for name in groups.get(word, (word,))}
 
 
 def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
@@ -208,15 +210,6 @@ def check_report_path(path: Path | None, option: str = "--report") -> None:
         if path.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"{option} {path}: a report is an .html file")
         check_folder(option, path)
-
-
-def check_save_path(path: Path | None, overwrite: bool) -> None:
-    """Find out before measuring that a run can be saved, and over no other; else `UsageError`."""
-    if path is None:
-        return
-    check_folder("--save", path)
-    if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists already; --resume goes on with it, --force replaces it")
 
 
 def check_folder(option: str, path: Path) -> None:

@@ -273,11 +273,12 @@ def latency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     below = "loads that wait for one another, in random order; median, band: p10 to p90"
     paint = partial(_by_set, figure=_nanoseconds, unit="ns for each load", below=below)
     chases = _panes(runs, lambda row: row.variant == "pointer-chase" and is_sized(row), paint)
-
-    def is_launch(row: Row) -> bool:
-        return row.kind == "latency" and not is_sized(row)
-
-    return chases + _panes(runs, is_launch, _launches, lambda rows: 1.6 + _LINE_HEIGHT * len(rows))
+    return chases + _panes(
+        runs,
+        lambda row: row.kind == "latency" and not is_sized(row),
+        _launches,
+        lambda rows: 1.6 + _LINE_HEIGHT * len(rows),
+    )
 
 
 def _panes(

@@ -167,8 +167,7 @@ def _arithmetic(task: _Task) -> Stages:
         yield Staged("checking")
         verified = best.handle.verify("before").check
         winner = sized(best.handle, trips_for(best.handle, LAUNCH_S))
-        unit = winner.prepared.unit
-        work = Work(flops=unit.flops * winner.work)
+        work = Work(flops=winner.prepared.unit.flops * winner.work)
         yield Staged("timing")
         batches, last = _sampled_fast(task, winner, work.flops / race.best_rate)
         agreement = _event_over_wall(batches)

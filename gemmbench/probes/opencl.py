@@ -41,7 +41,6 @@ from gemmbench.probes.reference import RECURRENCES, RepeatedTable, expected_sums
 from gemmbench.probes.reference import Operands as Drawn
 
 _BLANK = b"\xff" * FLOAT_BYTES
-_BOTH = cl.map_flags.READ | cl.map_flags.WRITE
 
 
 class TransferBench:

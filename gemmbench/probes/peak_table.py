@@ -369,7 +369,7 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
         if row is None or row.status != "ok":
             return notes.figure(row, None), *(Cell("") for _ in _SHARES[1:])
         shares = (intervals.quantile(rates.finest_seconds(row), share) for _, share in _SHARES)
-        return tuple(_figure(row, units.nanoseconds(value)) for value in shares)
+        return tuple(_figure(row, units.number(value / 1e-9)) for value in shares)
 
     lines = {"bandwidth": read, "latency": chased}
     return Sheet(

@@ -118,8 +118,7 @@ def _draw_mixed(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
 
 
 def _linear(lanes: Lanes, n: int, dtype: DType) -> HostArray:
-    x: HostArray = lanes.x * lanes.first + lanes.second
-    return x
+    return np.asarray(lanes.x * lanes.first + lanes.second)
 
 
 def _rounded(lanes: Lanes, n: int, dtype: DType) -> HostArray:
@@ -128,8 +127,7 @@ def _rounded(lanes: Lanes, n: int, dtype: DType) -> HostArray:
 
 
 def _square(lanes: Lanes, n: int, dtype: DType) -> HostArray:
-    x: HostArray = lanes.x * lanes.x + lanes.second
-    return x
+    return np.asarray(lanes.x * lanes.x + lanes.second)
 
 
 def _cross(lanes: Lanes, n: int, dtype: DType) -> HostArray:
@@ -144,8 +142,7 @@ def _cross(lanes: Lanes, n: int, dtype: DType) -> HostArray:
 def _dot(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     left, right = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
     products = left.astype(np.int64) * right
-    x: HostArray = lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1)
-    return x
+    return np.asarray(lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1))
 
 
 def _mixed(lanes: Lanes, n: int, dtype: DType) -> HostArray:
@@ -153,8 +150,7 @@ def _mixed(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     bits, growth = (encode(v, dtype).view(np.uint16).astype(np.int64) for v in (lanes.first, lanes.second))
     for _ in range(n + 1):
         bits = ((bits + growth) & (_SIGN | _MANTISSA)) | _EXPONENT
-    x: HostArray = lanes.x + decode(bits.astype(np.uint16).view(dtype.numpy), dtype) * lanes.seeds
-    return x
+    return np.asarray(lanes.x + decode(bits.astype(np.uint16).view(dtype.numpy), dtype) * lanes.seeds)
 
 
 # --- all of them --------------------------------------------------------------------------------------------
@@ -207,8 +203,7 @@ class RepeatedTable:
 
     def values(self, first: int, count: int) -> HostArray:
         positions = (first + np.arange(count)) % TABLE_ELEMENTS
-        elements: HostArray = self.table[positions]
-        return elements
+        return np.asarray(self.table[positions])
 
     def sum_before(self, count: int) -> int:
         """Sum of the bits of the first elements, modulo 2^32."""
@@ -244,8 +239,7 @@ class RepeatedTable:
     def _sums_before(self, counts: HostArray) -> HostArray:
         """`sum_before` of several unsigned integers, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
-        sums: HostArray = rounds * self._before[-1] + self._before[rest]
-        return sums
+        return np.asarray(rounds * self._before[-1] + self._before[rest])
 
 
 def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> HostArray:
@@ -282,8 +276,7 @@ def _hash(words: HostArray) -> HostArray:
     x = words.astype(np.uint32)
     x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
     x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
-    hashed: HostArray = (x ^ x >> 16).astype(np.uint64)
-    return hashed
+    return np.asarray((x ^ x >> 16).astype(np.uint64))
 
 
 def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
@@ -351,8 +344,7 @@ def expected(tiles: Tiles, pairs: HostArray, steps: int, instruction: Instructio
     """
     plain = steps // 2 * tiles.a.sum(axis=1)
     summed = _sum_of_flipped(tiles, steps, instruction) if tiles.flips else plain
-    d: HostArray = summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1)
-    return d
+    return np.asarray(summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))
 
 
 def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> HostArray:
@@ -366,8 +358,7 @@ def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> HostA
         flips = (flips << 1 | flips >> 31) & 0xFFFFFFFF
         words ^= words.dtype.type((flips & changed) << high)
         summed += decode(words.view(stored.dtype), dtype).reshape(tiles.a.shape)
-    total: HostArray = summed[:, 0]
-    return total
+    return np.asarray(summed[:, 0])
 
 
 _CHANGED: Mapping[int, int] = {1: 0x80808080, 2: 0x80008000, 4: 0x80000000, 8: 0x80000000, 0: 0xFFFFFFFF}

@@ -45,11 +45,6 @@ class Rules:
         own = row.kind == "gemm" and bool(row.source and row.samples)
         return own and (not self.former or row.variant in self.former)
 
-    @property
-    def relative(self) -> bool:
-        """Whether ratios inside one run are compared: a machine that has become slower is no matter."""
-        return self.in_turn or bool(self.ratio)
-
     def measured(self, row: Row) -> Measure | None:
         """What a row says by itself: its cost, or the ratio to its former self."""
         return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)

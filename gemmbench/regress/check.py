@@ -212,12 +212,11 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
 def _cases(job: Job) -> dict[RowKey, Case]:
     """The cases that were run, by the key that the base gives them."""
     positions = slots(job.basis.header, job.header)
-    cases = {}
-    for step in job.plan:
-        if isinstance(step, Case):
-            device = positions[step.device] if step.device >= 0 else HOST
-            cases[pairing(step, device, (), job.basis.pairs)] = step
-    return cases
+    return {
+        pairing(step, positions[step.device] if step.device >= 0 else HOST, (), job.basis.pairs): step
+        for step in job.plan
+        if isinstance(step, Case)
+    }
 
 
 def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Suspect:

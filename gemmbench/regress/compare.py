@@ -262,7 +262,9 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
     longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
     if longer < 1:
         return line
-    sure = longer > 1 + basis.rules.limits(line.row).threshold and not basis.rules.relative
+    # Where ratios inside one run are compared, a machine that has become slower is no matter.
+    relative = basis.rules.in_turn or basis.rules.ratio
+    sure = longer > 1 + basis.rules.limits(line.row).threshold and not relative
     return replace(line, verdict="broken" if sure else "inconclusive", too_slow=True)
 
 

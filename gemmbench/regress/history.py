@@ -149,8 +149,7 @@ def find_shifts(values: Sequence[float], step: float) -> tuple[Shift, ...]:
     edges = _merged(values, _splits(np.asarray(values, dtype=float), 0, step), step)
     if not edges:
         return ()
-    bounds = [0, *edges, len(values)]
-    middles = [median(values[a:b]) for a, b in pairwise(bounds)]
+    middles = [median(values[a:b]) for a, b in pairwise([0, *edges, len(values)])]
     jumps = zip(edges, middles, middles[1:], strict=False)
     return tuple(Shift(index, math.exp(after - before)) for index, before, after in jumps)
 
@@ -205,8 +204,7 @@ def _apart(ranks: np.ndarray) -> np.ndarray:
     sums = np.cumsum(ranks, axis=-1)[..., splits - 1]
     total = ranks.sum(axis=-1, keepdims=True)
     difference = (total - sums) / (count - splits) - sums / splits
-    distances: np.ndarray = np.abs(difference) * np.sqrt(splits * (count - splits) / count)
-    return distances
+    return np.asarray(np.abs(difference) * np.sqrt(splits * (count - splits) / count))
 
 
 def _chance(ranks: np.ndarray) -> float:
@@ -214,8 +212,7 @@ def _chance(ranks: np.ndarray) -> float:
     from scipy.stats import permutation_test
 
     def clearest(shuffled: np.ndarray, axis: int = -1) -> np.ndarray:
-        furthest: np.ndarray = _apart(np.moveaxis(shuffled, axis, -1)).max(axis=-1)
-        return furthest
+        return np.asarray(_apart(np.moveaxis(shuffled, axis, -1)).max(axis=-1))
 
     how: dict[str, Any] = {"permutation_type": "pairings", "alternative": "greater", "vectorized": True}
     tested = permutation_test((ranks,), clearest, n_resamples=_SHUFFLES, random_state=_SEED, **how)
@@ -561,8 +558,7 @@ def fleet(runs: Sequence[Run], names: Sequence[str], rules: Rules | None = None)
             is_outlier = abs(value - centre) > max(limit, OUTLYING * spread)
             rows = len(by_node[node])
             standings[node][what] = Standing(math.exp(value - centre), rows, beyond[what][node], is_outlier)
-    odd = _differences(runs)
-    nodes = zip(names, runs, standings, odd, strict=True)
+    nodes = zip(names, runs, standings, _differences(runs), strict=True)
     return Fleet(tuple(Node(*each) for each in nodes), rules.thresholds.default)
 
 

@@ -389,8 +389,7 @@ def conclude(
 
 def robust_deviation(values: Sequence[float]) -> float:
     """The standard deviation by the median absolute deviation, as of a normal distribution."""
-    apart = np.abs(np.asarray(values) - np.median(values))
-    return float(np.median(apart) / _QUARTILE)
+    return float(np.median(np.abs(np.asarray(values) - np.median(values))) / _QUARTILE)
 
 
 def resolution(

@@ -119,7 +119,6 @@ def _number(
     return Cell(units.number(middle(there))) if there else unknown
 
 
-_RAN = ("ran", "rate", "first", "last", "lowest")
 _ENDS_S = 10.0  # at most: what the first and the last figures are taken over
 _SHOWN_ERRORS = 5
 _APART = 0.01  # from here on one of several devices is the slowest

@@ -119,14 +119,6 @@ def shown_samples(row: Row, scope: str) -> str:
     return CHAIN if shown == "device" and CHAIN in row.samples else shown
 
 
-def within_ceilings(run: Run) -> Run:
-    """The run, its rows wrong that are above what their device's units can do.
-
-    Such a row is wrong when it is measured: the file was edited, or an older version did not know.
-    """
-    return replace(run, rows=tuple(within_ceiling(row, run.device(row)) for row in run.rows))
-
-
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
     """One row of such a run."""
     scope = finest_scope(row)
@@ -678,7 +670,11 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
     if chosen is None:
         return None
     samples = row.samples[chosen]
-    cost = intervals.log_mean(samples.seconds) if samples.middle == "mean" else log_median(samples.seconds)
+    if samples.middle == "mean":
+        mean = intervals.mean_of_spans(samples.seconds)
+        cost = intervals.Measure(math.log(mean.value), mean.error / mean.value, mean.freedom)
+    else:
+        cost = log_median(samples.seconds)
     return replace(cost, value=cost.value - math.log(work(row)))
 
 

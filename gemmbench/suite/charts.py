@@ -120,10 +120,10 @@ def _title(run: Run, positions: Sequence[int]) -> str:
     """``2 devices at once | 0, 1: NVIDIA H200``; drivers where they are all that differs."""
     devices = run.header.devices
     divided = {position for group in together.shared(devices, positions) for position in group}
-    named: dict[str, list[int]] = {}
-    for position in positions:
-        name = driver_name(devices[position]) if position in divided else devices[position].name
-        named.setdefault(clean(name), []).append(position)
+    named = by_key(
+        (clean(driver_name(devices[each]) if each in divided else devices[each].name), each)
+        for each in positions
+    )
     listing = "; ".join(f"{', '.join(map(str, numbers))}: {name}" for name, numbers in named.items())
     return f"{len(positions)} devices at once | {listing}"
 
@@ -289,11 +289,9 @@ _MARKS = ((_FREE, "clock"), (_POWER, "limited by power"), (_OTHER, "by heat or t
 def conditions_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each row whose device told its clock; of many, those that were limited first."""
     rows = [(run, row) for run in runs for row in run.rows if _clocks(row)]
-
-    def matters(run: Run, row: Row) -> bool:
-        return any(limits for *_, limits in _clocks(row)) or bool(disturbed(run, row))
-
-    shown = sorted(rows, key=lambda pair: not matters(*pair))[:_MOST_ROWS]
+    shown = sorted(
+        rows, key=lambda pair: not (any(limits for *_, limits in _clocks(pair[1])) or disturbed(*pair))
+    )[:_MOST_ROWS]
     left_out = [0] * (len(shown) - 1) + [len(rows) - len(shown)]  # the last pane says so
     paints = (
         partial(_paint_states, run=run, row=row, beside=runs, left_out=count)
@@ -472,7 +470,7 @@ def _paint_steps(axes: Axes, title: str, dtype: str, known: Architecture, marks:
     axes.set_xscale("log", base=2)
     axes.set_yscale("log", base=2)
     used = [mark.registers for mark in marks if mark.registers]
-    axes.set_xlim(min(*used, known.steps[0][0]) / 1.5, max(*used, known.most_registers) * 1.3)
+    axes.set_xlim(min(*used, known.steps[0][0]) / 1.5, max(*used, known.steps[-1][0]) * 1.3)
     axes.set_ylim(least / 2.4, known.resident * 1.7)
     for axis in (axes.xaxis, axes.yaxis):
         pane.tick_texts(axis, lambda value: f"{value:.0f}")
