@@ -63,11 +63,14 @@
 #define VECTOR_OF(c) l[u][(c) / 4]
 #define ELEMENT_OF(c, w) ((c) % 4)
 #endif
-#define ACROSS (32 / LANES) /* MANY is TOGETHER * ACROSS * EACH */
+#define ACROSS (32 / LANES)
 #define SETS (ITEMS / 32 / TOGETHER)
 #define STEPS (TURNS * LANES * AT_ONCE) /* of a set */
 #define BLOCK (STEPS * SETS)
 #define SLICES (SETS * LANES)
+#if MANY != TOGETHER * ACROSS * EACH
+#error "MANY must be what TOGETHER warps have"
+#endif
 
 #define AT(p) ((p) * FEW + (p) / AT_ONCE * 4) /* where the elements of a step are in a share of a ring */
 #define SHARE AT(STEPS)
