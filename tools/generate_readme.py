@@ -65,10 +65,7 @@ PACKED_SHAPES = tuple(
     for driver in ("intel", "pocl")
     for part in ("", "-again")
 )
-VERSUS_RUNS = tuple(
-    f"tests/data/h200-versus-{name}.jsonl"
-    for name in ("half-1024", "tensor", "fp8-4096")
-)
+VERSUS_RUNS = tuple(f"tests/data/h200-versus-{name}.jsonl" for name in ("half-1024", "tensor", "fp8-4096"))
 FILES = (
     *(file for *_, files in RUNS for file in files),
     TENSOR_RUN,
@@ -493,8 +490,8 @@ def few(run: Run, path: str) -> str:
     about = f"{middle} of one run (`{path}`) on an {name}. Operands that fit the cache stay in it."
     if any(rates.versus(row) for row in run.rows):
         about += (
-            " cuBLAS' calls are a CUDA graph. Its rate is compared batch by batch in turn, kernels of less than "
-            "a millisecond as a graph, too: of the PTX that OpenCL's driver made."
+            " cuBLAS' calls are a CUDA graph. Its rate is compared batch by batch in turn, kernels of less "
+            "than a millisecond as a graph, too: of the PTX that OpenCL's driver made."
         )
     return "\n".join([*lines, *_below(about)])
 
