@@ -26,7 +26,7 @@ from gemmbench.model.row import CHAIN, GRAPH, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.report.notes import same_kernel
 from gemmbench.stats import panels, rates
-from gemmbench.stats.conditions import disturbed
+from gemmbench.stats.conditions import counted_mhz, disturbed, limited
 from gemmbench.suite.auto import CHOOSABLE
 from tools import device_verification, experiments
 from tools.bench import auto_regret, beside_torch, repeat
@@ -65,10 +65,7 @@ PACKED_SHAPES = tuple(
     for driver in ("intel", "pocl")
     for part in ("", "-again")
 )
-VERSUS_RUNS = tuple(
-    f"tests/data/h200-versus-{name}.jsonl"
-    for name in ("half-1024", "tensor", "fp8-4096")
-)
+VERSUS_RUNS = tuple(f"tests/data/h200-versus-{name}.jsonl" for name in ("half-1024", "tensor", "fp8-4096"))
 FILES = (
     *(file for *_, files in RUNS for file in files),
     TENSOR_RUN,
@@ -440,10 +437,10 @@ def _earlier(run: Run, names: Sequence[str]) -> list[str]:
 
 
 def few(run: Run, path: str) -> str:
-    """Small, thin and batched products beside cuBLAS, microseconds a call.
+    """Small, thin and batched products, microseconds a call, beside cuBLAS where it was measured.
 
     Args:
-        run: of `workloads`, with cuBLAS' rows.
+        run: of `workloads`.
         path: where it is saved, for the line below the table.
     """
     libraries = {row.problem: row for row in run.rows if row.variant == "cublas" and row.status == "ok"}
@@ -462,6 +459,7 @@ def few(run: Run, path: str) -> str:
         "cuBLAS, us",
         "times cuBLAS' rate",
         "GB/s, by events",
+        "clock, MHz",
     )
     table: list[tuple[str, ...]] = []
     for row in run.rows:
@@ -480,17 +478,21 @@ def few(run: Run, path: str) -> str:
             cell(library),
             cell(against.median if against else None, 1),
             moved,
+            cell(counted_mhz(row), 1),
         )
         what = row.label if row.dtype == "float" else f"{row.label}, {row.dtype}"
         table.append((what, f"`{row.variant}`", *cells))
     shown = [column for column in zip(("", "", *titles), *table, strict=True) if any(column[1:])]
     lines = [f"| {' | '.join(line)} |" for line in zip(*shown, strict=True)]
     lines.insert(1, f"|---|---|{'--:|' * (len(shown) - 2)}")
-    about = (
-        f"Medians of one run (`{path}`) on an {run.header.devices[0].name}; cuBLAS' calls are a CUDA graph. "
-        "Its rate is compared batch by batch in turn, kernels of less than a millisecond as a graph, too: of "
-        "the PTX that OpenCL's driver made. Operands that fit the cache stay in it."
-    )
+    power, name = limited(run, 0), run.header.devices[0].name
+    middle = f"Medians, or means where power limits the clock (to {power})," if power else "Medians"
+    about = f"{middle} of one run (`{path}`) on an {name}. Operands that fit the cache stay in it."
+    if any(rates.versus(row) for row in run.rows):
+        about += (
+            " cuBLAS' calls are a CUDA graph. Its rate is compared batch by batch in turn, kernels of less "
+            "than a millisecond as a graph, too: of the PTX that OpenCL's driver made."
+        )
     return "\n".join([*lines, *_below(about)])
 
 

@@ -327,7 +327,7 @@ def _thin_items(v: Values) -> tuple[int, int]:
 
 
 def _is_many(v: Values) -> bool:
-    """Whether `thin_many` is asked for, and the large operand has rows or columns for a group, and vectors of four."""
+    """Whether `thin_many` is asked for, and the large operand has vectors of four and what a group takes."""
     return 0 < v["MANY"] <= (v["m"] if v["COLUMNS"] else v["n"]) and _thin_whole({**v, "WIDTH": 4})
 
 

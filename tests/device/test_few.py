@@ -38,7 +38,8 @@ def wrong(made: GemmExecutor, name: str, given: Values, ops: str = "NN") -> list
     parameters = variant.compiled(like, device, variant.preset(device.family, given))
     bind = partial(made.bind, variant, parameters, made.programs(variant, "float", parameters))
     errors = []
-    shapes = [(n, m, k) if given.get("COLUMNS") else (m, n, k) for m, n, k in FEW] if "MANY" in given else SHAPES
+    turned = [(n, m, k) if given.get("COLUMNS") else (m, n, k) for m, n, k in FEW]
+    shapes = turned if "MANY" in given else SHAPES
     for (m, n, k), beta in product(shapes, (-1.0, 0.0)):  # which may not read C, where NaN is
         problem = replace(like, m=m, n=n, k=k, alpha=2.0, beta=beta)
         test = ExactTest.of(problem, Layout(*(-each % 4 + each + 4 for each in problem.tight)))

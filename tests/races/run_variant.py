@@ -62,7 +62,7 @@ def lower(runtime: Runtime, dtype: str) -> None:
 
 
 def exact_run(executor: GemmExecutor, problem: Gemm, bind: Bind, padding: int | None) -> str:
-    """What is wrong with one exact problem, or ""; rows begin where vectors of `padding` elements do, or anywhere."""
+    """What is wrong with one exact problem, or ""; with `padding`, rows begin where so long vectors do."""
     if padding is None:
         return executor.exact_run(problem, bind)
     test = ExactTest.of(problem, Layout(*(-each % padding + each + padding for each in problem.tight)))

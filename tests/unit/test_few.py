@@ -185,6 +185,7 @@ def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
         (Gemm(16, 8192, 8192), OLD, False),  # has no such copies
         (Gemm(16, 8191, 8192), GPU, False),  # its rows begin anywhere
         (Gemm(8192, 16, 8190), GPU, False),
+        (Gemm(16, 60, 8192), GPU, False),  # fewer columns than a group has
     ],
 )
 def test_16_rows_or_columns_in_float_have_a_kernel_of_their_own(

@@ -19,11 +19,11 @@ IDS = [variant.name for variant in OPENCL]
 
 
 def required(file: str) -> set[str]:
-    """The macros that a file refuses to compile without."""
-    found = set()
-    for condition in re.findall(r"#if(?:n?def)?([^\n]*)\n#error", kernel_files.raw(file)):
+    """The macros of others that a file refuses to compile without."""
+    found, text = set(), kernel_files.raw(file)
+    for condition in re.findall(r"#if(?:n?def)?([^\n]*)\n#error", text):
         found |= set(re.findall(r"\b[A-Z][A-Z0-9]+\b", condition))
-    return found
+    return found - set(re.findall(r"#define (\w+)", text))
 
 
 def full(variant: Variant, problem: Gemm) -> dict[str, int]:
