@@ -18,7 +18,7 @@ from rich.console import Console
 
 from gemmbench import api
 from gemmbench.ladder import AUTO, BY_NAME, VARIANTS
-from gemmbench.ladder.variant import Variant
+from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.problem import Gemm
@@ -137,7 +137,8 @@ def is_earlier(run: Run, row: Row) -> bool:
         return variant is None
     device = run.header.devices[row.device]
     today = variant.preset(device.family, None, row.dtype, device)
-    return (row.parameters, row.source) != (today, variant.fingerprint(row.dtype, today))
+    laid = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
+    return (row.parameters, row.source) != (today, laid.fingerprint(row.dtype, today))
 
 
 def _case(row: Row) -> tuple[object, str]:
@@ -493,7 +494,7 @@ def few(run: Run, path: str) -> str:
             " cuBLAS' calls are a CUDA graph. Its rate is compared batch by batch in turn, kernels of less "
             "than a millisecond as a graph, too: of the PTX that OpenCL's driver made."
         )
-    return "\n".join([*lines, *_below(about)])
+    return "\n".join([*lines, *_below(about), *_earlier(run, ["small", "thin"])])
 
 
 def states(settled: Run, burst: Run) -> str:

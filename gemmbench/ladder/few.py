@@ -339,10 +339,11 @@ def _many_blocks(v: Values) -> tuple[int, int]:
 
 def _many_items(v: Values) -> tuple[int, int]:
     along, across = _many_blocks(v)
-    return along * _MANY_ITEMS, across * v["PARTS"]
+    return along * _MANY_ITEMS[_along(v)], across * v["PARTS"]
 
 
-_MANY_ITEMS, _MANY_SLICES = 512, 32  # as in the kernel
+_MANY_ITEMS = {False: 512, True: 256}  # by whether rows run along k, as in the kernel
+_MANY_SLICES = 32  # at most, as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
@@ -388,7 +389,11 @@ THIN = Variant(
     passes=(
         replace(
             multiply(
-                "24_thin_many.cl", "thin_many", _many_items, lambda _: (_MANY_ITEMS, 1), _THIN_ARGUMENTS
+                "24_thin_many.cl",
+                "thin_many",
+                _many_items,
+                lambda v: (_MANY_ITEMS[_along(v)], 1),
+                _THIN_ARGUMENTS,
             ),
             when=_is_many,
         ),

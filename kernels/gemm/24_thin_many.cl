@@ -34,13 +34,13 @@
 #include "along.clh"
 #define FEW 16
 #define EACH 4
-#define ITEMS 512
 #define VECTOR REALV(4)
 #if ALONG
-#define LANES 4
-#define TOGETHER 2
+#define ITEMS 256
+#define LANES 8
+#define TOGETHER 4
 #define AT_ONCE 4 /* steps of a vector */
-#define TURNS 2
+#define TURNS 4
 #define VECTORS EACH
 #define FENCE TURNS
 #define NEXT(u, v) (at + (uint)((uint)(v) * stride) + (u) * LANES * AT_ONCE)
@@ -50,6 +50,7 @@
 #define VECTOR_OF(c) l[u][c]
 #define ELEMENT_OF(c, w) (w)
 #else
+#define ITEMS 512
 #define LANES 2
 #define TOGETHER 1
 #define AT_ONCE 1

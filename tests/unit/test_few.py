@@ -196,7 +196,7 @@ def test_16_rows_or_columns_in_float_have_a_kernel_of_their_own(
     assert ("thin_many" in kernels) == many
     if many:
         (step,) = THIN.steps(known)  # in one launch
-        assert step.items(known)[0] // few._MANY_ITEMS * known["MANY"] == 8192
+        assert step.items(known)[0] // step.group(known)[0] * known["MANY"] == 8192
         halves = {**known, "PARTS": 2}
         assert [step.kernel for step in THIN.steps(halves)] == ["thin_many", "thin_sum"]
         assert step.items(halves) == (step.items(known)[0], 2)
