@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import random
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -468,19 +467,14 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
     A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
-    Those of short kernels add up to more, as each lasts until the next has begun: where the chain of them,
-    from the first START to the last END, fits the wall clock, it is taken.
     """
     samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
     if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:
         return samples, ()
     ratio = float(np.median([batch.seconds["device"] / batch.wall_s for batch in events]))
-    says = f"events say {ratio:.2g} times the wall clock"
-    if ratio > 1 and np.median([_clocks_agree(batch, CHAIN) for batch in events]) > 0:
-        chain = dict.fromkeys(("kernel", "device"), samples[CHAIN])
-        return samples | chain, (f"{says}, as launches overlap: kernel and device scope are a chain's",)
-    return _by_wall_clock(windows), (f"{says}: kernel and device scope are wall-clock times",)
+    note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    return _by_wall_clock(windows), (note,)
 
 
 def _impossible(samples: Mapping[str, Scope]) -> tuple[str, ...]:
@@ -502,9 +496,9 @@ def _impossible(samples: Mapping[str, Scope]) -> tuple[str, ...]:
     )
 
 
-def _clocks_agree(batch: Batch, scope: str = "device") -> bool:
+def _clocks_agree(batch: Batch) -> bool:
     """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
-    wall, events = batch.end - batch.begin, batch.seconds.get(scope, math.inf) * batch.count
+    wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
     least = max(wall - (batch.launch_s or 0.0) - slack, _LEAST_EVENTS * wall)
     return least <= events <= wall + slack

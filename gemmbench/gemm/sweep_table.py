@@ -225,7 +225,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
     ranked = [(rates.compared_rate(run, device, row, compared) or 0.0, row) for row in rows]
     if about:
         ranked.sort(key=lambda pair: -pair[0])
-    fastest = max((rate for rate, row in ranked if row.variant != AUTO), default=0.0)
+    fastest = max((rate for rate, _ in ranked), default=0.0)
     for row in rows:
         for scope in SCOPES:
             if rate := rate_of(row, scope):
@@ -258,9 +258,10 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
     caption = (
         f"{rates.unit(dtype)} by scope{', * best of its column' if about else '; * best of its problem'}"
     )
+    by = f"{compared} scope" + (", numpy by host" if any(row.variant == BASELINE for row in rows) else "")
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{about}\n{caption}; of the best: {compared} scope" if about else f"{dtype} {caption}",
+        caption=f"{about}\n{caption}; of the best: {by}" if about else f"{dtype} {caption}",
         keys=("", "of the best" if about else "size"),
         blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
         rows=tuple(starmap(line, ranked)),

@@ -207,11 +207,9 @@ class Settling:
         kept = self.batches[_AGREEING:]
         seconds, clocks = [batch.finest_s for batch in kept], self._clocks[_AGREEING:]
         is_flat = self._agree(len(kept))
-        if (
-            not is_flat and len(kept) >= _LEAST_JUDGED
-        ):  # short kernels: batches scatter, their middle does not
-            steady = not clocks or max(clocks) <= min(clocks) * (1 + self._policy.precision)
-            is_flat = steady and not drift(seconds) and abs(moved(seconds)) <= self._policy.precision
+        if not is_flat and len(kept) >= _LEAST_JUDGED:  # those of short kernels scatter
+            is_steady = not clocks or max(clocks) <= min(clocks) * (1 + self._policy.precision)
+            is_flat = is_steady and abs(moved(seconds)) <= self._policy.precision
         return kept if self._watch.load_s and not self.is_limited and is_flat else []
 
     def _agree(self, count: int) -> bool:

@@ -655,8 +655,8 @@ class Gemm(Ladder, Sustaining):
     """Measure one problem, on generated or on your own matrices.
 
     Times are split into queued, submitted and running for every launch, and into kernel, device and host
-    scope for the whole. Three kernels or more are a table, the fastest first, and -v adds a page for each.
-    --plot draws the kernels as a ladder up to the measured peak.
+    scope for the whole. Three rows or more, numpy's among them, are a table, the fastest first, and -v adds
+    a page for each. --plot draws the kernels as a ladder up to the measured peak.
     """
 
     command: ClassVar[str] = "gemm"

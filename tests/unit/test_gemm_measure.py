@@ -34,7 +34,7 @@ from gemmbench.model.instrument import (
     When,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, WHOLE, Check, Energy, Row
+from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Row
 from gemmbench.model.run_file import Run
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbances
@@ -285,38 +285,6 @@ def test_what_launches_cost_is_no_contradiction(wall_s: float, stretch: float) -
     row = run(instrument, case())
     assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s * stretch)
     assert row.notes == ()
-
-
-class Overlapping(Stretched):
-    """Events as above, and the chain of them, which says so many times what the wall clock does."""
-
-    chain = 0.98
-
-    def finish(self) -> Batch:
-        batch = super().finish()
-        if "kernel" not in batch.seconds:
-            return batch
-        return replace(batch, seconds={**batch.seconds, CHAIN: batch.wall_s * self.chain})
-
-
-def test_events_that_overlap_are_a_chain() -> None:
-    """Launches of microseconds: each event lasts until the next has begun (an H200: 64 cubed, 9 us for 5)."""
-    instrument = Overlapping(seconds={"naive": itertools.repeat(5e-6)})
-    instrument.stretch, instrument.launch_s = 1.8, 4.5e-6
-    row = run(instrument, case())
-    assert row.samples["kernel"].seconds[0] == pytest.approx(0.98 * 5e-6)
-    assert row.samples["kernel"] == row.samples["device"] == row.samples[CHAIN]
-    assert row.notes == (
-        "events say 1.8 times the wall clock, as launches overlap: kernel and device scope are a chain's",
-    )
-
-
-def test_a_chain_that_contradicts_the_wall_clock_is_not_believed_either() -> None:
-    instrument = Overlapping(seconds={"naive": itertools.repeat(0.005)})
-    instrument.stretch = instrument.chain = 1.9
-    row = run(instrument, case())
-    assert row.samples["kernel"].seconds[0] == pytest.approx(0.005)
-    assert row.notes == ("events say 1.9 times the wall clock: kernel and device scope are wall-clock times",)
 
 
 class Drifting(FakeInstrument):
