@@ -183,7 +183,7 @@ class Bench:
         """A job of ``check --against``."""
         basis = Basis((before,), rules)
         policy = self.live.policy
-        return checking.Job(basis, tuple(plan), self.header, policy, recorder)  # type: ignore[arg-type]  # no Worker
+        return checking.Job(basis, tuple(plan), self.header, policy, recorder)  # type: ignore[arg-type]  # for a Worker
 
     def first(self, recorder: Recorder) -> Run:
         """Every row once: of this checkout at any time, and so a base."""

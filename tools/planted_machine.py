@@ -143,5 +143,5 @@ def make(now: str, before: str, checkout: str, cache: str) -> machine.OpenCLMach
         cache: of the drivers.
     """
     is_other = Path(gemmbench.__file__).parents[1] == Path(checkout)
-    kernel_files.folder = lambda: Path(before if is_other else now)  # type: ignore[assignment]  # it is cached
+    kernel_files.folder = lambda: Path(before if is_other else now)  # type: ignore[assignment]  # plain, for a cached one
     return machine.caching(cache)

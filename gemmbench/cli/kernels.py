@@ -224,8 +224,13 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
     """By preset, where it needs something else than the default."""
     default = _needs_of(variant, "default")
-    needs = {family: _needs_of(variant, *family.partition(":")[::2]) for family in variant.presets}
-    return {family: ", ".join(each) or "nothing special" for family, each in needs.items() if each != default}
+    by_family = {}
+    for family in variant.presets:
+        kind, _, dtype = family.partition(":")
+        needed = _needs_of(variant, kind, dtype)
+        if needed != default:
+            by_family[family] = ", ".join(needed) or "nothing special"
+    return by_family
 
 
 def _parameter(variant: Variant, name: str) -> str:

@@ -222,10 +222,9 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
     best: dict[tuple[object, str], float] = {}
     compared = rates.view_scope(run)
     rate_of = rates.own_rate if compared == "device" else rates.rate
-    ranked = [(rates.compared_rate(run, device, row, compared) or 0.0, row) for row in rows]
-    if about:
-        ranked.sort(key=lambda pair: -pair[0])
-    fastest = max((rate for rate, _ in ranked), default=0.0)
+    own = [rates.compared_rate(run, device, row, compared) or 0.0 if about else 0.0 for row in rows]
+    ranked = sorted(zip(own, rows, strict=True), key=lambda pair: -pair[0])
+    fastest = ranked[0][0]
     for row in rows:
         for scope in SCOPES:
             if rate := rate_of(row, scope):

@@ -104,8 +104,8 @@ def pool_title(pool: Pool) -> str:
     threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
     parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
     parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
-    level, offered = drivers.blas_level(kernels), drivers.cpu_level()
-    if level and offered and level < offered:
+    level = drivers.blas_level(kernels)
+    if level and (offered := drivers.cpu_level()) and level < offered:
         kernels += f" ({level.name}, not {offered.name})"
     return ", ".join([*parts, *([kernels] if kernels else [])])
 
@@ -180,11 +180,22 @@ def _memory_bytes() -> int:
         return 0
 
 
+class _SymbolFile(ctypes.Structure):
+    """What ``dladdr`` tells of an address."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
 def file_of(function: Any) -> Path | None:
     """The file that a library's function is in, links followed; None if the system does not tell."""
-    symbol = (ctypes.c_char_p * 4)()  # what dladdr tells: file, base, symbol, address
+    symbol = _SymbolFile()
     try:
         known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
     except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
         return None
-    return Path(symbol[0].decode(errors="replace")).resolve() if known and symbol[0] else None
+    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None

@@ -208,17 +208,18 @@ class Settling:
         seconds, clocks = [batch.finest_s for batch in kept], self._clocks[_AGREEING:]
         is_flat = self._agree(len(kept))
         if not is_flat and len(kept) >= _LEAST_JUDGED:  # those of short kernels scatter
-            is_steady = not clocks or max(clocks) <= min(clocks) * (1 + self._policy.precision)
-            is_flat = is_steady and abs(moved(seconds)) <= self._policy.precision
+            is_flat = self._are_alike(clocks) and abs(moved(seconds)) <= self._policy.precision
         return kept if self._watch.load_s and not self.is_limited and is_flat else []
 
     def _agree(self, count: int) -> bool:
         """Whether so many of the latest batches, and the clock in them, agree within the precision."""
         latest = [batch.finest_s for batch in self.batches[-count:]]
         clocks = self._clocks[-count:]
-        return len(latest) == count >= _AGREEING and all(
-            max(values) <= min(values) * (1 + self._policy.precision) for values in (latest, clocks) if values
-        )
+        return len(latest) == count >= _AGREEING and self._are_alike(latest) and self._are_alike(clocks)
+
+    def _are_alike(self, values: Sequence[float]) -> bool:
+        """Whether they agree within the precision, if there are any."""
+        return not values or max(values) <= min(values) * (1 + self._policy.precision)
 
 
 def _ratio(first: Batch, second: Batch) -> float:
@@ -284,9 +285,9 @@ def _is_launch_bound(batch: Batch) -> bool:
     return (batch.launch_s or 0.0) > _MOSTLY * (batch.end - batch.begin)
 
 
-def stream(handle: Handle, clock: str, size: int, batch_s: float) -> Stream:
+def stream(handle: Handle, clock: str, size: int, batch_s: float, before: Batch | None = None) -> Stream:
     """The batches of one handle."""
-    return Stream(repeat(handle), clock, size, batch_s)
+    return Stream(repeat(handle), clock, size, batch_s, before)
 
 
 def alone(
@@ -315,7 +316,7 @@ def alone(
     probe = _looked_at(handle, clock, policy, budget_s) if one_s is None else None
     one_s = probe.wall_s if probe else one_s or 0.0
     size = batch_size(one_s, policy)
-    source = Stream(repeat(handle), clock, size, size * one_s, probe)
+    source = stream(handle, clock, size, size * one_s, probe)
     handle.watch.begin()
     if policy.state == "burst":
         sampled = _bursts(source, handle.watch, policy, begin + budget_s, now, sleep)

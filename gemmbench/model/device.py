@@ -120,6 +120,11 @@ def broad_type(device: DeviceFacts) -> str:
 _LARGEST_CACHE: Mapping[str, int] = {"cpu": 64 * MIB, "gpu": 256 * MIB}
 
 
+def is_cache_assumed(device: DeviceFacts) -> bool:
+    """Whether `last_level_cache` is no more than an assumption for the device's type."""
+    return not device.last_level_cache_bytes and device.cache_bytes < last_level_cache(device)
+
+
 def last_level_cache(device: DeviceFacts) -> int:
     """The bytes of cache to stay clear of: what is known, or the most that such a device may have."""
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[broad_type(device)])

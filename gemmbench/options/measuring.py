@@ -179,10 +179,7 @@ class Measuring(Options):
         names.check_plot_path(self.plot)
         names.check_report_path(self.report)
         names.check_overwriting(self.outputs, self.kernel_inputs)
-        if self.save is not None:
-            names.check_folder("--save", self.save)
-            if self.save.exists() and not (self.resume or self.force):
-                raise UsageError(f"{self.save} exists already; --resume goes on with it, --force replaces it")
+        names.check_save_path(self.save, self.resume or self.force)
 
     @property
     def outputs(self) -> list[tuple[str, Path]]:

@@ -14,7 +14,7 @@ import pyopencl as cl
 
 from gemmbench.ladder.variant import smaller_group
 from gemmbench.model import instrument
-from gemmbench.model.device import last_level_cache
+from gemmbench.model.device import is_cache_assumed, last_level_cache
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
@@ -442,10 +442,10 @@ def _most_items(row: MemoryRow, units: int) -> int:
 
 
 def _set_note(runtime: Runtime, total: int) -> str:
-    facts, cache = runtime.facts, last_level_cache(runtime.facts)
+    cache = last_level_cache(runtime.facts)
     times = f"{total / cache:.1f}".removesuffix(".0")
     allowed = "" if total >= 7.5 * cache else ", and memory allows no more"
-    assumed = "an assumed" if not facts.last_level_cache_bytes and facts.cache_bytes < cache else "a"
+    assumed = "an assumed" if is_cache_assumed(runtime.facts) else "a"
     return f"working set {size(total)}, {times} times {assumed} last-level cache of {size(cache)}{allowed}"
 
 

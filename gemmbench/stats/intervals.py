@@ -236,6 +236,12 @@ EXACT = Measure(0.0, 0.0, math.inf)
 """What a ratio to a former self is held against: 1, which no noise has."""
 
 
+def log_mean(samples: Sequence[float]) -> Measure:
+    """The logarithm of the samples' mean."""
+    known = mean_of_spans(samples)
+    return Measure(math.log(known.value), known.error / known.value, known.freedom)
+
+
 @lru_cache(maxsize=65536)
 def log_median(samples: tuple[float, ...]) -> Measure:
     """The median of the samples' logarithms.

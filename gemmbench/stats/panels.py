@@ -404,7 +404,8 @@ def variants(every: Sequence[Side], order: Sequence[str] = ()) -> list[Contest]:
             by_type.setdefault(dtype, []).append(contests)
     shown = []
     for several in by_type.values():
-        shown += [each for each in several if 2 * len(each) > max(map(len, several))][-1]
+        most = max(map(len, several))
+        shown += [each for each in several if 2 * len(each) > most][-1]
     return shown
 
 

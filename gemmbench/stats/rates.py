@@ -670,11 +670,7 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
     if chosen is None:
         return None
     samples = row.samples[chosen]
-    if samples.middle == "mean":
-        mean = intervals.mean_of_spans(samples.seconds)
-        cost = intervals.Measure(math.log(mean.value), mean.error / mean.value, mean.freedom)
-    else:
-        cost = log_median(samples.seconds)
+    cost = intervals.log_mean(samples.seconds) if samples.middle == "mean" else log_median(samples.seconds)
     return replace(cost, value=cost.value - math.log(work(row)))
 
 

@@ -289,9 +289,11 @@ _MARKS = ((_FREE, "clock"), (_POWER, "limited by power"), (_OTHER, "by heat or t
 def conditions_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each row whose device told its clock; of many, those that were limited first."""
     rows = [(run, row) for run in runs for row in run.rows if _clocks(row)]
-    shown = sorted(
-        rows, key=lambda pair: not (any(limits for *_, limits in _clocks(pair[1])) or disturbed(*pair))
-    )[:_MOST_ROWS]
+
+    def matters(run: Run, row: Row) -> bool:
+        return any(limits for *_, limits in _clocks(row)) or bool(disturbed(run, row))
+
+    shown = sorted(rows, key=lambda pair: not matters(*pair))[:_MOST_ROWS]
     left_out = [0] * (len(shown) - 1) + [len(rows) - len(shown)]  # the last pane says so
     paints = (
         partial(_paint_states, run=run, row=row, beside=runs, left_out=count)

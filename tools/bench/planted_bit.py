@@ -30,7 +30,7 @@ def main() -> int:
     parser.add_argument("--result", type=int, default=20_000, help="which is wrong, counted from 0")
     asked = parser.parse_args()
     os.environ[planted.RESULT] = str(asked.result)
-    api.make_machine = planted.make  # type: ignore[assignment]  # a machine of its own
+    api.make_machine = planted.make  # type: ignore[assignment]  # a PlantedMachine, for the real one
     values = {"device": asked.device, "kernels": asked.kernel, "m": asked.size, "dtype": asked.dtype}
     options = build(Gemm, {**values, "baseline": "none", "peak": False, "sustain": asked.lasting})
     with api.prepared(options) as measurement:
