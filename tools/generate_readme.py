@@ -65,7 +65,7 @@ PACKED_SHAPES = tuple(
     for driver in ("intel", "pocl")
     for part in ("", "-again")
 )
-VERSUS_RUNS = tuple(f"tests/data/h200-versus-{name}.jsonl" for name in ("half-1024", "tensor", "fp8-4096"))
+VERSUS_RUNS = tuple(f"tests/data/h200-versus-{name}.jsonl" for name in ("1024", "tensor", "fp8", "double"))
 FILES = (
     *(file for *_, files in RUNS for file in files),
     TENSOR_RUN,
@@ -359,26 +359,25 @@ def packed(runs: Sequence[Run]) -> str:
 
 
 def beside_in_turn(runs: Sequence[Run]) -> str:
-    """A kernel and cuBLAS, settled, in turn: TFLOPS in a chain, and as a CUDA graph where it was replayed."""
+    """Kernels and cuBLAS, settled, in turn: TFLOPS of the device scope, and as a CUDA graph if replayed."""
 
-    def cell(row: Row, scope: str) -> str:
-        reached = rates.rate(row, scope)
+    def cell(reached: rates.Rate | None) -> str:
         return units.number(reached.median / TERA) if reached else "-"
 
-    lines = ["| | n | in a chain | as a graph | cuBLAS | ratio |", f"|---|{'--:|' * 5}"]
+    lines = ["| | | n | device scope | as a graph | cuBLAS | ratio |", f"|---|---|{'--:|' * 5}"]
     for run in runs:
         for row in run.rows:
             if row.problem and row.former and rates.versus(row, "device"):
                 library = replace(row, samples=row.former.samples)
                 graph = GRAPH if GRAPH in library.samples else "device"
                 cells = (
-                    cell(row, CHAIN),
-                    cell(row, GRAPH),
-                    cell(library, graph),
+                    cell(rates.shown_rate(row, "device")),
+                    cell(rates.rate(row, GRAPH)),
+                    cell(rates.rate(library, graph)),
                     _times_numpy(row, "device"),
                 )
                 name = TENSOR_TYPES.get(row.dtype, row.dtype)
-                lines.append(f"| {name} | {row.problem.n} | {' | '.join(cells)} |")
+                lines.append(f"| `{row.variant}` | {name} | {row.problem.n} | {' | '.join(cells)} |")
     names = ", ".join(f"`{name}`" for name in VERSUS_RUNS if (ROOT / name).exists())
     about = f"On an {runs[0].header.devices[0].name}, in turn, the ratio with its 95 % interval ({names})."
     return "\n".join([*lines, *_below(about), *_earlier(runs[0], ["nv-wgmma"])])

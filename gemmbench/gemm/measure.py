@@ -248,7 +248,8 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                 yield Staged("timing device")
                 half = windows[0].budget_s / 2
                 sides[0].append(alone(now, "device", short, half, windows[0].settle))
-                sides[0].append(alone(now, CHAIN, short, half / 2, False))
+                if not sides[0][0].is_limited:  # held until all is queued, it would cool meanwhile
+                    sides[0].append(alone(now, CHAIN, short, half / 2, False))
                 windows = (replace(windows[0], clock=GRAPH, budget_s=half), *windows[1:])
             for window in windows:
                 yield Staged(f"timing {window.clock}")

@@ -116,7 +116,10 @@ def shown_samples(row: Row, scope: str) -> str:
     A library's CUDA graph has gaps between its kernels, too; the sum of our kernels' events has none.
     """
     shown = shown_scope(row, scope)
-    return CHAIN if shown == "device" and CHAIN in row.samples else shown
+    if shown != "device" or CHAIN not in row.samples:
+        return shown
+    # Earlier runs have chains that cooled while they were held, beside launches that power limited.
+    return CHAIN if row.samples[CHAIN].middle == row.samples[shown].middle else shown
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:

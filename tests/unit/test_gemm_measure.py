@@ -699,6 +699,18 @@ def test_a_short_kernel_and_a_cuda_library_take_turns_as_graphs(
     assert by_host.scope == "host"
 
 
+def test_a_chain_is_held_only_where_no_limit_of_power_is_waited_for() -> None:
+    """It idles until all of it is queued, so that it would have a clock of its own."""
+    instrument = paired(naive=2e-5, cublas=1e-5)
+    instrument.replays = True
+    instrument.watch = HotWatch(HotDevice(instrument))
+    row = run(instrument, against("cublas"), replace(POLICY, budget_s=3.0, settle_s=1.0))
+    assert row.status == "ok"
+    assert row.samples["device"].middle == "mean"
+    assert "graph" in row.samples
+    assert "chain" not in {entry[2] for entry in instrument.log if entry[0] == "batch"}
+
+
 def test_a_graph_that_leaves_another_result_is_a_fault() -> None:
     instrument = paired(naive=2e-5, cublas=1e-5)
     instrument.faults[3] = NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")

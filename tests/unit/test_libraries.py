@@ -139,6 +139,14 @@ def test_a_kernel_beside_a_library_counts_with_the_gaps_between_its_launches() -
     assert [[cell.best for cell in line[3:4]] for line in verbose.rows] == [[False], [True]]
 
 
+def test_a_chain_that_power_did_not_limit_stands_for_no_launches_that_it_did() -> None:
+    kernel = with_gaps(fake.gemm_row("register", SIZE, 330.0), 0.9)
+    assert rates.shown_samples(kernel, "device") == CHAIN
+    limited = replace(kernel.samples["device"], middle="mean")
+    kernel = replace(kernel, samples={**kernel.samples, "device": limited})
+    assert rates.shown_samples(kernel, "device") == "device"
+
+
 def test_times_are_of_the_same_samples() -> None:
     kernel = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25)
     small = with_gaps(fake.gemm_row("register", Problem(256, 256, 256), 330.0), 1.25)
