@@ -9,6 +9,7 @@ Exit status: 0 as it should be, 1 not, or nothing was measured.
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import shutil
@@ -76,6 +77,7 @@ def holds(checkout: Path, base: Path, slower: str = "") -> bool:
 
 def main() -> int:
     """Measure a base, check twice."""
+    argparse.ArgumentParser(description=__doc__.splitlines()[0]).parse_args()
     with tempfile.TemporaryDirectory(prefix="gemmbench-gate-") as scratch:
         base = Path(scratch, "base.jsonl")
         words = ("--sizes", "96", "--kernel", ",".join(KERNELS), "--baseline", "none", "--no-peak")

@@ -8,6 +8,7 @@ Run it to write the file again; ``--check`` says whether it is as it would be wr
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import math
 import sys
@@ -123,6 +124,8 @@ def text() -> bytes:
 
 
 if __name__ == "__main__":
-    if "--check" in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="1 if the file is another; write nothing")
+    if parser.parse_args().check:
         sys.exit(RESULT.read_bytes() != text())
     RESULT.write_bytes(text())

@@ -6,6 +6,7 @@ it again from there, and a test holds the two files against each other and again
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import platform
@@ -54,7 +55,9 @@ Of {times:,} faults {lost}. Measured by gemmbench {gemmbench} on {date} in {minu
 
 def main() -> int:
     """Run the faults, or with ``--write`` only write their table again."""
-    if "--write" in sys.argv:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--write", action="store_true", help="only write the table again")
+    if parser.parse_args().write:
         DOCUMENT.write_text(document(json.loads(RESULT.read_text())))
         return 0
     begin = time.monotonic()

@@ -7,6 +7,7 @@ No right product may be called wrong, and every fault must be.
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 from collections import defaultdict
@@ -56,10 +57,14 @@ def faults_not_found() -> int:
     return count
 
 
-def main(count: int = 1000, seed: int = 1) -> int:
+def main() -> int:
     """1 if anything was called what it is not."""
-    return int(bool(right_called_wrong(count, seed) + faults_not_found()))
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("count", nargs="?", type=int, default=1000, help="of right products")
+    parser.add_argument("seed", nargs="?", type=int, default=1, help="of what is drawn")
+    options = parser.parse_args()
+    return int(bool(right_called_wrong(options.count, options.seed) + faults_not_found()))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    sys.exit(main())
