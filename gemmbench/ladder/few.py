@@ -254,6 +254,9 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
     },
 }
 """How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
+_WHOLE_ROWS = _shape(2, 32, 32, 2, 8192, 0)
+"""For one sum in float where rows of the large operand run along k, if groups of 64 are enough for all units:
+nobody waits for others within a row, unless k is longer than what local memory has of the small operand."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
 _WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
 
@@ -275,6 +278,10 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     along = _along(lies)
     shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
+    long = problem.m if by_columns else problem.n
+    if problem.dtype == "float" and along and kept == 1 and problem.k >= _WHOLE_ROWS["KC"] // 2:
+        full_groups = problem.batch * (long // (_WHOLE_ROWS["LY"] * _WHOLE_ROWS["DEEP"]))
+        shape = _WHOLE_ROWS if full_groups >= _BUSY * device.compute_units else shape
     full = {**shape, **p, "COLUMNS": by_columns, "THIN": kept}
     itemsize = DTYPES[problem.dtype].itemsize
 
@@ -292,7 +299,6 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         full[name] //= 2
     groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
     parts, waves = 1, _WAVES[along]
-    long = problem.m if by_columns else problem.n
     is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
     if full["MANY"]:
@@ -353,7 +359,7 @@ def _thin_local(p: Values) -> int:
         return 0
     items, most = p["LX"] * p["LY"], 0
     for step, sums in (
-        (p["LX"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)),
+        (p["LX"] * p["WIDE"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)),
         (p["LY"] * p["DEEP"], items * p["WIDE"] * p["WIDTH"] * _round(p)),
     ):
         chunk = round_up(p["KC"], math.lcm(step, p["WIDTH"]))
@@ -415,7 +421,7 @@ THIN = Variant(
         "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
         "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
         "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
-        "WIDE": Parameter("such vectors of a row, where rows of the large operand lie across k", (1, 2)),
+        "WIDE": Parameter("such vectors of a row of the large operand that it reads at once", (1, 2, 4)),
         "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
         "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
         "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),

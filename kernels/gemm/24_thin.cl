@@ -5,8 +5,8 @@
  *              LX * WIDE * WIDTH                          k                THIN
  *        k      +----+-----+----+                +-------------------+     +---+
  *   +---------+ | y=0|     |    | k              | LY rows, DEEP     |     |   |
- *   |  THIN   | | y=1|  L  |    |                | times; LX lanes   |     | S | k
- *   +---------+ | ...|     |    |                | along each        |     |   |
+ *   |  THIN   | | y=1|  L  |    |                | times; LX lanes,  |     | S | k
+ *   +---------+ | ...|     |    |                | WIDE times        |     |   |
  *        S      C: THIN x LX * WIDE * WIDTH      +-------------------+     +---+
  *                                                          L
  *   acc[i] += S[i][p] * L[p][x ...]                acc[r][j] += L[row of r][p ...] . S[j][p ...]
@@ -45,9 +45,10 @@
 
 #include "along.clh"
 #if ALONG
-#define STEP (LX * WIDTH) /* along k that a group takes at once */
+#define STEP (LX * WIDE * WIDTH) /* along k that a group takes at once */
 #define UNIT STEP         /* parts of k are so many whole ones */
-#define LANES (LX % 8 ? LX : 8) /* neighbours along k; the others read the same of S */
+#define LANES (LX % 8 || WIDE > 1 ? LX : 8) /* neighbours along k; the others read the same of S */
+#define ALONG_K(v) ((v) * (LX * WIDTH)) /* where vector v of a work-item is from its first one */
 #else
 #define STEP (LY * DEEP)
 #define UNIT (DEEP % WIDTH ? DEEP * WIDTH : DEEP)
@@ -127,7 +128,9 @@ static inline void store(REAL sum, int row, int column, int m, int n, int part, 
 #define SUMS (LY * THIN * LD_SUMS)
 #define ASK(p) \
     _Pragma("unroll") for (int r = 0; r < DEEP; r++) \
-        next[r] = fetched(L + (size_t)(long0 + y + r * LY) * ldl + (p), long0 + y + r * LY < count ? to - (p) : 0, whole);
+        _Pragma("unroll") for (int v = 0; v < WIDE; v++) \
+            next[r][v] = fetched(L + (size_t)(long0 + y + r * LY) * ldl + (p) + ALONG_K(v), \
+                                 long0 + y + r * LY < count ? to - (p) - ALONG_K(v) : 0, whole);
 #else
 #define ACROSS (LX * WIDE * WIDTH) /* elements of L's rows that a group has */
 #if LY * ACROSS * THIN <= MOST
@@ -186,7 +189,7 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
 #if ALONG
     const int x = item % LANES + item / (LANES * LY) * LANES, y = item / LANES % LY, long0 = get_group_id(0) * (LY * DEEP);
     REAL acc[DEEP][THIN];
-    VECTOR next[DEEP];
+    VECTOR next[DEEP][WIDE];
     #pragma unroll
     for (int r = 0; r < DEEP; r++)
         #pragma unroll
@@ -226,10 +229,12 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
             ASK(p)
 #endif
 #if ALONG
-            REAL a[DEEP][WIDTH];
+            REAL a[DEEP][WIDE * WIDTH];
             #pragma unroll
             for (int r = 0; r < DEEP; r++)
-                CAT(vstore, WIDTH)(next[r], 0, a[r]);
+                #pragma unroll
+                for (int v = 0; v < WIDE; v++)
+                    CAT(vstore, WIDTH)(next[r][v], v, a[r]);
 #else
             VECTOR b[DEEP][WIDE];
             #pragma unroll
@@ -244,14 +249,15 @@ static inline void multiplied(int m, int n, int k, SCALAR alpha, __global const 
 #endif
 #if ALONG
             #pragma unroll
-            for (int j = 0; j < THIN; j++) {
+            for (int e = 0; e < WIDE * THIN; e++) {
+                const int v = e / THIN, j = e % THIN;
                 REAL b[WIDTH];
-                CAT(vstore, WIDTH)(*(__local const VECTOR *)(tile + j * LD_LOCAL + s), 0, b);
+                CAT(vstore, WIDTH)(*(__local const VECTOR *)(tile + j * LD_LOCAL + s + ALONG_K(v)), 0, b);
                 #pragma unroll
                 for (int r = 0; r < DEEP; r++)
                     #pragma unroll
                     for (int w = 0; w < WIDTH; w++)
-                        acc[r][j] += a[r][w] * b[w];
+                        acc[r][j] += a[r][v * WIDTH + w] * b[w];
             }
 #else
             #pragma unroll

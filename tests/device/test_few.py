@@ -62,6 +62,8 @@ MANY = {"MANY": 64, "THIN": 16}
         ("thin", {"AHEAD": 1, "KC": 16}, "TN"),
         ("thin", COLUMNS, "NN"),
         ("thin", COLUMNS, "TT"),
+        ("thin", {**COLUMNS, "WIDE": 2}, "NN"),
+        ("thin", {"THIN": 1, "WIDE": 4, "LX": 16}, "NT"),
         ("thin", MANY, "NN"),
         ("thin", {**MANY, "COLUMNS": 1, "PARTS": 2}, "NN"),
         ("thin", MANY, "TN"),

@@ -73,7 +73,7 @@ def test_a_kernel_is_clean(name: str, dtype: str, tmp_path: Path) -> None:
         ("small", ("SPLIT=2", "STAGES=2")),  # the smallest has one slice, whose sums stay where they are
         ("small", ("SPLIT=2", "BM=32", "TM=8")),  # sums are added up in two rounds
         ("thin", ("THIN=2", "DEEP=2", "PARTS=2")),
-        ("thin", ("COLUMNS=1", "THIN=2", "DEEP=4", "KC=16")),
+        ("thin", ("COLUMNS=1", "THIN=2", "DEEP=4", "KC=16", "WIDE=2")),
         ("thin", ("AHEAD=1", "THIN=4", "KC=16")),
         ("thin", ("AHEAD=1", "COLUMNS=1", "THIN=2", "DEEP=4", "PARTS=2", "KC=16")),
         ("thin", ("MANY=64", "THIN=4", "KC=16")),

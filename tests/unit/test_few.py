@@ -280,6 +280,26 @@ def test_two_sums_take_the_shape_of_four() -> None:
     assert [two[name] for name in names] == [four[name] for name in names] != [one[name] for name in names]
 
 
+@pytest.mark.parametrize(
+    ("problem", "whole"),
+    [
+        (Gemm(8192, 1, 8192), True),
+        (Gemm(1, 8192, 8192, trans_b=True), True),
+        (Gemm(1, 8192, 8192), False),  # its rows lie across k
+        (Gemm(8192, 2, 8192), False),
+        (Gemm(8192, 1, 8192, "double"), False),
+        (Gemm(4096, 1, 8192), False),  # groups of 64 rows are too few
+        (Gemm(32, 1, 8192, batch=4096), False),  # which would have half as many
+        (Gemm(8192, 1, 2048), False),  # local memory would be filled with zeros
+    ],
+)
+def test_warps_read_whole_rows_where_there_are_enough(problem: Gemm, whole: bool) -> None:
+    known = values("thin", problem)
+    assert (known["WIDE"] * known["LX"] * known["WIDTH"] == 256 and known["KC"] == 8192) == whole
+    if whole:
+        assert [(step.kernel, step.items(known)[0]) for step in THIN.steps(known)] == [("thin", 128 * 1024)]
+
+
 def test_groups_of_thin_are_no_larger_than_the_device_has() -> None:
     known = on(replace(GPU, max_work_group_size=64), "thin", Gemm(1, 8192, 8192))
     assert known["LX"] * known["LY"] == 64
