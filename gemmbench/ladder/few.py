@@ -254,9 +254,8 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
     },
 }
 """How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
-_WHOLE_ROWS = _shape(2, 32, 32, 2, 8192, 0)
-"""For one sum in float where rows of the large operand run along k, if groups of 64 are enough for all units:
-nobody waits for others within a row, unless k is longer than what local memory has of the small operand."""
+_WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
+"""For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
 _WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
 
@@ -279,9 +278,9 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
     long = problem.m if by_columns else problem.n
-    if problem.dtype == "float" and along and kept == 1 and problem.k >= _WHOLE_ROWS["KC"] // 2:
-        full_groups = problem.batch * (long // (_WHOLE_ROWS["LY"] * _WHOLE_ROWS["DEEP"]))
-        shape = _WHOLE_ROWS if full_groups >= _BUSY * device.compute_units else shape
+    if problem.dtype == "float" and along and kept == 1 and problem.k >= _WIDE_ROWS["KC"] // 2:
+        full_groups = problem.batch * (long // (_WIDE_ROWS["LY"] * _WIDE_ROWS["DEEP"]))
+        shape = _WIDE_ROWS if full_groups >= _BUSY * device.compute_units else shape
     full = {**shape, **p, "COLUMNS": by_columns, "THIN": kept}
     itemsize = DTYPES[problem.dtype].itemsize
 

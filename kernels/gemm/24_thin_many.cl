@@ -42,7 +42,7 @@
 #define AT_ONCE 4 /* steps of a vector */
 #define TURNS 4
 #define VECTORS EACH
-#define FENCE TURNS
+#define FENCE 1
 #define NEXT(u, v) (at + (uint)((uint)(v) * stride) + (u) * LANES * AT_ONCE)
 #define STRIDE (uint)(ACROSS * ldl)
 #define ONWARD BLOCK
@@ -104,6 +104,12 @@ static inline void copy_one(__local REAL *to, __global const REAL *from, int exi
 #else
 #define MEET asm volatile("bar.sync %0, %1;" ::"r"(set + 1), "n"(COPIERS) : "memory");
 #endif
+#if ALONG /* by 128 bytes of a row: the cache asks for their neighbours, which are next */
+#define LOAD(to, from)                                                                                         \
+    asm volatile("ld.global.nc.L1::no_allocate.L2::256B.v4.f32 {%0, %1, %2, %3}, [%4];"                        \
+                 : "=f"((to).x), "=f"((to).y), "=f"((to).z), "=f"((to).w)                                      \
+                 : "l"(from));
+#endif
 #else
 static inline void copy_one(__local REAL *to, __global const REAL *from, int exists) { *to = exists ? *from : 0; }
 static inline void copy(__local REAL *to, __global const REAL *from, int left)
@@ -114,6 +120,10 @@ static inline void copy(__local REAL *to, __global const REAL *from, int left)
 #define COMMIT
 #define WAIT_FOR_ALL_BUT(groups)
 #define MEET barrier(CLK_LOCAL_MEM_FENCE);
+#endif
+
+#ifndef LOAD
+#define LOAD(to, from) to = *(__global const VECTOR *)(from);
 #endif
 
 /* The steps of S from p0 on, by the set's work-items: one element of 4 x 8 or a vector at a time. */
@@ -139,7 +149,7 @@ static inline void copy(__local REAL *to, __global const REAL *from, int left)
 #endif
 #define ASK_LARGE(u)                                                                                           \
     _Pragma("unroll") for (int v = 0; v < VECTORS; v++)                                                        \
-        l[u][v] = *(__global const VECTOR *)NEXT(u, v);
+        LOAD(l[u][v], NEXT(u, v))
 
 /* Rows of L begin where vectors do; along k they end there, too. */
 __kernel __attribute__((reqd_work_group_size(ITEMS, 1, 1)))
