@@ -550,29 +550,38 @@ def in_turn(
         for batch in [order.next() for _ in range(4)][1:3]:
             settling.add(batch)
     is_limited = settling.is_limited and clock != "host"
-    rule = Rule(policy, now(), max(begin + budget_s, now() + budget_s / 3))
-    if is_limited:
-        order.rest()
-        size = max(size, batch_size(one_s / 2, replace(policy, batch_s=_LONG_S / 2)))
-    if is_limited or is_burst:
-        turn_s = _rest_s(first.watch) + 2 * _BURST_S if is_burst else _TURN_S + 2 * _LONG_S
-        end = now() + max(budget_s, 2 * _LEAST_TURNS * turn_s)
-        rule = Rule(replace(policy, min_batches=_LEAST_TURNS), now(), end)
 
     def turn(side: Handle) -> Batch:
         source = stream(side, clock, size, size * one_s / 2)
         return _mean(_burst(source, side.watch, now, sleep) if is_burst else _turn(source, now))
 
-    batches: tuple[list[Batch], list[Batch]] = ([], [])
-    while not rule.stop:
-        second_leads = len(batches[0]) % 2 == 0
+    while True:
+        rule = Rule(policy, now(), max(begin + budget_s, now() + budget_s / 3))
+        if is_limited:
+            order.rest()
+            size = max(size, batch_size(one_s / 2, replace(policy, batch_s=_LONG_S / 2)))
         if is_limited or is_burst:
-            pair = tuple(map(turn, (second, first) if second_leads else (first, second)))
-        else:
-            pair = order.next(), order.next()
-        for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
-            values.append(batch)
-        rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
+            turn_s = _rest_s(first.watch) + 2 * _BURST_S if is_burst else _TURN_S + 2 * _LONG_S
+            end = now() + max(budget_s, 2 * _LEAST_TURNS * turn_s)
+            rule = Rule(replace(policy, min_batches=_LEAST_TURNS), now(), end)
+        batches: tuple[list[Batch], list[Batch]] = ([], [])
+        while not rule.stop:
+            second_leads = len(batches[0]) % 2 == 0
+            if is_limited or is_burst:
+                pair = tuple(map(turn, (second, first) if second_leads else (first, second)))
+            else:
+                pair = order.next(), order.next()
+            for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
+                values.append(batch)
+            rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
+        is_asked = first.watch.load_s and clock != "host" and not (is_limited or is_burst)
+        reading = first.watch.reading() if is_asked else None
+        if reading is None or POWER not in reading.limits:
+            break
+        # It came after all, and what was sampled is of before.
+        is_limited, warm_end = True, now() + policy.settle_s
+        while now() < warm_end:
+            order.next()
     order.rest()
     sampled = [Sampled(tuple(values), size, rule.stop, is_limited=is_limited) for values in batches]
     return Pairs(_watched(sampled[0], first, clock, policy), sampled[1])

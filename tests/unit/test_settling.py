@@ -239,6 +239,20 @@ def test_two_in_turn_are_warmed_first(reports: bool) -> None:
     assert pairs.ratio == pytest.approx(1.02, rel=0.005)
 
 
+def test_two_in_turn_that_meet_the_limit_while_they_are_sampled_begin_anew() -> None:
+    """int8 at 8192 after half a second: in the 0.3 s that were sampled the clock fell by 13 %."""
+    bench = Bench(0.35, 0.4, reports=True)
+    first, second = (
+        bench.instrument.prepare(Case("gemm", 0, name, "half", {}, Gemm(8, 8, 8)), None, Policy())
+        for name in ("naive", "tiled")
+    )
+    pairs = in_turn(first, second, "device", Policy(), 1.0, bench.clock)
+    assert pairs.first.is_limited
+    assert {round(batch.seconds["kernel"], 9) for batch in pairs.first.batches} == {
+        round(PROBLEM_S * LIMITED, 9)
+    }
+
+
 @pytest.mark.parametrize("reports", [True, False])
 def test_two_in_turn_in_bursts_are_as_fast_as_the_rested_device(reports: bool) -> None:
     """They were warmed, and the row called a burst."""
