@@ -36,7 +36,7 @@ LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto 
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
 FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
-SMALL, THIN, TURNED = "table of small", "table of thin", "table of B stored transposed"
+SMALL, THIN = "table of small", "table of thin"
 PACKED, VERSUS = "table of cpu-packed", "table of nv-wgmma in turn"
 PACKED_OVER = "table of cpu-packed by shape"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
@@ -53,8 +53,7 @@ REGRET_RUN = "plots/h200-square.jsonl"
 LIMIT_RUN = "plots/h200-limit.jsonl"
 BEST_RUN = "tests/data/h200-best-shape.jsonl"
 STATE_RUNS = ("plots/h200-tensor.jsonl", "plots/h200-burst.jsonl")
-SMALL_RUN, TURNED_RUN = "tests/data/h200-small.jsonl", "plots/h200-turned.jsonl"
-THIN_RUN = "tests/data/h200-thin.jsonl"
+SMALL_RUN, THIN_RUN = "tests/data/h200-small.jsonl", "tests/data/h200-thin.jsonl"
 PACKED_RUNS = tuple(  # at 4096 a pair takes seconds; a row that was disturbed stands in the run after
     f"tests/data/cpu-{driver}-packed{part}.jsonl"
     for driver in ("intel", "pocl")
@@ -65,7 +64,9 @@ PACKED_SHAPES = tuple(
     for driver in ("intel", "pocl")
     for part in ("", "-again")
 )
-VERSUS_RUNS = tuple(f"tests/data/h200-versus-{name}.jsonl" for name in ("1024", "tensor", "fp8", "double"))
+VERSUS_RUNS = tuple(
+    f"tests/data/h200-versus-{name}.jsonl" for name in ("1024", "tensor", "bfloat16", "fp8", "int8", "double")
+)
 FILES = (
     *(file for *_, files in RUNS for file in files),
     TENSOR_RUN,
@@ -75,7 +76,7 @@ FILES = (
     BEST_RUN,
     *(
         file
-        for file in (SMALL_RUN, THIN_RUN, TURNED_RUN, *PACKED_RUNS, *PACKED_SHAPES, *VERSUS_RUNS)
+        for file in (SMALL_RUN, THIN_RUN, *PACKED_RUNS, *PACKED_SHAPES, *VERSUS_RUNS)
         if (ROOT / file).exists()
     ),
 )
@@ -89,7 +90,6 @@ PAGES = {  # where a part stands
     MMA: "docs/nv-mma.md",
     WGMMA: "docs/nv-wgmma.md",
     VERSUS: "docs/nv-wgmma.md",
-    TURNED: "docs/nv-wgmma.md",
     SMALL: "docs/small.md",
     THIN: "docs/small.md",
     PACKED: "docs/cpu-packed.md",
@@ -376,7 +376,7 @@ def beside_in_turn(runs: Sequence[Run]) -> str:
                     cell(rates.rate(library, graph)),
                     _times_numpy(row, "device"),
                 )
-                name = TENSOR_TYPES.get(row.dtype, row.dtype)
+                name = f"{TENSOR_TYPES.get(row.dtype, row.dtype)}{', NT' if row.problem.trans_b else ''}"
                 lines.append(f"| `{row.variant}` | {name} | {row.problem.n} | {' | '.join(cells)} |")
     names = ", ".join(f"`{name}`" for name in VERSUS_RUNS if (ROOT / name).exists())
     about = f"On an {runs[0].header.devices[0].name}, in turn, the ratio with its 95 % interval ({names})."
@@ -588,7 +588,6 @@ def generated(root: Path) -> dict[str, str]:
             root, [name for name in VERSUS_RUNS if (root / name).exists()] or VERSUS_RUNS, beside_in_turn
         ),
         THIN: _made(root, [THIN_RUN], lambda runs: few(runs[0], THIN_RUN)),
-        TURNED: _made(root, [TURNED_RUN], lambda runs: beside(runs[0], TURNED_RUN, ("nv-wgmma",))),
         SMALL: _made(root, [SMALL_RUN], lambda runs: few(runs[0], SMALL_RUN)),
         PACKED: _made(root, _there(root, PACKED_RUNS), packed),
         PACKED_OVER: _made(root, _there(root, PACKED_SHAPES), packed_shapes),
