@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -172,7 +173,27 @@ def _tiles(v: Values) -> int:
     return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
 
 
-def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+_WIDE = {"BN": 128, "TN": 16, "PAD": 0}  # registers for two groups a unit
+_NARROW = {"BN": 64, "TN": 8, "PAD": 4}  # for four
+_COST = {_WIDE["BN"]: 1.0, _NARROW["BN"]: 1.03}  # of an element of a tile: a narrow one reads and draws more
+_LEAST_ROUNDS = 1.5  # of wide tiles: with fewer, a group is alone in its unit and waits too long
+
+
+def _forms(p: Values) -> list[dict[str, int]]:
+    """Parameters with each form of tile that they leave open."""
+    fit = [form for form in (_WIDE, _NARROW) if all(p.get(name, form[name]) == form[name] for name in form)]
+    return [{**form, **p} for form in fit or [_NARROW]]
+
+
+def _most(formula: Formula) -> Formula:
+    return lambda p: max(map(formula, _forms(p)))
+
+
+def _for_each_form(one: Constraint) -> Constraint:
+    return replace(one, rule=lambda p: all(map(one.rule, _forms(p))))
+
+
+def _load(problem: Gemm, units: int, p: Values) -> tuple[float, dict[str, int]]:
     """Which tiles are cut along k, and into how many parts, so that no unit idles in the last round.
 
     Time in units of a whole tile: units take tiles in turn, so that ``rest`` tiles of the last round take 1,
@@ -180,9 +201,10 @@ def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     and write C.
 
     Returns:
-        WHOLE, the number of tiles that are not cut, and PARTS of each that is.
+        That time of all rounds; WHOLE, the number of tiles that are not cut, and PARTS of each that is.
     """
-    tiles, units = _tiles({**p, "m": problem.m, "n": problem.n}), max(1, device.compute_units)
+    tiles = _tiles({**p, "m": problem.m, "n": problem.n})
+    rounds = -(-tiles * problem.batch // units)
     rest = tiles % units
     steps = -(-problem.k // p["BK"])
 
@@ -193,9 +215,23 @@ def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
         return -(-rest * parts // units) / parts + moved
 
     best = min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_PARTS)) + 1), key=took)
-    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
-        return {"WHOLE": tiles, "PARTS": 1}
-    return {"WHOLE": tiles - rest, "PARTS": best}
+    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * rounds:
+        return rounds, {"WHOLE": tiles, "PARTS": 1}
+    return tiles // units + took(best), {"WHOLE": tiles - rest, "PARTS": best}
+
+
+def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """The form of tile with which the work-groups are done first, and its cuts."""
+    units = max(1, device.compute_units)
+
+    def cost(form: Values) -> float:
+        tiles = _tiles({**form, "m": problem.m, "n": problem.n}) * problem.batch
+        if form["BN"] == _WIDE["BN"] and tiles < _LEAST_ROUNDS * units:
+            return math.inf
+        return _load(problem, units, form)[0] * form["BN"] * _COST.get(form["BN"], 1.0)
+
+    form = min(_forms(p), key=cost)
+    return {**form, **_load(problem, units, form)[1]}
 
 
 def _takes_a(v: Values) -> bool:
@@ -286,32 +322,23 @@ NV_ASYNC = Variant(
     presets={
         "default": {
             "BM": 128,
-            "BN": 64,
             "BK": 16,
             "TM": 8,
-            "TN": 8,
             "WIDTH": 4,
-            "PAD": 4,
             "STAGES": 3,
             "LX": 4,
             "BAND": 16,
             "REGISTERS": 0,
         },
-        "default:double": {"BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
+        "default:double": {**_NARROW, "BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(
         Constraint(
             lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
             "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
         ),
-        ROWS,
-        COLUMNS,
-        _TALL,
-        _BROAD,
-        _ALIGNED,
-        _whole_parts(lambda _: _WARP),
-        _SHARED,
-        _BY_ROWS,
+        *map(_for_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
+        *map(_for_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS)),
     ),
     choose=_even_load,
     extents={"mw": lambda v: round_up(v["m"], v["WIDTH"]), "nw": lambda v: round_up(v["n"], v["WIDTH"])},
@@ -320,7 +347,7 @@ NV_ASYNC = Variant(
         "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
         "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
     },
-    local_elements=lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
+    local_elements=_most(lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
     parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
     lacks=lambda device, _: (
         "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
@@ -329,7 +356,7 @@ NV_ASYNC = Variant(
     ),
     dtypes=("float", "double"),  # devices that can have both
     either=lambda _: ("A", "B"),
-    edge=tile_edge,
+    edge=_most(tile_edge),
 )
 
 VARIANTS = (GPU_TILE, NV_ASYNC)

@@ -48,10 +48,55 @@ def test_operands_that_do_not_fit_whole_vectors_are_padded(
 
 
 def test_the_tiles_past_whole_rounds_are_cut_along_k() -> None:
-    found = values("nv-async", Gemm(4096, 4096, 4096))  # 2048 tiles on 132 units
-    assert found["WHOLE"] == 15 * 132
+    problem = Gemm(4097, 4100, 4096)  # 33 x 33 tiles on 132 units
+    found = values("nv-async", problem)
+    assert found["WHOLE"] == 8 * 132
     assert found["PARTS"] > 1
-    assert passes("nv-async", Gemm(4096, 4096, 4096)) == ["transpose_tall", "nv_async", "sum_parts"]
+    assert passes("nv-async", problem) == ["transpose_tall", "nv_async", "sum_parts"]
+
+
+WIDE, NARROW = {"BN": 128, "TN": 16, "PAD": 0}, {"BN": 64, "TN": 8, "PAD": 4}
+
+
+@pytest.mark.parametrize(
+    ("problem", "form"),
+    [
+        (Gemm(1024, 1024, 1024), NARROW),
+        (Gemm(1536, 1536, 1536), NARROW),  # 144 wide tiles on 132 units, which hold two each
+        (Gemm(1792, 1792, 1792), NARROW),  # two rounds of wide tiles, the second half empty
+        (Gemm(2048, 2048, 2048), WIDE),
+        (Gemm(4096, 4096, 4096), WIDE),
+        (Gemm(4097, 4097, 4097), WIDE),
+        (Gemm(1024, 1024, 1024, batch=8), WIDE),
+        (Gemm(65536, 64, 4096), NARROW),
+        (Gemm(4096, 4096, 4096, "double"), NARROW),
+    ],
+)
+def test_many_tiles_are_wide(problem: Gemm, form: dict[str, int]) -> None:
+    found = values("nv-async", problem)
+    assert {name: found[name] for name in form} == form
+
+
+@pytest.mark.parametrize(
+    ("given", "form"),
+    [({"BN": 64}, NARROW), ({"TN": 16}, WIDE), ({"TN": 8}, NARROW), ({"BN": 256}, {**NARROW, "BN": 256})],
+)
+def test_what_is_given_of_a_form_says_which(given: dict[str, int], form: dict[str, int]) -> None:
+    preset = ASYNC.preset("gpu-nvidia", given)
+    assert ASYNC.compiled(Gemm(4096, 4096, 4096), GPU, preset) == {**preset, **form}
+
+
+def test_parameters_suit_every_form_that_they_leave_open() -> None:
+    assert ASYNC.preset("gpu-nvidia", {"BM": 256, "TM": 4, "BN": 128, "TN": 16})
+    with pytest.raises(ParameterError, match="each moves as many"):
+        ASYNC.preset("gpu-nvidia", {"BM": 256, "TM": 4})
+
+
+def test_a_tuner_searches_the_forms_too() -> None:
+    space = tuning.space(ASYNC, GPU, [Gemm(4096, 4096, 4096)])
+    assert space.own == WIDE.keys()
+    assert space.asked(space.default) == ASYNC.preset("gpu-nvidia")
+    assert {one["BN"] for one in space.configurations} == {64, 128, 256}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +172,7 @@ def test_as_many_groups_start_as_there_are_tiles_and_parts(size: int) -> None:
 
 def test_what_is_chosen_for_the_launch_is_not_compiled_in() -> None:
     preset = ASYNC.preset("gpu-nvidia")
-    assert ASYNC.compiled(Gemm(4096, 4096, 4096), GPU, preset) == preset
+    assert ASYNC.compiled(Gemm(4096, 4096, 4096), GPU, preset) == {**preset, **WIDE}
 
 
 def test_asynchronous_copies_need_a_gpu_that_has_them() -> None:
