@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gemmbench.ladder.variant import (
@@ -29,6 +28,7 @@ from gemmbench.ladder.variant import (
 )
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
+from gemmbench.stats import ceilings
 
 _SOURCE = "gemmbench"
 
@@ -173,27 +173,44 @@ def _tiles(v: Values) -> int:
     return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
 
 
-_WIDE = {"BN": 128, "TN": 16, "PAD": 0}  # registers for two groups a unit
-_NARROW = {"BN": 64, "TN": 8, "PAD": 4}  # for four
-_COST = {_WIDE["BN"]: 1.0, _NARROW["BN"]: 1.03}  # of an element of a tile: a narrow one reads and draws more
-_LEAST_ROUNDS = 1.5  # of wide tiles: with fewer, a group is alone in its unit and waits too long
+_FORMS: Mapping[int, Values] = {
+    5: {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8},
+    3: {"BM": 64, "BN": 128, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "STAGES": 3, "LX": 4},
+    0: {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 4, "STAGES": 3, "LX": 4},
+}
+"""Of float, by the tiles for each unit from which a form is the fastest (docs/nv-async.md)."""
+_MOST_PAST_EDGES = 1.1  # of what a form with many tiles computes, in elements of C
 
 
-def _forms(p: Values) -> list[dict[str, int]]:
-    """Parameters with each form of tile that they leave open."""
-    fit = [form for form in (_WIDE, _NARROW) if all(p.get(name, form[name]) == form[name] for name in form)]
-    return [{**form, **p} for form in fit or [_NARROW]]
+def _forms(p: Values) -> dict[int, dict[str, int]]:
+    """Parameters with each form that they leave open, where they fit none with the last."""
+    fit = {least: {**form, **p} for least, form in _FORMS.items() if {**form, **p}.items() >= form.items()}
+    return fit or {0: {**_FORMS[0], **p}}
 
 
 def _most(formula: Formula) -> Formula:
-    return lambda p: max(map(formula, _forms(p)))
+    return lambda p: max(map(formula, _forms(p).values()))
 
 
-def _for_each_form(one: Constraint) -> Constraint:
-    return replace(one, rule=lambda p: all(map(one.rule, _forms(p))))
+def _of_each_form(one: Constraint) -> Constraint:
+    return replace(one, rule=lambda p: all(map(one.rule, _forms(p).values())))
 
 
-def _load(problem: Gemm, units: int, p: Values) -> tuple[float, dict[str, int]]:
+def _form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """The form for as many tiles as the problem has, and which of them are cut."""
+    units, c = max(1, device.compute_units), problem.m * problem.n
+    forms = _forms(p)
+
+    def suits(least: int) -> bool:
+        tile = forms[least]["BM"] * forms[least]["BN"]
+        covered = _tiles({**forms[least], "m": problem.m, "n": problem.n}) * tile
+        return c * problem.batch >= least * units * tile and covered <= _MOST_PAST_EDGES * c
+
+    form = forms[next(filter(suits, forms), min(forms))]
+    return {**form, **_even_load(problem, units, form)}
+
+
+def _even_load(problem: Gemm, units: int, p: Values) -> dict[str, int]:
     """Which tiles are cut along k, and into how many parts, so that no unit idles in the last round.
 
     Time in units of a whole tile: units take tiles in turn, so that ``rest`` tiles of the last round take 1,
@@ -201,10 +218,9 @@ def _load(problem: Gemm, units: int, p: Values) -> tuple[float, dict[str, int]]:
     and write C.
 
     Returns:
-        That time of all rounds; WHOLE, the number of tiles that are not cut, and PARTS of each that is.
+        WHOLE, the number of tiles that are not cut, and PARTS of each that is.
     """
     tiles = _tiles({**p, "m": problem.m, "n": problem.n})
-    rounds = -(-tiles * problem.batch // units)
     rest = tiles % units
     steps = -(-problem.k // p["BK"])
 
@@ -215,28 +231,24 @@ def _load(problem: Gemm, units: int, p: Values) -> tuple[float, dict[str, int]]:
         return -(-rest * parts // units) / parts + moved
 
     best = min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_PARTS)) + 1), key=took)
-    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * rounds:
-        return rounds, {"WHOLE": tiles, "PARTS": 1}
-    return tiles // units + took(best), {"WHOLE": tiles - rest, "PARTS": best}
+    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
+        return {"WHOLE": tiles, "PARTS": 1}
+    return {"WHOLE": tiles - rest, "PARTS": best}
 
 
-def _even_load(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The form of tile with which the work-groups are done first, and its cuts."""
-    units = max(1, device.compute_units)
+def _segment(v: Values) -> int:
+    """Vectors side by side of A's tile that work-items copy at once: a power of two."""
+    return v["BM"] // v["WIDTH"] & -(v["BM"] // v["WIDTH"])
 
-    def cost(form: Values) -> float:
-        tiles = _tiles({**form, "m": problem.m, "n": problem.n}) * problem.batch
-        if form["BN"] == _WIDE["BN"] and tiles < _LEAST_ROUNDS * units:
-            return math.inf
-        return _load(problem, units, form)[0] * form["BN"] * _COST.get(form["BN"], 1.0)
 
-    form = min(_forms(p), key=cost)
-    return {**form, **_load(problem, units, form)[1]}
+def _pitch(v: Values) -> int:
+    """Elements from row to row of A's copy: whole vectors, and whole tiles of several segments."""
+    return round_up(v["m"], v["WIDTH"] if _segment(v) * v["WIDTH"] == v["BM"] else v["BM"])
 
 
 def _takes_a(v: Values) -> bool:
-    """Whether A is stored as copies bring it: along the rows of C, in whole vectors."""
-    return bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0
+    """Whether A is stored as copies bring it: along the rows of C, in whole vectors, and segments."""
+    return bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0 and v["lda"] >= v["mw"]
 
 
 def _takes_b(v: Values) -> bool:
@@ -292,8 +304,12 @@ _SUM_PARTS = replace(
 )
 
 _BY_ROWS = Constraint(
-    lambda p: tile_members(p) * p["WIDTH"] % p["BM"] == 0 and tile_members(p) * p["WIDTH"] % p["BN"] == 0,
-    "the work-items of a group must be a multiple of the vectors in a row of A's tile, and of B's",
+    lambda p: (
+        tile_members(p) * p["WIDTH"] % p["BN"] == 0
+        and tile_members(p) % _segment(p) == 0
+        and p["BK"] % (tile_members(p) // _segment(p)) == 0
+    ),
+    "the work-items of a group must copy whole rows of B's tile at once, and of A's or of a power of two in them",
 )
 
 _COPY = 16  # bytes
@@ -320,33 +336,25 @@ NV_ASYNC = Variant(
         "REGISTERS": Parameter("that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0),
     },
     presets={
-        "default": {
-            "BM": 128,
-            "BK": 16,
-            "TM": 8,
-            "WIDTH": 4,
-            "STAGES": 3,
-            "LX": 4,
-            "BAND": 16,
-            "REGISTERS": 0,
-        },
-        "default:double": {**_NARROW, "BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
+        "default": {"WIDTH": 4, "BAND": 16, "REGISTERS": 0},
+        "default:double": {**_FORMS[0], "BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(
         Constraint(
             lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
             "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
         ),
-        *map(_for_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
-        *map(_for_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS)),
+        *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
+        *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS)),
     ),
-    choose=_even_load,
-    extents={"mw": lambda v: round_up(v["m"], v["WIDTH"]), "nw": lambda v: round_up(v["n"], v["WIDTH"])},
+    choose=_form,
+    extents={"mw": _pitch, "nw": lambda v: round_up(v["n"], v["WIDTH"])},
     temporaries={
         "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
         "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
         "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
     },
+    local_limit=ceilings.group_local_bytes,
     local_elements=_most(lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
     parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
     lacks=lambda device, _: (

@@ -14,6 +14,10 @@
  * row share the element of B, or at a turn the element of A, so that each reads two registers and not three from two banks
  * that give one each a cycle (docs/nv-async.md).
  *
+ * Many tiles are of 96 x 128 and micro-tiles of 12 x 8, for which 168 registers are enough, three groups a unit; fewer are
+ * of 64 x 128, and few of 128 x 64 with 8 x 8. Whole rows of A's tile need not be a power of two of vectors: they are
+ * copied in segments that are, and rows of AT are whole tiles then, so that no segment looks for the edge.
+ *
  * The last tiles, fewer than the device has units, would leave units idle: tiles from WHOLE on are cut into PARTS along
  * k, each a group's, into a buffer that `sum_parts` adds up. A small C with a long k is all such tiles.
  *
@@ -36,8 +40,25 @@
 #define PARTS_ACROSS (BN / (LX * TN)) /* warps in a row of the tile */
 #define VM (BM / WIDTH)               /* vectors in a row of A's tile */
 #define VN (BN / WIDTH)               /* and of B's */
+#define VS (VM & -VM)                 /* and of a segment of A's, side by side in a row: a power of two */
 #define COPIES_A (BK * VM / ITEMS)    /* vectors of a tile that a work-item asks for */
 #define COPIES_B (BK * VN / ITEMS)
+
+/* Large micro-tiles: the odd part of k comes first, so that whole tiles are copied without a test, and the code holds 16
+ * steps at most. Tiles lie on lines of 128 bytes: behind what the driver puts first, 16 bytes, they were a tenth slower.
+ * Small micro-tiles were faster as they are. */
+#define ODD_FIRST (TM * TN > 64 && WIDTH == 4)
+#if ODD_FIRST
+#define ALIGNED 1024
+#define UNROLLED (BK < 16 ? BK : 16)
+#define SPLIT(v, i, to) to[i * 4] = v.s0, to[i * 4 + 1] = v.s1, to[i * 4 + 2] = v.s2, to[i * 4 + 3] = v.s3;
+#define JOIN(i, from) (VECTOR)(from[i * 4], from[i * 4 + 1], from[i * 4 + 2], from[i * 4 + 3])
+#else
+#define ALIGNED 16
+#define UNROLLED BK
+#define SPLIT(v, i, to) CAT(vstore, WIDTH)(v, i, to);
+#define JOIN(i, from) CAT(vload, WIDTH)(i, from)
+#endif
 
 /* 16 bytes, the first `bytes` of them read and the others zero. */
 static inline void copy_async(__local REAL *to, __global const REAL *from, int bytes)
@@ -45,24 +66,29 @@ static inline void copy_async(__local REAL *to, __global const REAL *from, int b
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"((uint)(ulong)to), "l"(from), "r"(bytes)
                  : "memory");
 }
+static inline void copy_whole(__local REAL *to, __global const REAL *from)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint)(ulong)to), "l"(from) : "memory");
+}
 #define COMMIT asm volatile("cp.async.commit_group;" ::: "memory");
 #define WAIT_FOR_ALL_BUT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 
 /* Ask for the next pair of tiles, of which `left` steps are part of the sum. */
-#define ASK(stage, left)                                                                                     \
+#define SOME(to, from, p, left) copy_async(to, from, p < (left) ? 16 : 0);
+#define WHOLE(to, from, p, left) copy_whole(to, from);
+#define ASK(COPY, stage, left, steps)                                                                        \
     {                                                                                                        \
         _Pragma("unroll") for (int e = 0; e < COPIES_A; e++) {                                               \
-            const int p = item / VM + e * (ITEMS / VM);                                                      \
-            copy_async(&As[stage][p][item % VM * WIDTH], a_from + (size_t)(e * (ITEMS / VM)) * ldat,         \
-                       p < (left) ? 16 : 0);                                                                 \
+            const int down = e * (ITEMS / VS) % BK, across = e * (ITEMS / VS) / BK * VS * WIDTH;             \
+            const int p = item / VS + down;                                                                  \
+            COPY(&As[stage][p][item % VS * WIDTH + across], a_from + across + (size_t)down * ldat, p, left)  \
         }                                                                                                    \
+        a_from += (size_t)(steps)*ldat;                                                                      \
         _Pragma("unroll") for (int e = 0; e < COPIES_B; e++) {                                               \
             const int p = item / VN + e * (ITEMS / VN);                                                      \
-            copy_async(&Bs[stage][p][item % VN * WIDTH], b_from + (size_t)(e * (ITEMS / VN)) * ldb,          \
-                       p < (left) ? 16 : 0);                                                                 \
+            COPY(&Bs[stage][p][item % VN * WIDTH], b_from + (size_t)(e * (ITEMS / VN)) * ldb, p, left)       \
         }                                                                                                    \
-        a_from += (size_t)BK * ldat;                                                                         \
-        b_from += (size_t)BK * ldb;                                                                          \
+        b_from += (size_t)(steps)*ldb;                                                                       \
     }
 
 static inline void store(__global REAL *c, VECTOR sums, int left, int aligned, SCALAR alpha, SCALAR beta)
@@ -74,7 +100,7 @@ static inline void store(__global REAL *c, VECTOR sums, int left, int aligned, S
         return;
     }
     REAL lanes[WIDTH];
-    CAT(vstore, WIDTH)(scaled, 0, lanes);
+    SPLIT(scaled, 0, lanes)
     #pragma unroll
     for (int i = 0; i < WIDTH; i++)
         if (i < left)
@@ -106,8 +132,8 @@ void nv_async(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(B, ROWS_B, ldb)
     BATCH_OFFSET(C, m, ldc)
 #endif
-    __local REAL As[STAGES][BK][BM + PAD] __attribute__((aligned(16)));
-    __local REAL Bs[STAGES][BK][BN] __attribute__((aligned(16)));
+    __local REAL As[STAGES][BK][BM + PAD] __attribute__((aligned(ALIGNED)));
+    __local REAL Bs[STAGES][BK][BN] __attribute__((aligned(ALIGNED)));
     const int item = get_local_id(0), lane = item % LANES, warp = item / LANES;
     const int row_part = warp / PARTS_ACROSS * (LY * TM) + lane / LX * WIDTH;
     const int column_part = warp % PARTS_ACROSS * (LX * TN) + lane % LX * WIDTH;
@@ -119,7 +145,11 @@ void nv_async(int m, int n, int k, SCALAR alpha,
     const int depth = cut ? ((k + BK - 1) / BK + parts - 1) / parts * BK : k;
     const int from = cut ? (group - whole) % parts * depth : 0, steps = min(depth, k - from);
 
-    __global const REAL *a_from = AT + (size_t)(from + item / VM) * ldat + min(row0 + (int)(item % VM * WIDTH), ldat - WIDTH);
+#if VM == (VM & -VM)
+    __global const REAL *a_from = AT + (size_t)(from + item / VS) * ldat + min(row0 + (int)(item % VS * WIDTH), ldat - WIDTH);
+#else /* rows of AT are whole tiles */
+    __global const REAL *a_from = AT + (size_t)(from + item / VS) * ldat + row0 + item % VS * WIDTH;
+#endif
     __global const REAL *b_from = B + (size_t)(from + item / VN) * ldb + min(column0 + (int)(item % VN * WIDTH), ldb - WIDTH);
 
     REAL acc[TM][TN];
@@ -129,32 +159,63 @@ void nv_async(int m, int n, int k, SCALAR alpha,
         for (int j = 0; j < TN; j++)
             acc[i][j] = 0;
 
+#if ODD_FIRST
+    const int tiles = (steps + BK - 1) / BK, odd = tiles > 0 ? steps - (tiles - 1) * BK : 0;
     #pragma unroll
     for (int s = 0; s < STAGES - 1; s++) {
-        ASK(s, steps - s * BK)
+        const int left = s == 0 ? odd : s < tiles ? BK : 0;
+        ASK(SOME, s, left, left)
         COMMIT
     }
+#else
+    #pragma unroll
+    for (int s = 0; s < STAGES - 1; s++) {
+        ASK(SOME, s, steps - s * BK, BK)
+        COMMIT
+    }
+#endif
     int stage = 0;
+#if ODD_FIRST
+    for (int t = 0; t < tiles; t++) {
+#else
     for (int p0 = 0; p0 < steps; p0 += BK) {
+#endif
         WAIT_FOR_ALL_BUT(STAGES - 2)
         barrier(CLK_LOCAL_MEM_FENCE); /* the pair is there, and nobody reads the one that the next copies replace */
+#if ODD_FIRST
+        const int into = stage == 0 ? STAGES - 1 : stage - 1;
+        if (t + STAGES - 1 < tiles)
+            ASK(WHOLE, into, BK, BK)
+#else
         if (p0 + (STAGES - 1) * BK < steps)
-            ASK(stage == 0 ? STAGES - 1 : stage - 1, steps - p0 - (STAGES - 1) * BK)
+            ASK(SOME, stage == 0 ? STAGES - 1 : stage - 1, steps - p0 - (STAGES - 1) * BK, BK)
+#endif
         COMMIT
         REAL a[TM], b[TN];
+#if UNROLLED < BK
+        #pragma unroll 1
+        for (int first = 0; first < BK; first += UNROLLED)
+#else
+        const int first = 0;
+#endif
         #pragma unroll
-        for (int p = 0; p < BK; p++) {
+        for (int step = 0; step < UNROLLED; step++) {
+            const int p = first + step;
             #pragma unroll
-            for (int i = 0; i < TM / WIDTH; i++)
-                CAT(vstore, WIDTH)(*(__local const VECTOR *)&As[stage][p][row_part + i * LY * WIDTH], i, a);
+            for (int i = 0; i < TM / WIDTH; i++) {
+                const VECTOR v = *(__local const VECTOR *)&As[stage][p][row_part + i * LY * WIDTH];
+                SPLIT(v, i, a)
+            }
             #pragma unroll
-            for (int j = 0; j < TN / WIDTH; j++)
-                CAT(vstore, WIDTH)(*(__local const VECTOR *)&Bs[stage][p][column_part + j * LX * WIDTH], j, b);
+            for (int j = 0; j < TN / WIDTH; j++) {
+                const VECTOR v = *(__local const VECTOR *)&Bs[stage][p][column_part + j * LX * WIDTH];
+                SPLIT(v, j, b)
+            }
             #pragma unroll
             for (int j = 0; j < TN; j++)
                 #pragma unroll
-                for (int step = 0; step < TM; step++) {
-                    const int i = j % 2 ? TM - 1 - step : step;
+                for (int s = 0; s < TM; s++) {
+                    const int i = j % 2 ? TM - 1 - s : s;
                     acc[i][j] += a[i] * b[j];
                 }
         }
@@ -174,7 +235,7 @@ void nv_async(int m, int n, int k, SCALAR alpha,
         for (int j = 0; j < TN / WIDTH; j++) {
             const int column = column_part + j * LX * WIDTH;
             if (row < rows && column < columns)
-                store(target + (size_t)row * ld + column, CAT(vload, WIDTH)(j, acc[i]), columns - column, aligned, scale,
+                store(target + (size_t)row * ld + column, JOIN(j, acc[i]), columns - column, aligned, scale,
                       keep);
         }
     }

@@ -48,38 +48,48 @@ def test_operands_that_do_not_fit_whole_vectors_are_padded(
 
 
 def test_the_tiles_past_whole_rounds_are_cut_along_k() -> None:
-    problem = Gemm(4097, 4100, 4096)  # 33 x 33 tiles on 132 units
+    problem = Gemm(4097, 4100, 4096)  # 43 x 33 tiles on 132 units
     found = values("nv-async", problem)
-    assert found["WHOLE"] == 8 * 132
+    assert found["WHOLE"] == 10 * 132
     assert found["PARTS"] > 1
     assert passes("nv-async", problem) == ["transpose_tall", "nv_async", "sum_parts"]
 
 
-WIDE, NARROW = {"BN": 128, "TN": 16, "PAD": 0}, {"BN": 64, "TN": 8, "PAD": 4}
+MANY = {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8}
+MORE = {"BM": 64, "BN": 128, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "STAGES": 3, "LX": 4}
+FEW = {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 4, "STAGES": 3, "LX": 4}
 
 
 @pytest.mark.parametrize(
     ("problem", "form"),
     [
-        (Gemm(1024, 1024, 1024), NARROW),
-        (Gemm(1536, 1536, 1536), NARROW),  # 144 wide tiles on 132 units, which hold two each
-        (Gemm(1792, 1792, 1792), NARROW),  # two rounds of wide tiles, the second half empty
-        (Gemm(2048, 2048, 2048), WIDE),
-        (Gemm(4096, 4096, 4096), WIDE),
-        (Gemm(4097, 4097, 4097), WIDE),
-        (Gemm(1024, 1024, 1024, batch=8), WIDE),
-        (Gemm(65536, 64, 4096), NARROW),
-        (Gemm(4096, 4096, 4096, "double"), NARROW),
+        (Gemm(1024, 1024, 1024), FEW),
+        (Gemm(1536, 1536, 1536), FEW),
+        (Gemm(2048, 2048, 2048), MORE),
+        (Gemm(2560, 2560, 2560), MORE),
+        (Gemm(3072, 3072, 3072), MANY),
+        (Gemm(4096, 4096, 4096), MANY),
+        (Gemm(4097, 4097, 4097), MANY),
+        (Gemm(1024, 1024, 1024, batch=8), MANY),
+        (Gemm(65536, 128, 4096), MANY),
+        (Gemm(65536, 64, 4096), FEW),  # half of a tile of 128 columns lies past the edge
+        (Gemm(4096, 4096, 4096, "double"), {**FEW, "BM": 64, "STAGES": 2, "LX": 8}),
     ],
 )
-def test_many_tiles_are_wide(problem: Gemm, form: dict[str, int]) -> None:
+def test_the_form_of_the_tiles_goes_by_how_many_there_are(problem: Gemm, form: dict[str, int]) -> None:
     found = values("nv-async", problem)
     assert {name: found[name] for name in form} == form
 
 
 @pytest.mark.parametrize(
     ("given", "form"),
-    [({"BN": 64}, NARROW), ({"TN": 16}, WIDE), ({"TN": 8}, NARROW), ({"BN": 256}, {**NARROW, "BN": 256})],
+    [
+        ({"BN": 64}, FEW),
+        ({"BK": 8}, MORE),
+        ({"BN": 128}, MANY),
+        ({"TM": 8, "BN": 128}, MORE),
+        ({"BN": 256}, {**FEW, "BN": 256}),
+    ],
 )
 def test_what_is_given_of_a_form_says_which(given: dict[str, int], form: dict[str, int]) -> None:
     preset = ASYNC.preset("gpu-nvidia", given)
@@ -87,16 +97,26 @@ def test_what_is_given_of_a_form_says_which(given: dict[str, int], form: dict[st
 
 
 def test_parameters_suit_every_form_that_they_leave_open() -> None:
-    assert ASYNC.preset("gpu-nvidia", {"BM": 256, "TM": 4, "BN": 128, "TN": 16})
-    with pytest.raises(ParameterError, match="each moves as many"):
-        ASYNC.preset("gpu-nvidia", {"BM": 256, "TM": 4})
+    """The 12 rows of one are no vectors of 8 elements."""
+    any_width = replace(ASYNC, constraints=ASYNC.constraints[1:])
+    assert any_width.broken({"WIDTH": 8}, "float").startswith("TM must be a multiple of WIDTH")
+    assert not any_width.broken({"WIDTH": 8, "TM": 8, "BN": 128, "BK": 16}, "float").startswith("TM")
+
+
+def test_rows_of_a_are_whole_tiles_where_a_tile_is_no_power_of_two() -> None:
+    """Copies of 96 rows are three of 32, of which none looks for the edge."""
+    tall = Gemm(4100, 4096, 4096, trans_a=True)
+    assert values("nv-async", tall)["mw"] == 43 * 96
+    assert passes("nv-async", tall, Layout(4100, 4096, 4096))[0] == "pad_vectors"
+    assert passes("nv-async", tall, Layout(43 * 96, 4096, 4096))[0] == "nv_async"
+    assert values("nv-async", Gemm(1025, 1024, 1024))["mw"] == 1028
 
 
 def test_a_tuner_searches_the_forms_too() -> None:
     space = tuning.space(ASYNC, GPU, [Gemm(4096, 4096, 4096)])
-    assert space.own == WIDE.keys()
+    assert space.own == MANY.keys()
     assert space.asked(space.default) == ASYNC.preset("gpu-nvidia")
-    assert {one["BN"] for one in space.configurations} == {64, 128, 256}
+    assert {one["BM"] for one in space.configurations} == {64, 96, 128, 256}
 
 
 @pytest.mark.parametrize(
@@ -109,8 +129,9 @@ def test_rows_of_b_that_do_not_fit_copies_are_padded(n: int, wanted: list[str]) 
 
 @pytest.mark.parametrize("m", [1, 63, 64, 65, 4097])
 @pytest.mark.parametrize("k", [1, 32, 33])
-def test_the_transposing_pass_has_work_items_for_every_tile(m: int, k: int) -> None:
-    found = values("nv-async", Gemm(m, 64, k))
+@pytest.mark.parametrize("n", [64, 4096])
+def test_the_transposing_pass_has_work_items_for_every_tile(m: int, k: int, n: int) -> None:
+    found = values("nv-async", Gemm(m, n, k))
     step = next(step for step in ASYNC.passes if step.kernel == "transpose_tall")
     (across, down), (wide, tall) = step.items(found), step.group(found)
     assert -(-across // wide) * 32 >= k
@@ -172,7 +193,7 @@ def test_as_many_groups_start_as_there_are_tiles_and_parts(size: int) -> None:
 
 def test_what_is_chosen_for_the_launch_is_not_compiled_in() -> None:
     preset = ASYNC.preset("gpu-nvidia")
-    assert ASYNC.compiled(Gemm(4096, 4096, 4096), GPU, preset) == {**preset, **WIDE}
+    assert ASYNC.compiled(Gemm(4096, 4096, 4096), GPU, preset) == {**preset, **MANY}
 
 
 def test_asynchronous_copies_need_a_gpu_that_has_them() -> None:
