@@ -309,7 +309,7 @@ _BY_ROWS = Constraint(
         and tile_members(p) % _segment(p) == 0
         and p["BK"] % (tile_members(p) // _segment(p)) == 0
     ),
-    "the work-items of a group must copy whole rows of B's tile at once, and of A's or of a power of two in them",
+    "the work-items of a group must copy whole rows of B's tile at once, and whole segments of A's",
 )
 
 _COPY = 16  # bytes

@@ -70,8 +70,8 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
 
     Parameters that no preset fixes are searched, too; those of the launch are not where the space becomes too
     large with them. In the default they are the variant's own choice for each problem; among configurations
-    that default stands with the choice for the first. A configuration must suit all problems, which are of one
-    data type.
+    that default stands with the choice for the first. A configuration must suit all problems, which are of
+    one data type.
 
     Raises `TuningError` if it has no parameters, is no kernel, or nothing of it runs on this device.
     """

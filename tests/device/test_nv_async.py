@@ -51,10 +51,11 @@ Edit = Callable[[str], str]
 
 def copied_plainly(source: str) -> str:
     """The kernel without instructions of NVIDIA's; there is a barrier before what is copied is read."""
-    source, whole = re.subn(r'asm volatile\("cp\.async\.cg[^;]*, 16;" ::.*?;', "copy_async(to, from, 16);", source)
+    whole = r'asm volatile\("cp\.async\.cg[^;]*, 16;" ::.*?;'  # vectors; where a kernel copies such
+    source = re.sub(whole, "copy_async(to, from, 16);", source)
     source, copies = re.subn(r'(?s)asm volatile\("cp\.async\.cg[^;]*;" ::.*?"memory"\);', COPY, source)
     source, groups = re.subn(r"(#define (?:COMMIT|WAIT_FOR_ALL_BUT\(groups\))) asm .*", r"\1", source)
-    assert (whole <= 1, copies, groups) == (True, 1, 2)
+    assert (copies, groups) == (1, 2)
     return source
 
 
