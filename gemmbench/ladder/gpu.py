@@ -188,10 +188,6 @@ def _forms(p: Values) -> dict[int, dict[str, int]]:
     return fit or {0: {**_FORMS[0], **p}}
 
 
-def _most(formula: Formula) -> Formula:
-    return lambda p: max(map(formula, _forms(p).values()))
-
-
 def _of_each_form(one: Constraint) -> Constraint:
     return replace(one, rule=lambda p: all(map(one.rule, _forms(p).values())))
 
@@ -199,30 +195,23 @@ def _of_each_form(one: Constraint) -> Constraint:
 def _form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """The form for as many tiles as the problem has, and which of them are cut."""
     units, c = max(1, device.compute_units), problem.m * problem.n
-    forms = _forms(p)
-
-    def suits(least: int) -> bool:
-        tile = forms[least]["BM"] * forms[least]["BN"]
-        covered = _tiles({**forms[least], "m": problem.m, "n": problem.n}) * tile
-        return c * problem.batch >= least * units * tile and covered <= _MOST_PAST_EDGES * c
-
-    form = forms[next(filter(suits, forms), min(forms))]
+    for least, form in _forms(p).items():  # the last is for all others
+        tile = form["BM"] * form["BN"]
+        covered = _tiles({**form, "m": problem.m, "n": problem.n}) * tile
+        if c * problem.batch >= least * units * tile and covered <= _MOST_PAST_EDGES * c:
+            break
     return {**form, **_even_load(problem, units, form)}
 
 
 def _even_load(problem: Gemm, units: int, p: Values) -> dict[str, int]:
-    """Which tiles are cut along k, and into how many parts, so that no unit idles in the last round.
+    """WHOLE tiles, and PARTS into which others are cut along k, so that no unit idles in the last round.
 
     Time in units of a whole tile: units take tiles in turn, so that ``rest`` tiles of the last round take 1,
     and cut into parts ``ceil(rest * parts / units) / parts``, and what it takes to write the parts, read them
     and write C.
-
-    Returns:
-        WHOLE, the number of tiles that are not cut, and PARTS of each that is.
     """
     tiles = _tiles({**p, "m": problem.m, "n": problem.n})
-    rest = tiles % units
-    steps = -(-problem.k // p["BK"])
+    rest, steps = tiles % units, -(-problem.k // p["BK"])
 
     def took(parts: int) -> float:
         if parts == 1:
@@ -237,13 +226,8 @@ def _even_load(problem: Gemm, units: int, p: Values) -> dict[str, int]:
 
 
 def _segment(v: Values) -> int:
-    """Vectors side by side of A's tile that work-items copy at once: a power of two."""
+    """Vectors in a row of A's tile copied side by side, a power of two. Where not all, AT has whole tiles."""
     return v["BM"] // v["WIDTH"] & -(v["BM"] // v["WIDTH"])
-
-
-def _pitch(v: Values) -> int:
-    """Elements from row to row of A's copy: whole vectors, and whole tiles of several segments."""
-    return round_up(v["m"], v["WIDTH"] if _segment(v) * v["WIDTH"] == v["BM"] else v["BM"])
 
 
 def _takes_a(v: Values) -> bool:
@@ -269,9 +253,6 @@ def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
     return replace(step, when=lambda v: (_takes_a(v), _takes_b(v)) == (plain_a, plain_b))
 
 
-_VECTORS_GROUP = (64, 4)  # of pad_vectors
-
-
 def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, when: Fits) -> Pass:
     """target (k x width) = source (k x columns), zeros past it."""
     return Pass(
@@ -280,7 +261,7 @@ def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, wh
         "pad_vectors",
         ("k", columns, source, ld, target, width),
         lambda v: (v[width] // v["WIDTH"], v["k"]),
-        lambda _: _VECTORS_GROUP,
+        lambda _: (64, 4),
         when=when,
     )
 
@@ -312,8 +293,6 @@ _BY_ROWS = Constraint(
     "the work-items of a group must copy whole rows of B's tile at once, and whole segments of A's",
 )
 
-_COPY = 16  # bytes
-
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
@@ -341,21 +320,26 @@ NV_ASYNC = Variant(
     },
     constraints=(
         Constraint(
-            lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
+            lambda p: p["WIDTH"] * p["itemsize"] == 16,
             "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
         ),
         *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
         *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS)),
     ),
     choose=_form,
-    extents={"mw": _pitch, "nw": lambda v: round_up(v["n"], v["WIDTH"])},
+    extents={
+        "mw": lambda v: round_up(v["m"], v["BM" if v["BM"] & v["BM"] - 1 else "WIDTH"]),  # see _segment
+        "nw": lambda v: round_up(v["n"], v["WIDTH"]),
+    },
     temporaries={
         "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
         "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
         "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
     },
     local_limit=ceilings.group_local_bytes,
-    local_elements=_most(lambda p: p["STAGES"] * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
+    local_elements=lambda p: max(
+        form["STAGES"] * form["BK"] * (form["BM"] + form["PAD"] + form["BN"]) for form in _forms(p).values()
+    ),
     parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
     lacks=lambda device, _: (
         "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
@@ -364,7 +348,7 @@ NV_ASYNC = Variant(
     ),
     dtypes=("float", "double"),  # devices that can have both
     either=lambda _: ("A", "B"),
-    edge=_most(tile_edge),
+    edge=tile_edge,
 )
 
 VARIANTS = (GPU_TILE, NV_ASYNC)
