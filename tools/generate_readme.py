@@ -38,6 +38,7 @@ STATES = "table of both states"
 FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
 SMALL, THIN = "table of small", "table of thin"
 PACKED, VERSUS = "table of cpu-packed", "table of nv-wgmma in turn"
+ASYNC_VERSUS, LAYOUTS = "table of nv-async in turn", "table of layouts"
 PACKED_OVER = "table of cpu-packed by shape"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
 BESIDE = "table of protocols beside their tools"
@@ -53,7 +54,10 @@ REGRET_RUN = "plots/h200-square.jsonl"
 LIMIT_RUN = "plots/h200-limit.jsonl"
 BEST_RUN = "tests/data/h200-best-shape.jsonl"
 STATE_RUNS = ("plots/h200-tensor.jsonl", "plots/h200-burst.jsonl")
-SMALL_RUN, THIN_RUN = "tests/data/h200-small.jsonl", "tests/data/h200-thin.jsonl"
+SMALL_RUN = "tests/data/h200-small.jsonl"
+THIN_RUNS = ("tests/data/h200-versus-thin.jsonl", "tests/data/h200-thin.jsonl")
+ASYNC_RUN = "tests/data/h200-versus-float.jsonl"
+LAYOUT_RUNS = ("tests/data/h200-shapes.jsonl", "tests/data/h200-layouts-half.jsonl")
 PACKED_RUNS = tuple(  # at 4096 a pair takes seconds; a row that was disturbed stands in the run after
     f"tests/data/cpu-{driver}-packed{part}.jsonl"
     for driver in ("intel", "pocl")
@@ -65,7 +69,8 @@ PACKED_SHAPES = tuple(
     for part in ("", "-again")
 )
 VERSUS_RUNS = tuple(
-    f"tests/data/h200-versus-{name}.jsonl" for name in ("1024", "tensor", "bfloat16", "fp8", "int8", "double")
+    f"tests/data/h200-versus-{name}.jsonl"
+    for name in ("1024", "tensor", "bfloat16", "fp8", "int8", "int8-8192", "double")
 )
 FILES = (
     *(file for *_, files in RUNS for file in files),
@@ -74,11 +79,10 @@ FILES = (
     LIMIT_RUN,
     *STATE_RUNS,
     BEST_RUN,
-    *(
-        file
-        for file in (SMALL_RUN, THIN_RUN, *PACKED_RUNS, *PACKED_SHAPES, *VERSUS_RUNS)
-        if (ROOT / file).exists()
-    ),
+    SMALL_RUN,
+    ASYNC_RUN,
+    *(*THIN_RUNS, *LAYOUT_RUNS, *VERSUS_RUNS),
+    *(file for file in (*PACKED_RUNS, *PACKED_SHAPES) if (ROOT / file).exists()),
 )
 COUNTS = (device_verification.RESULT, repeat.RESULT, beside_torch.RESULT)  # no runs
 PAGES = {  # where a part stands
@@ -90,6 +94,8 @@ PAGES = {  # where a part stands
     MMA: "docs/nv-mma.md",
     WGMMA: "docs/nv-wgmma.md",
     VERSUS: "docs/nv-wgmma.md",
+    ASYNC_VERSUS: "docs/nv-async.md",
+    LAYOUTS: "docs/ladder.md",
     SMALL: "docs/small.md",
     THIN: "docs/small.md",
     PACKED: "docs/cpu-packed.md",
@@ -229,7 +235,7 @@ def _cell(shown: Mapping[str, Figure], name: str) -> str:
 
 def _below(text: str) -> list[str]:
     """The lines of a paragraph that stands below a table; none for ""."""
-    return ["", *textwrap.wrap(text, WIDTH)] if text else []
+    return ["", *textwrap.wrap(text, WIDTH, break_on_hyphens=False)] if text else []
 
 
 def tensor(run: Run, peaks: Run) -> str:
@@ -332,7 +338,7 @@ def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] =
     known = ", ".join(f"{dtype} {units.number(top.rate / TERA)}" for dtype, top in peaks.items() if top)
     about = f"One run (`{path}`); kernels were measured one after the other."
     below = f"{about} Peaks measured in it: {known}." if known else about
-    return "\n".join([*lines, *_below(below), *_earlier(run, names)])
+    return "\n".join([*lines, *_below(below), *_earlier([run], names)])
 
 
 def packed(runs: Sequence[Run]) -> str:
@@ -355,10 +361,10 @@ def packed(runs: Sequence[Run]) -> str:
         lines.append(f"| {' | '.join(map(str, about))} | {found[about]} |")
     text = "Device and host scope, on an {}, with the 95 % interval of the ratio ({}); no disturbed rows."
     below = _below(text.format(runs[0].header.devices[0].name, "`tests/data/cpu-*-packed*.jsonl`"))
-    return "\n".join([*lines, *below, *_earlier(runs[0], ["cpu-packed"])])
+    return "\n".join([*lines, *below, *_earlier(runs, ["cpu-packed"])])
 
 
-def beside_in_turn(runs: Sequence[Run]) -> str:
+def beside_in_turn(runs: Sequence[Run], paths: Sequence[str]) -> str:
     """Kernels and cuBLAS, settled, in turn: TFLOPS of the device scope, and as a CUDA graph if replayed."""
 
     def cell(reached: rates.Rate | None) -> str:
@@ -378,9 +384,22 @@ def beside_in_turn(runs: Sequence[Run]) -> str:
                 )
                 name = f"{TENSOR_TYPES.get(row.dtype, row.dtype)}{', NT' if row.problem.trans_b else ''}"
                 lines.append(f"| `{row.variant}` | {name} | {row.problem.n} | {' | '.join(cells)} |")
-    names = ", ".join(f"`{name}`" for name in VERSUS_RUNS if (ROOT / name).exists())
-    about = f"On an {runs[0].header.devices[0].name}, in turn, the ratio with its 95 % interval ({names})."
-    return "\n".join([*lines, *_below(about), *_earlier(runs[0], ["nv-wgmma"])])
+    device = runs[0].header.devices[0].name
+    about = f"On an {device}, in turn, the ratio with its 95 % interval ({_named(paths)})."
+    return "\n".join([*lines, *_below(about), *_earlier(runs, ["nv-async", "nv-mma", "nv-wgmma"])])
+
+
+def layouts(runs: Sequence[Run], paths: Sequence[str]) -> str:
+    """Kernels by size and layout, TFLOPS of the device scope, and the share of the shape named NN."""
+    lines = ["| | | shape | device scope | of NN |", "|---|---|---|--:|--:|"]
+    for run in runs:
+        reached = [(row, shown.median) for row in run.rows if (shown := rates.shown_rate(row, "device"))]
+        plain = next(rate for row, rate in reached if row.label.endswith("NN"))
+        for row, rate in reached:
+            cells = units.number(rate / TERA), units.percent(rate / plain)
+            lines.append(f"| `{row.variant}` | {row.dtype} | {row.label} | {' | '.join(cells)} |")
+    about = f"On an {runs[0].header.devices[0].name}, settled, one after the other ({_named(paths)})."
+    return "\n".join([*lines, *_below(about), *_earlier(runs, ["nv-async", "nv-wgmma"])])
 
 
 def packed_shapes(runs: Sequence[Run]) -> str:
@@ -430,20 +449,26 @@ def _times_numpy(row: Row, scope: str) -> str:
     return f"{figure.median:.2f}{interval}"
 
 
-def _earlier(run: Run, names: Sequence[str]) -> list[str]:
-    """The lines below a table that say which of its kernels were others when the run was made."""
-    old = [name for name in names if any(is_earlier(run, row) for row in run.rows if row.variant == name)]
+def _named(paths: Sequence[str]) -> str:
+    return ", ".join(f"`{path}`" for path in paths)
+
+
+def _earlier(runs: Sequence[Run], names: Sequence[str]) -> list[str]:
+    """The lines below a table that say which of its kernels were others when the runs were made."""
+    rows = [(run, row) for run in runs for row in run.rows]
+    old = [name for name in names if any(is_earlier(run, row) for run, row in rows if row.variant == name)]
     return _below(earlier_forms(", ".join(f"`{name}`" for name in old)))
 
 
-def few(run: Run, path: str) -> str:
+def few(runs: Sequence[Run], paths: Sequence[str]) -> str:
     """Small, thin and batched products, microseconds a call, beside cuBLAS where it was measured.
 
     Args:
-        run: of `workloads`.
-        path: where it is saved, for the line below the table.
+        runs: of `workloads`.
+        paths: where they are saved, for the line below the table.
     """
-    libraries = {row.problem: row for row in run.rows if row.variant == "cublas" and row.status == "ok"}
+    rows = [row for run in runs for row in run.rows]
+    libraries = {row.problem: row for row in rows if row.variant == "cublas" and row.status == "ok"}
 
     def took(row: Row | None, scope: str) -> float | None:
         reached = rates.rate(row, scope) if row else None
@@ -462,7 +487,7 @@ def few(run: Run, path: str) -> str:
         "clock, MHz",
     )
     table: list[tuple[str, ...]] = []
-    for row in run.rows:
+    for row in rows:
         if row.problem is None or row.variant == "cublas" or row.status != "ok":
             continue
         kernel = took(row, "kernel")
@@ -485,15 +510,16 @@ def few(run: Run, path: str) -> str:
     shown = [column for column in zip(("", "", *titles), *table, strict=True) if any(column[1:])]
     lines = [f"| {' | '.join(line)} |" for line in zip(*shown, strict=True)]
     lines.insert(1, f"|---|---|{'--:|' * (len(shown) - 2)}")
-    power, name = limited(run, 0), run.header.devices[0].name
-    middle = f"Medians, or means where power limits the clock (to {power})," if power else "Medians"
-    about = f"{middle} of one run (`{path}`) on an {name}. Operands that fit the cache stay in it."
-    if any(rates.versus(row) for row in run.rows):
+    limits = "".join(limited(run, 0) for run in runs)
+    middle = "Medians, or means where power limits the clock," if limits else "Medians"
+    device = runs[0].header.devices[0].name
+    about = f"{middle} on an {device} ({_named(paths)}). Operands that fit the cache stay in it."
+    if any(rates.versus(row) for row in rows):
         about += (
             " cuBLAS' calls are a CUDA graph. Its rate is compared batch by batch in turn, kernels of less "
             "than a millisecond as a graph, too: of the PTX that OpenCL's driver made."
         )
-    return "\n".join([*lines, *_below(about), *_earlier(run, ["small", "thin"])])
+    return "\n".join([*lines, *_below(about), *_earlier(runs, ["small", "thin"])])
 
 
 def states(settled: Run, burst: Run) -> str:
@@ -516,7 +542,7 @@ def states(settled: Run, burst: Run) -> str:
         f"(`{STATE_RUNS[0]}`, `{STATE_RUNS[1]}`):"
     )
     names = dict.fromkeys(row.variant for row in settled.rows if row.problem)
-    return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines, *_earlier(settled, tuple(names))])
+    return "\n".join([*textwrap.wrap(about, WIDTH), "", *lines, *_earlier([settled], tuple(names))])
 
 
 def sample(path: str, run: api.Run, conclusion: str) -> str:
@@ -584,11 +610,11 @@ def generated(root: Path) -> dict[str, str]:
         ASYNC: beside(load(root / LIMIT_RUN), LIMIT_RUN, ("nv-async", "gpu-tile"), ("cublas", "clblast")),
         MMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-mma",)),
         WGMMA: beside(load(root / TENSOR_RUN), TENSOR_RUN, ("nv-wgmma",)),
-        VERSUS: _made(
-            root, [name for name in VERSUS_RUNS if (root / name).exists()] or VERSUS_RUNS, beside_in_turn
-        ),
-        THIN: _made(root, [THIN_RUN], lambda runs: few(runs[0], THIN_RUN)),
-        SMALL: _made(root, [SMALL_RUN], lambda runs: few(runs[0], SMALL_RUN)),
+        VERSUS: beside_in_turn([load(root / file) for file in VERSUS_RUNS], VERSUS_RUNS),
+        ASYNC_VERSUS: beside_in_turn([load(root / ASYNC_RUN)], [ASYNC_RUN]),
+        LAYOUTS: layouts([load(root / file) for file in LAYOUT_RUNS], LAYOUT_RUNS),
+        THIN: few([load(root / file) for file in THIN_RUNS], THIN_RUNS),
+        SMALL: few([load(root / SMALL_RUN)], [SMALL_RUN]),
         PACKED: _made(root, _there(root, PACKED_RUNS), packed),
         PACKED_OVER: _made(root, _there(root, PACKED_SHAPES), packed_shapes),
         EXPERIMENTS: experiments.table(root),
