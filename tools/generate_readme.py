@@ -551,9 +551,9 @@ def sample(path: str, run: api.Run, conclusion: str) -> str:
     with console.capture() as printed:
         console.print(run.table())
     text = "\n".join(line.rstrip() for line in printed.get().splitlines())
-    heading, table, notes, *_ = text.split("\n\n")
-    end = notes[notes.index(f"\n{conclusion}: ") + 1 :]
-    return "\n".join(("```", f"$ gemmbench show {path}", heading, "", table, "...", end, "```"))
+    tables, _, end = text.partition(f"\n{conclusion}: ")
+    shown, end = tables.rpartition("\n\n")[0], end.partition("\n\n")[0]
+    return "\n".join(("```", f"$ gemmbench show {path}", shown, "...", f"{conclusion}: {end}", "```"))
 
 
 def markers(part: str) -> tuple[str, str]:
