@@ -278,7 +278,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
     long = problem.m if by_columns else problem.n
-    if problem.dtype == "float" and along and kept == 1 and problem.k >= _WIDE_ROWS["KC"] // 2:
+    is_plain = problem.dtype == "float" and kept == 1 and _has_copies(device)
+    if is_plain and along and problem.k >= _WIDE_ROWS["KC"] // 2:
         full_groups = problem.batch * (long // (_WIDE_ROWS["LY"] * _WIDE_ROWS["DEEP"]))
         shape = _WIDE_ROWS if full_groups >= _BUSY * device.compute_units else shape
     full = {**shape, **p, "COLUMNS": by_columns, "THIN": kept}

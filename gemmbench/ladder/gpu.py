@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from gemmbench.ladder import architectures
 from gemmbench.ladder.variant import (
     COLUMNS,
     OURS,
@@ -179,7 +180,10 @@ _FORMS: Mapping[int, Values] = {
     0: {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 4, "STAGES": 3, "LX": 4},
 }
 """Of float, by the tiles for each unit from which a form is the fastest (docs/nv-async.md)."""
-_MOST_PAST_EDGES = 1.1  # of what a form with many tiles computes, in elements of C
+_GROUPS = 3  # of a form that a unit holds at once, where it is the fastest
+_MOST_PAST_EDGES = 1.1  # times what the last form computes, in elements of C
+_LEAST_COLUMNS = 1536  # of C, for which a form is worth a pass over A that other forms do not need
+_COPY = 16  # bytes
 
 
 def _forms(p: Values) -> dict[int, dict[str, int]]:
@@ -194,12 +198,22 @@ def _of_each_form(one: Constraint) -> Constraint:
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """The form for as many tiles as the problem has, and which of them are cut."""
-    units, c = max(1, device.compute_units), problem.m * problem.n
-    for least, form in _forms(p).items():  # the last is for all others
-        tile = form["BM"] * form["BN"]
-        covered = _tiles({**form, "m": problem.m, "n": problem.n}) * tile
-        if c * problem.batch >= least * units * tile and covered <= _MOST_PAST_EDGES * c:
-            break
+    units, forms = max(1, device.compute_units), _forms(p)
+
+    def covered(form: Values) -> int:
+        return _tiles({**form, "m": problem.m, "n": problem.n}) * form["BM"] * form["BN"]
+
+    def suits(least: int, form: Values) -> bool:
+        members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
+        room = architectures.fit(device, members, local, None).items
+        return (
+            problem.m * problem.n * problem.batch >= least * units * form["BM"] * form["BN"]
+            and (room is None or room >= _GROUPS * members)
+            and covered(form) <= _MOST_PAST_EDGES * covered(forms[min(forms)])
+            and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
+        )
+
+    form = next((form for least, form in forms.items() if suits(least, form)), forms[min(forms)])
     return {**form, **_even_load(problem, units, form)}
 
 
@@ -228,6 +242,16 @@ def _even_load(problem: Gemm, units: int, p: Values) -> dict[str, int]:
 def _segment(v: Values) -> int:
     """Vectors in a row of A's tile copied side by side, a power of two. Where not all, AT has whole tiles."""
     return v["BM"] // v["WIDTH"] & -(v["BM"] // v["WIDTH"])
+
+
+def _is_segmented(v: Values) -> bool:
+    """Whether a row of A's tile is more than one segment."""
+    return v["BM"] & v["BM"] - 1 > 0
+
+
+def _copied(v: Values) -> int:
+    """Elements of local memory of a group; those of large micro-tiles begin at a multiple of 1,024 bytes."""
+    return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if v["TM"] * v["TN"] > 64 else 0)
 
 
 def _takes_a(v: Values) -> bool:
@@ -293,6 +317,15 @@ _BY_ROWS = Constraint(
     "the work-items of a group must copy whole rows of B's tile at once, and whole segments of A's",
 )
 
+_UNROLLED = Constraint(
+    lambda p: p["TM"] * p["TN"] <= 64 or p["BK"] <= 16 or p["BK"] % 16 == 0,
+    "BK must be 16 at most or a multiple of it where micro-tiles have more than 64 elements",
+)
+_SUMMED = Constraint(
+    lambda p: p["BM"] * p["BN"] // p["WIDTH"] % 256 == 0,
+    "a tile must be a multiple of 256 vectors: groups of 256 add up the parts of one",
+)
+
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
@@ -320,15 +353,16 @@ NV_ASYNC = Variant(
     },
     constraints=(
         Constraint(
-            lambda p: p["WIDTH"] * p["itemsize"] == 16,
+            lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
             "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
         ),
         *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
-        *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS)),
+        *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
     ),
     choose=_form,
+    searched=tuple(_FORMS[0]),
     extents={
-        "mw": lambda v: round_up(v["m"], v["BM" if v["BM"] & v["BM"] - 1 else "WIDTH"]),  # see _segment
+        "mw": lambda v: round_up(v["m"], v["BM" if _is_segmented(v) else "WIDTH"]),
         "nw": lambda v: round_up(v["n"], v["WIDTH"]),
     },
     temporaries={
@@ -337,9 +371,7 @@ NV_ASYNC = Variant(
         "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
     },
     local_limit=ceilings.group_local_bytes,
-    local_elements=lambda p: max(
-        form["STAGES"] * form["BK"] * (form["BM"] + form["PAD"] + form["BN"]) for form in _forms(p).values()
-    ),
+    local_elements=lambda p: max(map(_copied, _forms(p).values())),
     parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
     lacks=lambda device, _: (
         "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"

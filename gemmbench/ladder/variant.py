@@ -160,6 +160,7 @@ class Variant:
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
+    searched: tuple[str, ...] = ()  # of them those that `tune` tries, beside those of the launch
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)

@@ -68,10 +68,10 @@ class Finals:
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
     """What can be tried on a device: the declared values, by constraint, limit and extension.
 
-    Parameters that no preset fixes are searched, too; those of the launch are not where the space becomes too
-    large with them. In the default they are the variant's own choice for each problem; among configurations
-    that default stands with the choice for the first. A configuration must suit all problems, which are of
-    one data type.
+    Launch parameters that no preset fixes are searched, too, unless the space becomes too large with them,
+    and those that `Variant.searched` names. In the default they are the variant's own choice for each
+    problem; among configurations that default stands with the choice for the first. Others that no preset
+    fixes stay the variant's own. A configuration must suit all problems, which are of one data type.
 
     Raises `TuningError` if it has no parameters, is no kernel, or nothing of it runs on this device.
     """
@@ -82,7 +82,7 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     own = {
         name: value
         for name, value in laid_out(variant, problems[0]).chosen(problems[0], device, default).items()
-        if name in variant.parameters
+        if name in variant.parameters and (variant.parameters[name].launch or name in variant.searched)
     }
 
     def tried(configuration: Values) -> dict[str, tuple[int, ...]]:

@@ -33,9 +33,10 @@ CUTS = [
     ((0, 3), (9, 35, 3)),
     ((0, 3), (33, 3, 0)),
     ((0, 1), (33, 38, 25)),
-    ((2, 2), (66, 61, 45)),  # two tiles whole, four cut; rows of C start at multiples of a vector
+    ((2, 2), (66, 61, 45)),  # small tiles: two whole, four cut; rows of C start at multiples of a vector
     ((5, 5), (66, 60, 95)),
     ((0, 2), (130, 70, 131)),
+    ((2, 2), (194, 130, 131)),
 ]
 THREE = {"BM": 96, "BN": 64, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "LX": 8}  # segments of a row of A
 WIDE = {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "LX": 4}

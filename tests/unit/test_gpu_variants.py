@@ -73,12 +73,42 @@ FEW = {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 4, "STAGES": 3, "
         (Gemm(1024, 1024, 1024, batch=8), MANY),
         (Gemm(65536, 128, 4096), MANY),
         (Gemm(65536, 64, 4096), FEW),  # half of a tile of 128 columns lies past the edge
+        (Gemm(8192, 100, 8192), FEW),  # too few
+        (Gemm(65536, 100, 8192), MORE),  # as much of 64 columns would; 96 rows do not reach five a unit
+        (Gemm(131072, 100, 8192), MANY),
+        (Gemm(65536, 128, 8192, trans_a=True), MORE),  # tiles of 96 rows would have A copied
+        (Gemm(4096, 4096, 4096, trans_a=True), MANY),
         (Gemm(4096, 4096, 4096, "double"), {**FEW, "BM": 64, "STAGES": 2, "LX": 8}),
     ],
 )
 def test_the_form_of_the_tiles_goes_by_how_many_there_are(problem: Gemm, form: dict[str, int]) -> None:
     found = values("nv-async", problem)
     assert {name: found[name] for name in form} == form
+
+
+@pytest.mark.parametrize(("capability", "form"), [((8, 6), MORE), ((8, 0), MORE), ((9, 0), MANY)])
+def test_a_form_is_for_units_that_hold_three_groups_of_it(
+    capability: tuple[int, int], form: dict[str, int]
+) -> None:
+    """An RTX 3090 has 100 KiB, one group of 96 x 128: one warp a scheduler."""
+    device = replace(GPU, compute_units=82, compute_capability=capability)
+    found = ASYNC.chosen(Gemm(4096, 4096, 4096), device, ASYNC.preset("gpu-nvidia"))
+    assert {name: found[name] for name in form} == form
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        ({**MORE, "BM": 128, "BK": 24}, "BK must be 16 at most"),  # the loop of 16 steps would leave the tile
+        (
+            {**FEW, "BM": 48, "BN": 32, "BK": 8, "TM": 12, "TN": 4, "LX": 8},
+            "a tile must be a multiple of 256",
+        ),
+    ],
+)
+def test_tiles_that_the_loops_do_not_take_are_refused(given: dict[str, int], why: str) -> None:
+    with pytest.raises(ParameterError, match=why):
+        ASYNC.preset("gpu-nvidia", given)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +147,12 @@ def test_a_tuner_searches_the_forms_too() -> None:
     assert space.own == MANY.keys()
     assert space.asked(space.default) == ASYNC.preset("gpu-nvidia")
     assert {one["BM"] for one in space.configurations} == {64, 96, 128, 256}
+
+
+def test_a_tuner_leaves_to_a_kernel_what_belongs_to_the_problem() -> None:
+    """A winner that says which operand is the large one would hold for those of another shape."""
+    space = tuning.space(BY_NAME["thin"], GPU, [Gemm(8192, 1, 8192)])
+    assert not space.own & {"COLUMNS", "THIN", "MANY", "ASYNC"}
 
 
 @pytest.mark.parametrize(
