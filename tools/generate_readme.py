@@ -39,7 +39,7 @@ FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
 SMALL, THIN = "table of small", "table of thin"
 PACKED, VERSUS = "table of cpu-packed", "table of nv-wgmma in turn"
 ASYNC_VERSUS, LAYOUTS = "table of nv-async in turn", "table of layouts"
-PACKED_OVER = "table of cpu-packed by shape"
+PACKED_OVER, PACKED_SECOND = "table of cpu-packed by shape", "table of cpu-packed on a second CPU"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
 BESIDE = "table of protocols beside their tools"
 
@@ -63,6 +63,11 @@ PACKED_RUNS = tuple(  # at 4096 a pair takes seconds; a row that was disturbed s
     for driver in ("intel", "pocl")
     for part in ("", "-again", "-4096", "-4096-double")
 )
+PACKED_SECOND_RUNS = tuple(  # on another CPU of the same name
+    f"tests/data/cpu-{driver}-packed-second{part}.jsonl"
+    for driver in ("intel", "pocl")
+    for part in ("", "-4096", "-4096-double")
+)
 PACKED_SHAPES = tuple(
     f"tests/data/cpu-{driver}-workloads{part}.jsonl"
     for driver in ("intel", "pocl")
@@ -81,7 +86,7 @@ FILES = (
     BEST_RUN,
     SMALL_RUN,
     ASYNC_RUN,
-    *(*THIN_RUNS, *LAYOUT_RUNS, *VERSUS_RUNS),
+    *(*THIN_RUNS, *LAYOUT_RUNS, *VERSUS_RUNS, *PACKED_SECOND_RUNS),
     *(file for file in (*PACKED_RUNS, *PACKED_SHAPES) if (ROOT / file).exists()),
 )
 COUNTS = (device_verification.RESULT, repeat.RESULT, beside_torch.RESULT)  # no runs
@@ -100,6 +105,7 @@ PAGES = {  # where a part stands
     THIN: "docs/small.md",
     PACKED: "docs/cpu-packed.md",
     PACKED_OVER: "docs/cpu-packed.md",
+    PACKED_SECOND: "docs/cpu-packed.md",
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
     FAULTS: "docs/verification.md",
@@ -341,7 +347,7 @@ def beside(run: Run, path: str, names: Sequence[str], libraries: Sequence[str] =
     return "\n".join([*lines, *_below(below), *_earlier([run], names)])
 
 
-def packed(runs: Sequence[Run]) -> str:
+def packed(runs: Sequence[Run], paths: str) -> str:
     """cpu-packed beside numpy, batch by batch in turn, both by the wall clock."""
     lines = [
         "| driver | | n | GFLOPS | times numpy | host scope: GFLOPS | times numpy |",
@@ -360,7 +366,7 @@ def packed(runs: Sequence[Run]) -> str:
     for about in sorted(found, key=lambda each: (order[0].index(each[0]), order[1].index(each[1]), each[2])):
         lines.append(f"| {' | '.join(map(str, about))} | {found[about]} |")
     text = "Device and host scope, on an {}, with the 95 % interval of the ratio ({}); no disturbed rows."
-    below = _below(text.format(runs[0].header.devices[0].name, "`tests/data/cpu-*-packed*.jsonl`"))
+    below = _below(text.format(runs[0].header.devices[0].name, f"`{paths}`"))
     return "\n".join([*lines, *below, *_earlier(runs, ["cpu-packed"])])
 
 
@@ -615,7 +621,12 @@ def generated(root: Path) -> dict[str, str]:
         LAYOUTS: layouts([load(root / file) for file in LAYOUT_RUNS], LAYOUT_RUNS),
         THIN: few([load(root / file) for file in THIN_RUNS], THIN_RUNS),
         SMALL: few([load(root / SMALL_RUN)], [SMALL_RUN]),
-        PACKED: _made(root, _there(root, PACKED_RUNS), packed),
+        PACKED: packed(
+            [load(root / file) for file in _there(root, PACKED_RUNS)], "tests/data/cpu-*-packed*.jsonl"
+        ),
+        PACKED_SECOND: packed(
+            [load(root / file) for file in PACKED_SECOND_RUNS], "tests/data/cpu-*-packed-second*.jsonl"
+        ),
         PACKED_OVER: _made(root, _there(root, PACKED_SHAPES), packed_shapes),
         EXPERIMENTS: experiments.table(root),
         FAULTS: device_verification.table(root),
