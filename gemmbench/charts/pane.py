@@ -26,7 +26,7 @@ from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
-from matplotlib.ticker import LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
 from PIL import Image
 
 from gemmbench import UsageError
@@ -213,11 +213,21 @@ def tick_texts(axis: Axis, text: Callable[[float], str]) -> None:
     axis.set_major_formatter(lambda value, _: short(text(value)))
 
 
+class _LogLocator(LogLocator):
+    """Ticks of a logarithmic axis; those of a linear one where there would be fewer than two."""
+
+    def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
+        """See `matplotlib.ticker.Locator`."""
+        ticks = super().tick_values(vmin, vmax)
+        seen = [tick for tick in ticks if vmin <= tick <= vmax]
+        return ticks if len(seen) > 1 else AutoLocator().tick_values(vmin, vmax)
+
+
 def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) -> None:
     """Ticks of a logarithmic axis: 1, 2, 5 where its ends are less than `span` times apart, else decades."""
     low, high = axis.get_view_interval()
     steps = (1.0, 2.0, 5.0) if high / low < span else (1.0,)
-    axis.set_major_locator(LogLocator(10, subs=steps, numticks=99))
+    axis.set_major_locator(_LogLocator(10, subs=steps, numticks=99))
     tick_texts(axis, text)
     axis.set_minor_locator(NullLocator())
     axis.set_minor_formatter(NullFormatter())

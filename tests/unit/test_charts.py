@@ -902,3 +902,13 @@ def test_a_group_beyond_its_registers_is_named() -> None:
     axes = only(draw(Run(fake.header(("gemmbench", "square"), (hopper,)), (row,), "h.jsonl"), "resources"))
     assert any("a: 384 in flight: naive (168, group of 1024)" in word for word in texts(axes))
     assert axes.lines[-1].get_color() == charts.COLOURS[1]
+
+
+def test_a_narrow_axis_of_ratios_has_more_ticks_than_one() -> None:
+    """0.99 to 1.08 times cuBLAS: nothing could be read off an axis whose only tick was 1."""
+    axes = Figure().subplots()
+    axes.set_yscale("log")
+    axes.set_ylim(0.98, 1.09)
+    charts.log_ticks(axes.yaxis, str)
+    seen = [tick for tick in axes.get_yticks() if 0.98 <= tick <= 1.09]
+    assert len(seen) > 3
