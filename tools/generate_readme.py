@@ -9,7 +9,7 @@ import argparse
 import io
 import sys
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import geometric_mean, median
@@ -592,13 +592,6 @@ def _split(readme: str, part: str) -> tuple[str, str, str]:
     return before, inside, after
 
 
-def _made(root: Path, files: Sequence[str], make: Callable[[Sequence[Run]], str]) -> str:
-    """A table of runs, or that they were not measured."""
-    if not all((root / file).exists() for file in files):
-        return "Not measured yet."
-    return make([load(root / file) for file in files])
-
-
 def _there(root: Path, files: Sequence[str]) -> Sequence[str]:
     """Those that were measured; all if none was."""
     return [file for file in files if (root / file).exists()] or files
@@ -627,7 +620,7 @@ def generated(root: Path) -> dict[str, str]:
         PACKED_SECOND: packed(
             [load(root / file) for file in PACKED_SECOND_RUNS], "tests/data/cpu-*-packed-second*.jsonl"
         ),
-        PACKED_OVER: _made(root, _there(root, PACKED_SHAPES), packed_shapes),
+        PACKED_OVER: packed_shapes([load(root / file) for file in _there(root, PACKED_SHAPES)]),
         EXPERIMENTS: experiments.table(root),
         FAULTS: device_verification.table(root),
         REPEATED: repeat.table(root),

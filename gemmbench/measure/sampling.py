@@ -398,12 +398,8 @@ def _settled(
         if is_limited and not rule.stop and span_s and now() + span_s <= end:
             least_end = now() + span_s
             continue
-        reading = watch.reading() if settle and watch.load_s and policy.settle_s and not is_limited else None
-        if reading and POWER in reading.limits:  # it came after all, and what was sampled is of before
-            is_limited, warm_end = True, now() + policy.settle_s
-            while now() < warm_end:
-                source.next()
-            batches, least_end = [], now() + span_s
+        if settle and policy.settle_s and not is_limited and _meets_limit(source, watch, policy, now):
+            is_limited, batches, least_end = True, [], now() + span_s
             most_end, rule = least_end + policy.settle_s, _ruled(policy, [], now(), least_end)
             continue
         # Single batches lie several per cent apart where power limits: their spread excuses nothing.
@@ -426,6 +422,17 @@ def _settled(
         slower = f"{percent(abs(change))} {'slower' if change > 0 else 'faster'}"
         note = "; ".join(filter(None, [note, f"the last third of its samples is {slower} than the first"]))
     return Sampled(tuple(batches), source.size, rule.stop or "budget", is_limited=is_limited, note=note)
+
+
+def _meets_limit(source: Stream, watch: Watch, policy: Policy, now: Clock) -> bool:
+    """Whether a limit of power came after all, so that what was sampled is of before; if so it is warmed."""
+    reading = watch.reading() if watch.load_s else None
+    if reading is None or POWER not in reading.limits:
+        return False
+    end = now() + policy.settle_s
+    while now() < end:
+        source.next()
+    return True
 
 
 def _ruled(policy: Policy, batches: Sequence[Batch], now: float, end: float) -> Rule:
@@ -574,14 +581,9 @@ def in_turn(
             for values, batch in zip(batches, pair[::-1] if second_leads else pair, strict=True):
                 values.append(batch)
             rule.add(_ratio(batches[0][-1], batches[1][-1]), now())
-        is_asked = first.watch.load_s and clock != "host" and not (is_limited or is_burst)
-        reading = first.watch.reading() if is_asked else None
-        if reading is None or POWER not in reading.limits:
+        if clock == "host" or is_limited or is_burst or not _meets_limit(order, first.watch, policy, now):
             break
-        # It came after all, and what was sampled is of before.
-        is_limited, warm_end = True, now() + policy.settle_s
-        while now() < warm_end:
-            order.next()
+        is_limited = True
     order.rest()
     sampled = [Sampled(tuple(values), size, rule.stop, is_limited=is_limited) for values in batches]
     return Pairs(_watched(sampled[0], first, clock, policy), sampled[1])
