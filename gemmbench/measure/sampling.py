@@ -48,7 +48,7 @@ _AGREEING = 3
 _MOST_IN_BATCH = 1000
 _LOOK = 0.1  # of a budget, which a first problem must not take to be looked at again
 _GROWTH = 1.25  # the interval is looked at again when there are this many times more samples
-_FELL = 0.02  # a rate that falls so far while a device is warmed is limited, whatever its driver reports
+_FELL = 0.02  # a rate or clock that falls so far is limited, whatever the driver reports
 # Single batches lie 3 to 7 % apart where power limits: only a median over seconds repeats. An H200's clock
 # goes up and down once a second under its limit: thirds of three seconds are alike, thirds of two are not.
 _LIMITED_SAMPLES_S = 3.0
@@ -456,18 +456,25 @@ def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock
 def _burst(source: Stream, watch: Watch, now: Clock, sleep: Sleep) -> list[Batch]:
     """Rest, and run the first tenth of a second of a load.
 
-    A burst ends earlier where the device reports a limit, and the batch that ended then does not count. A
-    device that reports one from the first batch on has that batch: it does not cool in the time there is.
+    A burst ends earlier where the device reports a limit, or where its own counters show a clock that fell: an
+    H200 reports the limit a second later. The batch that ended then does not count. A device that reports a
+    limit from the first batch on has that batch: it does not cool in the time there is.
     """
     rest(watch, now, sleep)
     burst: list[Batch] = []
     while not burst or now() - burst[0].begin < _BURST_S:
         batch = source.next()
-        if burst and (reading := watch.reading()) and reading.limits:
+        reading = watch.reading() if burst else None
+        if burst and (_fell(batch, burst) or (reading and reading.limits)):
             source.rest()  # it ran in a state that is no burst's any more, at its end if not from its begin
             return burst
         burst.append(batch)
-    return [*burst, *source.rest()]
+    return [*burst, *(batch for batch in source.rest() if not _fell(batch, burst))]
+
+
+def _fell(batch: Batch, burst: Sequence[Batch]) -> bool:
+    """Whether its clock, by the device's own counters, lies below that of a burst so far."""
+    return (batch.mhz or math.inf) < (1 - _FELL) * max(each.mhz or 0.0 for each in burst)
 
 
 def rest(watch: Watch, now: Clock, sleep: Sleep, least_s: float = _LEAST_REST_S) -> None:

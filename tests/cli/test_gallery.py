@@ -107,7 +107,6 @@ def test_the_gallery_is_drawn_from_whole_honest_runs(run: Path) -> None:
 # measured since, three rows of a few microseconds (64 and 128) do not.
 NOT_SETTLED = {
     "h200-energy",
-    "h200-energy-k",
     "h200-precision",
     "h200-sweep-k",
     "h200-workloads",
