@@ -75,7 +75,7 @@ PACKED_SHAPES = tuple(
 )
 VERSUS_RUNS = tuple(
     f"tests/data/h200-versus-{name}.jsonl"
-    for name in ("1024", "tensor", "bfloat16", "fp8", "int8", "int8-8192", "double")
+    for name in ("1024", "tensor", "bfloat16", "bfloat16-8192", "fp8", "int8", "int8-8192", "double")
 )
 FILES = (
     *(file for *_, files in RUNS for file in files),

@@ -142,14 +142,14 @@ class End:
     aim: float  # where it would be at the largest size, had it gone on as it went: its words' height
 
 
-def end_of(sizes: Sequence[float], values: Sequence[float]) -> End | None:
-    """The end of a line on logarithmic axes; None if no value is known (the others are NaN)."""
+def end_of(sizes: Sequence[float], values: Sequence[float], goes_on: bool = True) -> End | None:
+    """The end of a line on logarithmic axes, or the last point; None if all values are NaN."""
     known = [(size, value) for size, value in zip(sizes, values, strict=True) if np.isfinite(value)]
     if not known:
         return None
     x, y = known[-1]
     aim = y
-    if len(known) > 1 and x < sizes[-1]:
+    if goes_on and len(known) > 1 and x < sizes[-1]:
         before_x, before_y = known[-2]
         aim = y * (y / before_y) ** (np.log(sizes[-1] / x) / np.log(x / before_x))
     return End(float(x), float(y), float(aim))

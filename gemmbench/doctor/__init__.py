@@ -248,7 +248,7 @@ def examine(machine: Machine, at_rest: bool = True) -> Report:
     return Report(tuple(findings), tuple(not_seen), looked)
 
 
-SHORT = 0.7
+SHORT = 0.65
 """Of a ceiling: whatever stays below has a reason. The saved runs of an NVIDIA H200 in plots/ are above."""
 
 _LARGE = {"cpu": 1024, "gpu": 2048}  # m, n and k from here on; smaller ones are slow by nature
@@ -269,14 +269,15 @@ def shortfalls(run: Run) -> list[Shortfall]:
 
     Of probes the derived ceiling counts, where there is one; of GEMMs the measured peak, for kernels and
     libraries that should come near it (`NEAR_PEAK`), from `_LARGE` on, with every thread and no grid of
-    parameters. So early rungs, small sizes and what was slowed on purpose never count.
+    parameters; where a type has two, of vector and of matrix units, the nearer. So early rungs, small sizes
+    and what was slowed on purpose never count.
     """
     best: dict[tuple[int, str, str], Shortfall] = {}
     for position, device in enumerate(run.header.devices):
         for row in run.rows:
             if row.device == position or row.device < 0:
                 for each in _of(run, device, row):
-                    key = (position, row.dtype, each.of)
+                    key = (position, row.dtype, row.kind)
                     if key not in best or best[key].fraction < each.fraction:
                         best[key] = each
     return [each for each in best.values() if each.fraction < SHORT]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -104,13 +104,18 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             (
                 *disturbed_points([(run, rung.rows[dtype]) for rung in all_rungs if dtype in rung.rows]),
                 *_about(subject, peak),
-                *([f"No row: {'; '.join(note.line for note in notes.not_for(idle))}."] if idle else []),
+                *_no_row(idle),
             ),
         )
         if len(chart.rates) >= 2:
             lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + chart.words + 1
             panes.append(pane.Pane(1.5 + pane.ROW * lines, partial(_paint, chart=chart)))
     return panes
+
+
+def _no_row(idle: Mapping[str, str]) -> list[str]:
+    """The kernels that a chart leaves out, as `notes.unsuited` has them."""
+    return [f"No row: {'; '.join(note.line for note in notes.not_for(idle))}."] if idle else []
 
 
 def _paint(axes: Axes, chart: Ladder) -> None:
@@ -261,7 +266,9 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             continue
         asked = {row.dtype for row in rows}
         dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
-        ladder = tuple(pane.rungs(run, device, dtypes, problem, families))
+        idle = notes.unsuited(run, rows)
+        rungs = pane.rungs(run, device, dtypes, problem, families)
+        ladder = tuple(rung for rung in rungs if rung.variant not in idle)
         tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
         lacking = [dtype for dtype in dtypes if dtype not in tops]
         chart = Types(
@@ -275,6 +282,7 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             (
                 *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
                 *pane.about_peaks(run, tops.values()),
+                *_no_row(idle),
             ),
         )
         lines = len(ladder) + len({rung.family for rung in ladder}) + 1
@@ -442,13 +450,15 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     scope = derive.view_scope(chart.run)
     rates = {(line, n): _rate(line, n, scope) for line in chart.shown for n in range(len(chart.shapes))}
     divisor, letter = units.scale(max(rates.values()))
+    ranked = [line for line in chart.shown if line.variant != AUTO] or chart.shown  # auto's are another's
     for n in range(len(chart.shapes)):
         best = derive.best_of(
-            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.shown
+            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in ranked
         )
         for index, line in enumerate(chart.shown):
             y = n * (count + 1) + index
-            _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], best=rates[line, n] == best)
+            is_best = line in ranked and rates[line, n] == best
+            _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], is_best)
             if n in line.rows:
                 pane.mark(axes, rates[line, n] / divisor, y, sample(chart.run, line.rows[n], scope))
     middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]

@@ -423,7 +423,7 @@ def _points(axes: Axes, roofs: Roofs) -> list[Label]:
         for number, row in line.rows.items():
             said = sample(roofs.box.parts[0][0], row, roofs.box.scope)
             pane.mark(axes, roofs.intensities[number - 1], rates[number - 1], said)
-        if end := end_of(roofs.intensities, rates):
+        if end := end_of(roofs.intensities, rates, goes_on=roofs.swept):
             labels.append(Label(roofs.box.series_name(line), end, look.colour, look.strength > 1))
     return labels
 

@@ -456,7 +456,7 @@ def _bursts(source: Stream, watch: Watch, policy: Policy, end: float, now: Clock
 def _burst(source: Stream, watch: Watch, now: Clock, sleep: Sleep) -> list[Batch]:
     """Rest, and run the first tenth of a second of a load.
 
-    A burst ends earlier where the device reports a limit, or where its own counters show a clock that fell: an
+    A burst ends earlier where the device reports a limit, or its own counters show a clock that fell: an
     H200 reports the limit a second later. The batch that ended then does not count. A device that reports a
     limit from the first batch on has that batch: it does not cool in the time there is.
     """

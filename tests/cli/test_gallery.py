@@ -103,16 +103,6 @@ def test_the_gallery_is_drawn_from_whole_honest_runs(run: Path) -> None:
     assert not re.search(r'"/(?:home|root|work|tmp|usr)/', text), "a folder of the machine it was made on"
 
 
-# Measured before a row had to hold still; a name goes when its run is measured again. In h200-square,
-# measured since, three rows of a few microseconds (64 and 128) do not.
-NOT_SETTLED = {
-    "h200-energy",
-    "h200-precision",
-    "h200-sweep-k",
-    "h200-workloads",
-}
-
-
 def not_settled(saved: Run) -> list[str]:
     """The rows of a GPU, no bursts, whose last third of samples lies more than 1 % from the first."""
     rows = (row for row in saved.rows if row.kind == "gemm" and not is_on_cpu(saved, row))
@@ -125,10 +115,7 @@ def not_settled(saved: Run) -> list[str]:
 
 
 def test_published_rows_hold_still() -> None:
-    """A run that is measured anew must; those from before are named until then."""
-    gallery = {run.stem: not_settled(load(run)) for run in RUNS}
-    assert {name: rows for name, rows in gallery.items() if rows and name not in NOT_SETTLED} == {}
-    assert {name for name in NOT_SETTLED if not gallery.get(name)} == set(), "they hold still: off the list"
+    assert {run.stem: rows for run in RUNS if (rows := not_settled(load(run)))} == {}
 
 
 def test_the_page_lists_every_run_and_chart(request: pytest.FixtureRequest) -> None:
@@ -166,9 +153,6 @@ def lists(drawn: dict[Path, list[str]]) -> Iterator[str]:
             yield f"| [{run.name}]({run.name}) | `{made}` | {links} |"
         if earlier := earlier_forms("; ".join(filter(None, map(earlier_in, runs)))):
             yield f"\n{earlier}"
-        if moving := [f"[{run.name}]({run.name})" for run in runs if run.stem in NOT_SETTLED]:
-            words = "the last third of some rows' samples lies more than 1 % from the first"
-            yield f"\n{words.capitalize()}: {', '.join(moving)}."
         yield "\n```"
         yield from (f"$ gemmbench {shlex.join(command(run))}" for run in runs)
         yield "```"

@@ -497,7 +497,8 @@ def test_precision_shows_each_type_and_its_peak() -> None:
     assert "image-4x8 double" not in lines
     said = texts(axes)
     assert said.index("half") < said.index("float") < said.index("double")  # the narrowest first
-    assert said.count("unsupported") == 7  # intel-block 3, nv-wgmma 2, image-4x8 1, numpy 1
+    assert said.count("unsupported") == 4  # nv-wgmma 2, image-4x8 1, numpy 1
+    assert "No row: not for this device: intel-block." in words(axes)
     assert "m = n = k = 4096" in words(axes)
 
 
@@ -632,6 +633,22 @@ def test_workloads_shows_the_fastest_and_names_the_rest() -> None:
     assert [float(text) for text in bold] == pytest.approx(best, rel=0.01)
     assert "slower on most shapes: naive, tiled" in words(axes)
     assert "No figure for any shape: nv-wgmma, intel-block." in words(axes)
+
+
+def test_auto_is_not_the_fastest_of_a_shape_beside_the_kernel_that_it_took() -> None:
+    run = fake.fake_layers()
+    rows = [
+        replace(
+            row,
+            samples={n: replace(s, seconds=tuple(t / 9 for t in s.seconds)) for n, s in row.samples.items()},
+        )
+        if row.variant == "auto"
+        else row
+        for row in run.rows
+    ]
+    axes = only(draw(replace(run, rows=tuple(rows)), "workloads"))
+    bold = [float(item.get_text()) for item in axes.texts if item.get_fontweight() == "bold"]
+    assert bold == pytest.approx([width for _, width in bars(axes, "nv-mma")], rel=0.01)
 
 
 def test_workloads_without_labels_and_with_a_skipped_row() -> None:

@@ -314,7 +314,7 @@ def test_a_burst_ends_where_a_limit_is_reported_without_the_batch_that_met_it() 
 def test_a_burst_ends_where_the_clock_falls_though_the_limit_is_reported_a_second_later(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """bfloat16 at 12288 on an H200: 808 to 813 TFLOPS for 70 ms, then 715, and a median of 724 for the burst."""
+    """bfloat16 at 12288 on an H200: 808 to 813 TFLOPS for 70 ms, then 715, and a median of 724 for both."""
     bench = Bench(0.04, 0.06)
     finish = bench.instrument.finish
 
