@@ -561,12 +561,7 @@ class CublasBench:
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
         span = self._counters.begin() if self._counters else None
-        watch = self._cuda.start()
-        if graph:
-            self._cuda.replay(graph)
-        else:
-            self._enqueue_all(count)
-        self._cuda.stop(watch)
+        watch = self._started(count, graph)
         if span:
             span.end()
         return _Queued(self._cuda, watch, count, begin, span, clock)
@@ -581,12 +576,7 @@ class CublasBench:
     def _chain(self, count: int, manner: Manner) -> float:
         graph = self._graph(count) if manner.graph else None
         self._cuda.finish()
-        start, watch = time.perf_counter(), self._cuda.start()
-        if graph:
-            self._cuda.replay(graph)
-        else:
-            self._enqueue_all(count)
-        self._cuda.stop(watch)
+        start, watch = time.perf_counter(), self._started(count, graph)
         took_s = max(self._cuda.seconds(watch), _TICK_S)
         return time.perf_counter() - start if manner.wall else took_s
 
@@ -643,6 +633,16 @@ class CublasBench:
         if count not in self._graphs:
             self._graphs[count] = self._cuda.graph(partial(self._enqueue_all, count))
         return self._graphs[count]
+
+    def _started(self, count: int, graph: ctypes.c_void_p | None) -> Stopwatch:
+        """A stopwatch around so many problems, of their graph if there is one."""
+        watch = self._cuda.start()
+        if graph:
+            self._cuda.replay(graph)
+        else:
+            self._enqueue_all(count)
+        self._cuda.stop(watch)
+        return watch
 
     def _enqueue_all(self, count: int) -> None:
         """Problems back to back, on one operand set after the other."""

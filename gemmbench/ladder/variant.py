@@ -541,16 +541,12 @@ def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, t
 
 def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
     """As `transpose_tall`, of elements of one byte; target_ld is a multiple of 4."""
-    return Pass(
-        "transpose",
-        "gemm/00_transpose_bytes.cl",
-        "transpose_bytes",
-        (rows, columns, source, ld, columns, target_ld, target, target_ld),
-        lambda v: (
-            -(-v[columns] // _BYTES_EDGE) * _BYTES_WORDS,
-            -(-v[target_ld] // _BYTES_EDGE) * _BYTES_WORDS,
-        ),
-        lambda _: (_BYTES_WORDS, _BYTES_WORDS),
+    return replace(
+        transpose_padded(rows, columns, source, ld, columns, target_ld, target, target_ld),
+        file="gemm/00_transpose_bytes.cl",
+        kernel="transpose_bytes",
+        items=lambda v: tuple(-(-v[edge] // _BYTES_EDGE) * _BYTES_WORDS for edge in (columns, target_ld)),
+        group=lambda _: (_BYTES_WORDS, _BYTES_WORDS),
     )
 
 
