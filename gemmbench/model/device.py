@@ -60,6 +60,7 @@ class DeviceFacts:
 
     data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as its system tells
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
+    chip: str = ""  # which of its model a GPU is: a hash of its UUID, where the driver tells
 
     @property
     def address(self) -> str:

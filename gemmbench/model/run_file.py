@@ -288,7 +288,7 @@ class RunFile:
                 file._write(encode(header))
                 return file
             run, cut = _parse(path)
-            then, now = _conditions(run.header), _conditions(header)
+            then, now = _conditions(run.header, header), _conditions(header, run.header)
             if changed := next((what for what in now if then[what] != now[what]), ""):
                 raise RunFileError(
                     f"cannot resume {path}: it was made by {changed}: {then[changed]} is not {now[changed]}; "
@@ -375,17 +375,22 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
     return tuple(kept)
 
 
-def _conditions(header: Header) -> dict[str, object]:
-    """What all rows of a file have in common; the names follow "made by"."""
+def _conditions(header: Header, other: Header) -> dict[str, object]:
+    """What all rows of a file have in common; the names follow "made by".
+
+    What another header does not tell of its chips does not count.
+    """
     host = header.host
     devices = (
         f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
         for device in header.devices
     )
+    pairs = zip(header.devices, other.devices, strict=False)
     return {
         "another command": essential(header.command),
         "another gemmbench": header.gemmbench,
         "other devices": tuple(devices),
+        "another chip of this model": ", ".join(one.chip for one, match in pairs if one.chip and match.chip),
         "another host CPU": host.cpu,
         "another number of cores": host.cores,
         "another numpy": host.numpy,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import hashlib
 import platform as host_platform
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,6 +22,7 @@ _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.ACCELERATOR, "accelerator"),
 )
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
+_UUID_KHR, _UUID_BYTES = 0x106A, 16  # and one of cl_khr_device_uuid
 
 
 def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
@@ -179,23 +181,32 @@ def _facts(
         processor=host_platform.machine() if kind == "cpu" else "",
         compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
+        # That of Intel's driver for CPUs is the same on every CPU of one model.
+        chip=_chip(device) if kind != "cpu" and "cl_khr_device_uuid" in extensions else "",
     )
 
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
-    """The sizes that a kernel may require of its sub-groups; none where the driver does not say.
+    """The sizes that a kernel may require of its sub-groups; none where the driver does not say."""
+    sizes = _asked(device, _SUB_GROUP_SIZES_INTEL)
+    return tuple((ctypes.c_size_t * (len(sizes) // ctypes.sizeof(ctypes.c_size_t))).from_buffer_copy(sizes))
 
-    pyopencl does not know this question, so it is put to the loader that pyopencl itself uses.
-    """
-    sizes, length = (ctypes.c_size_t * 16)(), ctypes.c_size_t()
+
+def _chip(device: Any) -> str:
+    """Eight hex digits that tell chips apart, and nobody the chip's number; "" if the driver does not say."""
+    uuid = _asked(device, _UUID_KHR)
+    return hashlib.sha256(uuid).hexdigest()[:8] if len(uuid) == _UUID_BYTES and any(uuid) else ""
+
+
+def _asked(device: Any, question: int) -> bytes:
+    """The answer to a question that pyopencl does not know, from the loader that it uses; none is empty."""
+    answer, length = (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     try:
         ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
     except (OSError, AttributeError):  # not where a library's symbols are its own, as on Windows
-        return ()
-    handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(sizes))
-    if ask(handle, _SUB_GROUP_SIZES_INTEL, room, sizes, ctypes.byref(length)):
-        return ()
-    return tuple(sizes[: length.value // ctypes.sizeof(ctypes.c_size_t)])
+        return b""
+    handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(answer))
+    return b"" if ask(handle, question, room, answer, ctypes.byref(length)) else bytes(answer)[: length.value]
 
 
 def _pci(device: Any) -> str:

@@ -394,7 +394,10 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device the position of an equal one (platform and name), each used once, or None."""
+    """For each wanted device the position of an equal one (platform and name), each used once, or None.
+
+    Its own chip goes before others of the model.
+    """
     positions: list[int | None] = []
     for device in wanted:
         equal = (
@@ -402,7 +405,7 @@ def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFac
             for index, other in enumerate(available)
             if (other.platform, other.name) == (device.platform, device.name) and index not in positions
         )
-        positions.append(next(equal, None))
+        positions.append(min(equal, key=lambda index: available[index].chip != device.chip, default=None))
     return positions
 
 

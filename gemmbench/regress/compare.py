@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -16,7 +17,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.baseline import Basis, Repetition, Rules
+from gemmbench.regress.baseline import Basis, Repetition, Rules, slots
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, markdown, stack, stdout
@@ -164,11 +165,23 @@ def compare(
         if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
+    remarks += dict.fromkeys(_other_chips(basis, news))
     silent = [run for run in (*basis.bases, *news) if not any(state(row) for row in run.rows)]
     if len(silent) < len(basis.bases) + len(news):
         text = "does not say in which state (--state) its rows were measured"
         remarks += [f"{run.path} {text}" for run in silent]
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _other_chips(basis: Basis, news: Sequence[Run]) -> Iterator[str]:
+    """What to know where a base is of another chip than a new run; in turn, both sides are of one."""
+    for base, new in product(() if basis.rules.in_turn else basis.bases, news):
+        devices = dict(enumerate(base.header.devices))
+        for position, device in zip(slots(base.header, new.header), new.header.devices, strict=True):
+            old = devices.get(position, device)
+            if old.name == device.name and old.chip != device.chip and old.chip and device.chip:
+                chips = f"another chip of this model ({old.chip}, not {device.chip})"
+                yield f"{device.name}: the base is of {chips}, which may itself be faster or slower"
 
 
 def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -> Line | str:

@@ -38,6 +38,10 @@ assert dict(os.environ) == before
 for device in devices:
     handle = discovery.handle(device)
     assert (handle.name.strip(), handle.driver_version.strip()) == (device.name, device.driver)
+    listed = "cl_khr_device_uuid" in device.extensions
+    chip = discovery._chip(handle) if listed else ""
+    assert len(chip) == 8 * listed and int(chip or "0", 16) >= 0
+    assert device.chip == ("" if device.type == "cpu" else chip)
     # as if the loader's order had changed
     moved = dataclasses.replace(device, platform_index=99 - device.platform_index)
     assert discovery.handle(moved) == handle

@@ -257,6 +257,23 @@ def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
     twins = fake.header((), (fake.GPU, fake.GPU))
     assert slots(twins, twins) == (0, 1)
     assert exact_positions([fake.GPU, fake.CPU, fake.GPU], [fake.CPU, fake.GPU]) == [1, 0, None]
+    chips = [replace(fake.GPU, chip=chip) for chip in ("a", "b")]
+    assert exact_positions(chips, chips[::-1]) == [1, 0]
+
+
+def test_a_base_of_another_chip_is_said_once() -> None:
+    def on(chip: str, run: Run) -> Run:
+        devices = tuple(replace(device, chip=chip) for device in run.header.devices)
+        return replace(run, header=replace(run.header, devices=devices))
+
+    bases = [on("a", again(1)), on("a", again(2)), on("", again(3))]
+    remarks = [remark for remark in compare(bases, [on("b", again(4))]).remarks if "chip" in remark]
+    name = again(1).header.devices[0].name
+    assert remarks == [
+        f"{name}: the base is of another chip of this model (a, not b), which may itself be faster or slower"
+    ]
+    for new in (on("a", again(4)), on("", again(4))):
+        assert not [remark for remark in compare(bases, [new]).remarks if "chip" in remark]
 
 
 def test_thresholds_of_single_rows() -> None:

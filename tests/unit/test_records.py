@@ -23,7 +23,7 @@ HEADER = Header(
     "0.1.0",
     ("square", "--max", "64"),
     "2026-11-21T00:00:00",
-    (DEVICE,),
+    (replace(DEVICE, chip="a"),),
     HOST,
     Policy(),
     view="square",
@@ -120,6 +120,7 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
         ({"command": ("square", "--max", "128")}, "another command"),
         ({"devices": (replace(DEVICE, driver="2.0"),)}, "other devices"),
         ({"devices": (replace(DEVICE, compute_units=1),)}, "other devices: .* 1 units"),
+        ({"devices": (replace(DEVICE, chip="b"),)}, "another chip of this model: a is not b;"),
         ({"policy": Policy(budget_s=1)}, r"another budget_s: 3\.0 is not 1;"),
         ({"policy": Policy(batch_s=0.1)}, r"another batch_s: 0\.01 is not 0\.1;"),
         ({"policy": Policy(cold=True)}, "another cold: False is not True;"),
@@ -140,6 +141,18 @@ def test_only_the_same_run_is_resumed(saved: Path, change: dict[str, object], wh
         RunFile.resume(saved, replace(HEADER, **change))  # type: ignore[arg-type]
     assert str(caught.value).endswith("; go on as it was begun, or choose another file")
     assert saved.read_bytes() == before
+
+
+def test_chips_that_are_not_known_make_no_other_run(saved: Path) -> None:
+    first, *rows = saved.read_bytes().splitlines(keepends=True)
+    header = replace(HEADER, devices=(replace(DEVICE, chip=""), replace(DEVICE, chip="b")))
+    saved.write_bytes(encode(header) + b"".join(rows))
+    for chips in (("a", "b"), ("a", ""), ("", "b")):
+        devices = tuple(replace(DEVICE, chip=chip) for chip in chips)
+        RunFile.resume(saved, replace(header, devices=devices)).close()
+    assert b'"chip":"a"' in first
+    saved.write_bytes(b"".join([first.replace(b',"chip":"a"', b""), *rows]))  # of an older version
+    assert load(saved).header.devices[0].chip == ""
 
 
 def test_how_busy_the_host_was_does_not_make_another_run(saved: Path) -> None:
