@@ -468,6 +468,8 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
     A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
+    From the first START to the last END nothing is missing but launches that were made after it began: those
+    of a batch that was put into the queue while another ran were not.
     """
     samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
@@ -501,8 +503,10 @@ def _clocks_agree(batch: Batch) -> bool:
     """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
-    least = max(wall - (batch.launch_s or 0.0) - slack, _LEAST_EVENTS * wall)
-    return least <= events <= wall + slack
+    launch_s, (start, stop) = batch.launch_s or 0.0, batch.device or (0.0, wall)
+    least = max(wall - launch_s - slack, _LEAST_EVENTS * wall)
+    is_filled = stop - start >= wall - max(0.0, launch_s - batch.ahead_s) - slack
+    return is_filled and least <= events <= wall + slack
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:

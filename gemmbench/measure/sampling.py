@@ -271,7 +271,8 @@ class Stream:
     def _finished(self) -> Batch:
         """The oldest batch in flight, which began when the one before it had ended."""
         batch = self._asked.popleft().finish()
-        batch = replace(batch, begin=max(batch.begin, self._end))
+        begin = max(batch.begin, self._end)
+        batch = replace(batch, begin=begin, ahead_s=begin - batch.begin)
         self._end, self._is_launch_bound = batch.end, _is_launch_bound(batch)
         return batch
 
@@ -611,13 +612,16 @@ def _mean(batches: Sequence[Batch]) -> Batch:
     means = {name: statistics.fmean(batch.seconds[name] for batch in batches) for name in batches[0].seconds}
     clocks = [batch.mhz for batch in batches if batch.mhz]
     launches = [batch.launch_s for batch in batches if batch.launch_s is not None]
+    spans = [batch.device for batch in batches if batch.device]
     return Batch(
         means,
         batches[0].begin,
         batches[-1].end,
         sum(batch.count for batch in batches),
         mhz=statistics.fmean(clocks) if clocks else None,
+        device=(spans[0][0], spans[-1][1]) if spans else None,
         launch_s=sum(launches) if launches else None,
+        ahead_s=sum(batch.ahead_s for batch in batches),
     )
 
 

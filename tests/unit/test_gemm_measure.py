@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+import statistics
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -285,6 +287,49 @@ def test_what_launches_cost_is_no_contradiction(wall_s: float, stretch: float) -
     row = run(instrument, case())
     assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s * stretch)
     assert row.notes == ()
+
+
+class Launched(FakeInstrument):
+    """Launches take the host a share of a batch, events fill a share, the device's clock has another pace."""
+
+    share = 0.49
+    pace = 1.0
+    filled = 1.0
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        self.begins.append(self.clock.now)
+        super().start(handle, clock, count, work)
+
+    def finish(self) -> Batch:
+        batch, begin = super().finish(), self.begins.popleft()
+        if "kernel" not in batch.seconds:
+            return batch
+        wall_s = batch.end - batch.begin
+        seconds = {name: value * self.pace * self.filled for name, value in batch.seconds.items()}
+        span = (batch.begin * self.pace, batch.end * self.pace)
+        return replace(batch, seconds=seconds, begin=begin, device=span, launch_s=self.share * wall_s)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.begins: deque[float] = deque()
+
+
+@pytest.mark.parametrize(
+    ("share", "pace", "filled", "is_believed"),
+    [(0.49, 0.5, 1.0, False), (0.49, 1.0, 0.6, True), (0.3, 1.0, 0.6, False), (0.49, 0.95, 1.0, True)],
+)
+def test_launches_that_were_made_while_another_batch_ran_excuse_no_slow_clock(
+    share: float, pace: float, filled: float, is_believed: bool
+) -> None:
+    """They leave gaps between events at most, and the device's clock has those."""
+    prepared = Prepared(("device", "host"), ahead=("device",))
+    instrument = Launched(seconds={"naive": itertools.repeat(1e-4)}, prepared=prepared)
+    instrument.share, instrument.pace, instrument.filled = share, pace, filled
+    row = run(instrument, case())
+    assert instrument.most_in_flight == 2
+    assert bool(row.notes) != is_believed
+    believed_s = 1e-4 * (pace * filled if is_believed else 1)
+    assert statistics.median(row.samples["kernel"].seconds) == pytest.approx(believed_s, rel=0.01)
 
 
 class Drifting(FakeInstrument):

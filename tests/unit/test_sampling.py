@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from gemmbench.measure import instrument as child
+from gemmbench.measure import sampling
 from gemmbench.measure.child import for_threads
 from gemmbench.measure.instrument import until_idle
 from gemmbench.measure.sampling import AloneError, Metered, Pairs, Sampled, alone, in_turn, together
@@ -117,6 +118,12 @@ def test_a_batch_asked_ahead_began_when_the_one_before_had_ended() -> None:
     instrument, sampled = launching(0.001, 0.002)
     assert instrument.most_in_flight == 2
     assert {round(batch.wall_s * 1e3, 6) for batch in sampled.batches[1:]} == {2.0}
+
+
+def test_batches_that_count_as_one_have_its_span() -> None:
+    first = Batch({"kernel": 1.0}, 0, 1, device=(5, 6), launch_s=0.4)
+    merged = sampling._mean([first, replace(first, device=(6, 7.5), ahead_s=0.3)])
+    assert (merged.device, merged.ahead_s, merged.launch_s) == ((5, 7.5), 0.3, 0.8)
 
 
 @pytest.mark.parametrize("seconds", [0.002, 0.03])
