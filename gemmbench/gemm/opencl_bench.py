@@ -108,12 +108,14 @@ class Turns:
         on_device: whether the operands of every set are the device's, not the host's.
         last: operand set, clock and bench of the last problem of a batch; None if its C was filled since.
         are_shared: whether several benches run on them.
+        written: what launches wrote where nothing may be written, in a sentence, before host memory hid it.
     """
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
         self.on_device = self.are_shared = False
         self.last: tuple[int, str, object] | None = None
+        self.written = ""
 
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that runs `after` problems from now."""
@@ -230,7 +232,7 @@ class Bench:
             if c.behind:
                 cl.enqueue_fill_buffer(queue, c.buffer, _GUARD, self._stored.c.nbytes, c.behind)
         queue.finish()
-        self._turns.last = None
+        self._turns.last, self._turns.written = None, ""
 
     def _bound(self, timed: Timed, case: Case) -> None:
         """Prepare the launches, for the device and the host scope, of every operand set."""
@@ -289,7 +291,7 @@ class Bench:
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
             self._compare_replayed()
-            written = next(self._written(), "") if when == "after" else ""
+            written = self._turns.written or next(self._written(), "") if when == "after" else ""
             if not written:
                 self._keep_left()
                 verified = self._answers.verified(self, when)
@@ -656,6 +658,8 @@ class Bench:
         """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
         self._keep_left()
+        if self._turns.on_device:
+            self._turns.written = self._turns.written or next(self._written(), "")
         self._turns.took(1, clock, self)
         self._restore_c(index)
         return self._host_run(index, clock)

@@ -312,6 +312,26 @@ def test_what_was_written_while_kernels_took_turns_is_said_of_neither(
     assert former.verify("after").check.reasons == ()
 
 
+@pytest.mark.parametrize("clock", ["host", "pageable"])
+@pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
+def test_what_the_devices_batches_wrote_is_not_hidden_by_the_hosts(
+    device: DeviceFacts, memory: str, clock: str
+) -> None:
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE)])
+    assert isinstance(case, Case)
+    bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory))
+    if clock not in bench.prepared.clocks:
+        pytest.skip(f"{memory} has no such clock")
+    assert bench.verify("before").check.verdict == "ok"
+    for scribbles, reasons in ((True, ("A was written",)), (False, ())):
+        bench.start("device", 2)
+        if scribbles:
+            scribble(bench, "A")
+        for _ in range(2):
+            bench.start(clock, 1)
+        assert bench.verify("after").check.reasons == reasons
+
+
 def in_turn(device: DeviceFacts, first: str, second: str, memory: str) -> tuple[Bench, Bench]:
     """Two kernels on the same operands."""
     runs, policy = GemmExecutor(Runtime(device)), replace(QUICK, memory=memory)
