@@ -376,10 +376,7 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
 
 
 def _conditions(header: Header, other: Header) -> dict[str, object]:
-    """What all rows of a file have in common; the names follow "made by".
-
-    What another header does not tell of its chips does not count.
-    """
+    """What all rows of a file have in common; names follow "made by". Chips count that both headers tell."""
     host = header.host
     devices = (
         f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
@@ -390,7 +387,7 @@ def _conditions(header: Header, other: Header) -> dict[str, object]:
         "another command": essential(header.command),
         "another gemmbench": header.gemmbench,
         "other devices": tuple(devices),
-        "another chip of this model": ", ".join(one.chip for one, match in pairs if one.chip and match.chip),
+        "another chip of this model": ", ".join(own.chip for own, match in pairs if own.chip and match.chip),
         "another host CPU": host.cpu,
         "another number of cores": host.cores,
         "another numpy": host.numpy,

@@ -394,10 +394,7 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device the position of an equal one (platform and name), each used once, or None.
-
-    Its own chip goes before others of the model.
-    """
+    """For each wanted device the position of an equal one (platform, name; its chip first), once, or None."""
     positions: list[int | None] = []
     for device in wanted:
         equal = (
