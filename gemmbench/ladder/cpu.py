@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from mmap import PAGESIZE
 
 from gemmbench.ladder.variant import (
     OURS,
@@ -36,6 +37,7 @@ _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost 
 _BLOCKS_EACH = 4  # blocks for each compute unit, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
 _COPY = 6  # and an element of B takes to be copied, by each block or by a pass
+_START = 256  # steps along k of a micro-tile that a block costs beside its own
 _PACK_STEPS = 64  # along k that a work-item packs
 _LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
 _ROW_PARTS = 2  # work-items for each core, where C is one row
@@ -121,7 +123,7 @@ def _is_matrix(v: Values) -> bool:
 
 @lru_cache(maxsize=1024)
 def _grid(
-    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float
 ) -> tuple[int, int]:
     """How many blocks of C go down and across: see `_blocks`.
 
@@ -133,14 +135,18 @@ def _grid(
         height: rows of a micro-tile.
         width: its columns.
         batch: problems, each cut into such a grid.
+        start: micro-tiles that a block costs beside its own, where it copies nothing, so that blocks may be
+            small: a core that begins later (drivers let threads sleep between launches) then takes fewer.
+            0 where each block copies its panels of B.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
-        rounds = -(-(batch * -(-tiles // rows) * -(-panels // columns)) // cores)
-        fetched = (_FETCH + _COPY) / (rows * height) + _FETCH / (columns * width)
-        return rounds * rows * columns * (1 + fetched), down * across
+        blocks = batch * -(-tiles // rows) * -(-panels // columns)
+        fetched = (_FETCH + _COPY * (not start)) / (rows * height) + _FETCH / (columns * width)
+        rounds = blocks / cores + 1 if start else -(-blocks // cores)
+        return rounds * (rows * columns + start) * (1 + fetched), down * across
 
     least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
     grids = [
@@ -187,13 +193,22 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     if turns == 1 and cores * share // _BLOCK_SHARE >= problem.m * depth * itemsize:
         tallest = tiles  # C is written once, so that there is room for all of A: B is copied once
 
-    down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch)
+    in_place = (
+        is_near
+        and not (any(turned) or is_few or is_there)
+        and problem.n >= width
+        and problem.n % parameters["WIDTH"] == 0  # no vector lies across two lines
+        # A way is at most a page: each of a tile's rows wants one for A and one for B, at worst in one set
+        and 2 * height * PAGESIZE <= (device.data_caches or (_L1,))[0]
+    )
+    start = _START / problem.k if in_place else 0
+    down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch, start)
     packs_a = problem.trans_a and not is_few and not is_there and problem.n >= _COLUMNS_TO_TURN
     is_inside = is_few or ((is_near or down <= _COPIES) and not packs_a)
     packed = _INSIDE if is_inside else _BEFORE
     return {
         "PACKA": int(packs_a and packed == _BEFORE),
-        "PACKB": _THERE if is_there else packed,
+        "PACKB": _THERE if is_there or in_place else packed,
         "KC": depth,
         "TILES": -(-tiles // down),
         "PANELS": -(-panels // across),
