@@ -143,7 +143,7 @@ class End:
 
 
 def end_of(sizes: Sequence[float], values: Sequence[float], goes_on: bool = True) -> End | None:
-    """The end of a line on logarithmic axes, or the last point; None if all values are NaN."""
+    """The end of a line on logarithmic axes, or the last of points alone; None if all values are NaN."""
     known = [(size, value) for size, value in zip(sizes, values, strict=True) if np.isfinite(value)]
     if not known:
         return None

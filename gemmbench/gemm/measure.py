@@ -468,7 +468,7 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
 
     A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
-    From the first START to the last END only launches are missing that were made after it had begun.
+    The span from first START to last END lacks at most what launches cost that were made since it began.
     """
     samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]

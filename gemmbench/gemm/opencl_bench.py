@@ -317,6 +317,10 @@ class Bench:
             if clock == CHAIN:
                 begin = time.monotonic()
                 return Batch({CHAIN: self._chain_s(count) / count}, begin, time.monotonic(), count)
+            was_on_device = self._turns.on_device
+            self._keep_left()
+            if was_on_device:
+                self._turns.written = self._turns.written or next(self._written(), "")
             return host_batch(partial(self._next_host_run, clock), clock, count)
 
     def launches(self, count: int, manner: Manner) -> Batch:
@@ -657,9 +661,6 @@ class Bench:
     def _next_host_run(self, clock: str) -> dict[str, float]:
         """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
-        self._keep_left()
-        if self._turns.on_device:
-            self._turns.written = self._turns.written or next(self._written(), "")
         self._turns.took(1, clock, self)
         self._restore_c(index)
         return self._host_run(index, clock)

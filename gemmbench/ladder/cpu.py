@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from mmap import PAGESIZE
 
 from gemmbench.ladder.variant import (
     OURS,
@@ -34,9 +33,10 @@ _DEPTHS_THERE = 8, 16  # rows of B as it is that memory gives side by side, to s
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
 _COLUMNS_TO_TURN = 256  # of C: fewer read A too seldom to pay for a copy, if it is stored transposed
 _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
-_BLOCKS_EACH = 4  # blocks for each compute unit, at most
+_BLOCKS_EACH = 4  # blocks for each compute unit, down and across each, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
 _COPY = 6  # and an element of B takes to be copied, by each block or by a pass
+_WAY = 4096  # bytes of a way of an x86 processor's first cache: a page
 _START = 256  # steps along k of a micro-tile that a block costs beside its own
 _PACK_STEPS = 64  # along k that a work-item packs
 _LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
@@ -73,8 +73,7 @@ def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
     lane = max(itemsize, 4)  # half is computed as float
     width = max(2, min(_WIDEST, (device.vector_bits or _BITS) // 8 // lane))
     # Of vector registers, x86 has 16 before AVX-512, other architectures have 32.
-    is_x86 = device.processor.lower() in ("", "x86_64", "amd64", "i386", "i686")
-    rows, vectors = micro_tile(16 if is_x86 and 0 < device.vector_bits < _BITS else 32)
+    rows, vectors = micro_tile(16 if _is_x86(device) and 0 < device.vector_bits < _BITS else 32)
     panel = min(_second_cache(device) // _PANEL_SHARE, device.local_mem_bytes)
     return {
         "MR": rows,
@@ -119,6 +118,10 @@ def _is_column(v: Values) -> bool:
 
 def _is_matrix(v: Values) -> bool:
     return not _is_row(v) and not _is_column(v)
+
+
+def _is_x86(device: DeviceFacts) -> bool:
+    return device.processor.lower() in ("", "x86_64", "amd64", "i386", "i686")
 
 
 @lru_cache(maxsize=1024)
@@ -197,9 +200,10 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
         is_near
         and not (any(turned) or is_few or is_there)
         and problem.n >= width
-        and problem.n % parameters["WIDTH"] == 0  # no vector lies across two lines
-        # A way is at most a page: each of a tile's rows wants one for A and one for B, at worst in one set
-        and 2 * height * PAGESIZE <= (device.data_caches or (_L1,))[0]
+        and (problem.ld or problem.tight)[1] % parameters["WIDTH"] == 0  # no vector lies across two lines
+        # Each of a tile's rows wants a way for A and one for B, at worst in one set.
+        and _is_x86(device)
+        and 2 * height * _WAY <= (device.data_caches or (_L1,))[0]
     )
     start = _START / problem.k if in_place else 0
     down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch, start)

@@ -466,16 +466,17 @@ def _burst(source: Stream, watch: Watch, now: Clock, sleep: Sleep) -> list[Batch
     while not burst or now() - burst[0].begin < _BURST_S:
         batch = source.next()
         reading = watch.reading() if burst else None
-        if burst and (_fell(batch, burst) or (reading and reading.limits)):
+        if burst and (_fell(batch, burst, watch) or (reading and reading.limits)):
             source.rest()  # it ran in a state that is no burst's any more, at its end if not from its begin
             return burst
         burst.append(batch)
-    return [*burst, *(batch for batch in source.rest() if not _fell(batch, burst))]
+    return [*burst, *(batch for batch in source.rest() if not _fell(batch, burst, watch))]
 
 
-def _fell(batch: Batch, burst: Sequence[Batch]) -> bool:
-    """Whether its clock, by the device's own counters, lies below that of a burst so far."""
-    return (batch.mhz or math.inf) < (1 - _FELL) * max(each.mhz or 0.0 for each in burst)
+def _fell(batch: Batch, burst: Sequence[Batch], watch: Watch) -> bool:
+    """Whether its clock, by a GPU's own counters, lies below a burst's so far; a CPU's is of moments."""
+    top_mhz = max(each.mhz or 0.0 for each in burst)
+    return bool(watch.load_s) and (batch.mhz or math.inf) < (1 - _FELL) * top_mhz
 
 
 def rest(watch: Watch, now: Clock, sleep: Sleep, least_s: float = _LEAST_REST_S) -> None:

@@ -195,7 +195,7 @@ class Batch:
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
     wrong: tuple[WrongResult, ...] = ()  # of a checked batch
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
-    ahead_s: float = 0.0  # that it had been asked for when it began, since another one ran
+    ahead_s: float = 0.0  # how long before its begin it was asked for, while another batch ran
 
     @property
     def finest_s(self) -> float:

@@ -22,7 +22,8 @@ _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.ACCELERATOR, "accelerator"),
 )
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
-_UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid; Intel's CPUs of one model answer alike
+_UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid
+_NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others' may name a model, or a slot
 
 
 def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
@@ -181,7 +182,7 @@ def _facts(
         processor=host_platform.machine() if kind == "cpu" else "",
         compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
-        chip=_chip(device) if kind != "cpu" and "cl_khr_device_uuid" in extensions else "",
+        chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
     )
 
 

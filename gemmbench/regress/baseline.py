@@ -394,16 +394,22 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device the position of an equal one (platform, name; its chip first), once, or None."""
-    positions: list[int | None] = []
-    for device in wanted:
-        equal = (
-            index
-            for index, other in enumerate(available)
-            if (other.platform, other.name) == (device.platform, device.name) and index not in positions
-        )
-        positions.append(min(equal, key=lambda index: available[index].chip != device.chip, default=None))
-    return positions
+    """For each wanted device the position of an equal one (platform and name), each used once, or None.
+
+    Those whose chips are known and the same go first.
+    """
+    positions: dict[int, int] = {}
+    for is_same_chip in (True, False):
+        for number, device in enumerate(wanted):
+            equal = (
+                index
+                for index, other in enumerate(available)
+                if (other.platform, other.name) == (device.platform, device.name)
+                if index not in positions.values() and (not is_same_chip or device.chip == other.chip != "")
+            )
+            if number not in positions and (index := next(equal, None)) is not None:
+                positions[number] = index
+    return [positions.get(number) for number in range(len(wanted))]
 
 
 def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -> Difference | None:

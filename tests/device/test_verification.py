@@ -312,12 +312,13 @@ def test_what_was_written_while_kernels_took_turns_is_said_of_neither(
     assert former.verify("after").check.reasons == ()
 
 
+@pytest.mark.parametrize("beta", [0.0, 0.5])
 @pytest.mark.parametrize("clock", ["host", "pageable"])
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
 def test_what_the_devices_batches_wrote_is_not_hidden_by_the_hosts(
-    device: DeviceFacts, memory: str, clock: str
+    device: DeviceFacts, memory: str, clock: str, beta: float
 ) -> None:
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE)])
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE, beta=beta)])
     assert isinstance(case, Case)
     bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory))
     if clock not in bench.prepared.clocks:

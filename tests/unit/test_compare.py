@@ -259,6 +259,9 @@ def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
     assert exact_positions([fake.GPU, fake.CPU, fake.GPU], [fake.CPU, fake.GPU]) == [1, 0, None]
     chips = [replace(fake.GPU, chip=chip) for chip in ("a", "b")]
     assert exact_positions(chips, chips[::-1]) == [1, 0]
+    third, unknown = replace(fake.GPU, chip="c"), fake.GPU
+    assert exact_positions([third, chips[0]], chips) == [1, 0]
+    assert exact_positions([unknown, chips[0]], chips) == [1, 0]
 
 
 def test_a_base_of_another_chip_is_said_once() -> None:

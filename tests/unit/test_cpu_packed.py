@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from heapq import heapreplace
-from mmap import PAGESIZE
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -227,11 +226,13 @@ def test_what_is_read_where_it_lies_is_not_packed() -> None:
 
 
 def test_a_near_b_is_read_in_small_blocks_where_it_lies_if_the_first_cache_has_ways_for_it() -> None:
-    two = cpu(512, 2, (2 * 6 * PAGESIZE, MIB, 32 * MIB))
+    two = cpu(512, 2, (48 * KIB, MIB, 32 * MIB))
     known = full(Gemm(256, 256, 256), two)
     assert (known["PACKB"], len(blocks(known)) >= 2 * two.compute_units) == (0, True)
-    fewer_ways = replace(two, data_caches=(8 * PAGESIZE, MIB, 32 * MIB))
+    fewer_ways = replace(two, data_caches=(32 * KIB, MIB, 32 * MIB))
     assert full(Gemm(256, 256, 256), fewer_ways)["PACKB"] == 2
     assert len(blocks(full(Gemm(256, 256, 256), fewer_ways))) == 2
-    for other in (Gemm(256, 250, 256), Gemm(1024, 1024, 1024), Gemm(256, 256, 256, trans_b=True)):
+    assert full(Gemm(256, 256, 256), replace(two, processor="aarch64"))["PACKB"] == 2  # wide ways
+    wide = Gemm(256, 256, 256, ld=(256, 260, 256))
+    for other in (Gemm(256, 250, 256), wide, Gemm(1024, 1024, 1024), Gemm(256, 256, 256, trans_b=True)):
         assert full(other, two)["PACKB"] == 2  # vectors across two lines, a B that is far, no rows of B

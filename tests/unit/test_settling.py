@@ -328,6 +328,16 @@ def test_a_burst_ends_where_the_clock_falls_though_the_limit_is_reported_a_secon
     assert all(batch.seconds["kernel"] < 1.02 * PROBLEM_S for batch in row.batches)
 
 
+def test_a_processors_clock_which_is_of_moments_ends_no_burst(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would have left a kernel its fast batches, and numpy, which has no such clock, all of its own."""
+    bench = Bench(9.0, 9.1)
+    bench.instrument.watch.load_s = 0.0
+    finish, clocks = bench.instrument.finish, itertools.cycle([3900.0, 3600.0])
+    monkeypatch.setattr(bench.instrument, "finish", lambda: replace(finish(), mhz=next(clocks)))
+    row = bench.row("naive", state="burst")
+    assert {batch.mhz for batch in row.batches} == {3900.0, 3600.0}
+
+
 def test_a_device_that_never_cools_has_a_row_nevertheless(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench(reports=True)
     monkeypatch.setattr(HotDevice, "reading", Reading(0.0, 1440.0, 1980.0, limits=("power",)))
