@@ -465,8 +465,7 @@ def _burst(source: Stream, watch: Watch, now: Clock, sleep: Sleep) -> list[Batch
     burst: list[Batch] = []
     while not burst or now() - burst[0].begin < _BURST_S:
         batch = source.next()
-        reading = watch.reading() if burst else None
-        if burst and (_fell(batch, burst, watch) or (reading and reading.limits)):
+        if burst and (_fell(batch, burst, watch) or ((reading := watch.reading()) and reading.limits)):
             source.rest()  # it ran in a state that is no burst's any more, at its end if not from its begin
             return burst
         burst.append(batch)
