@@ -167,29 +167,40 @@ _ASYNC_COPIES = (8, 0)  # the first compute capability that has them
 _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has
 _FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
+_LAUNCH = 1.5e6  # multiply-adds of a unit in the time that a second kernel takes to start and end: 6 us
 _LEAST_GAIN = 0.01  # of the time: for less, a second kernel is not worth starting
+_SCHEDULERS = 4  # of a unit, each with warps of its own
 
 
 def _tiles(v: Values) -> int:
     return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
 
 
-_FORMS: Mapping[int, Values] = {
-    5: {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8},
-    3: {"BM": 64, "BN": 128, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "STAGES": 3, "LX": 4},
-    0: {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 4, "STAGES": 3, "LX": 4},
+_FORMS: Mapping[tuple[float, ...], Values] = {
+    (0.66, 0.76, 0.815): {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8},
+    (0.35, 0.7, 0.6, 0.8): {"BM": 64, "BN": 128, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "STAGES": 3, "LX": 4},
+    (0.6, 0.68, 0.745, 0.785): {
+        "BM": 128,
+        "BN": 64,
+        "BK": 16,
+        "TM": 8,
+        "TN": 8,
+        "PAD": 4,
+        "STAGES": 3,
+        "LX": 4,
+    },
 }
-"""Of float, by the tiles for each unit from which a form is the fastest (docs/nv-async.md)."""
-_GROUPS = 3  # of a form that a unit holds at once, where it is the fastest
-_MOST_PAST_EDGES = 1.1  # times what the last form computes, in elements of C
+"""Of float, by the share of a unit's multiply-adds that 1, 2, ... groups do, to as many as it holds."""
+(*_, _LAST) = _FORMS.values()  # for any GPU
+_UNKNOWN = (1.0,)  # of another form: its tiles take turns
 _LEAST_COLUMNS = 1536  # of C, for which a form is worth a pass over A that other forms do not need
 _COPY = 16  # bytes
 
 
-def _forms(p: Values) -> dict[int, dict[str, int]]:
-    """Parameters with each form that they leave open, where they fit none with the last."""
-    fit = {least: {**form, **p} for least, form in _FORMS.items() if {**form, **p}.items() >= form.items()}
-    return fit or {0: {**_FORMS[0], **p}}
+def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
+    """Parameters with each form that they leave open; with the last where they fit none."""
+    fit = {rates: {**form, **p} for rates, form in _FORMS.items() if {**form, **p}.items() >= form.items()}
+    return fit or {_UNKNOWN: {**_LAST, **p}}
 
 
 def _of_each_form(one: Constraint) -> Constraint:
@@ -197,46 +208,52 @@ def _of_each_form(one: Constraint) -> Constraint:
 
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The form for as many tiles as the problem has, and which of them are cut."""
+    """The form that suits the device and by `_plan` takes least time, and which tiles are cut."""
     units, forms = max(1, device.compute_units), _forms(p)
 
-    def covered(form: Values) -> int:
-        return _tiles({**form, "m": problem.m, "n": problem.n}) * form["BM"] * form["BN"]
-
-    def suits(least: int, form: Values) -> bool:
+    def suits(rates: tuple[float, ...], form: Values) -> bool:
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
         room = architectures.fit(device, members, local, None).items
+        tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
         return (
-            problem.m * problem.n * problem.batch >= least * units * form["BM"] * form["BN"]
-            and (room is None or room >= _GROUPS * members)
-            and covered(form) <= _MOST_PAST_EDGES * covered(forms[min(forms)])
+            (room is None or room >= len(rates) * members)
+            and (members >= _SCHEDULERS * _WARP or tiles <= units * len(rates))  # else the last round is slow
             and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
         )
 
-    form = next((form for least, form in forms.items() if suits(least, form)), forms[min(forms)])
-    return {**form, **_even_load(problem, units, form)}
+    (*others, last) = forms.items()
+    plans = [_plan(problem, units, *form) for form in (*(pair for pair in others if suits(*pair)), last)]
+    return min(plans, key=lambda plan: plan[0])[1]
 
 
-def _even_load(problem: Gemm, units: int, p: Values) -> dict[str, int]:
-    """WHOLE tiles, and PARTS into which others are cut along k, so that no unit idles in the last round.
+def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
+    """The least time that a form takes, and with it WHOLE tiles and PARTS into which others are cut along k.
 
-    Time in units of a whole tile: units take tiles in turn, so that ``rest`` tiles of the last round take 1,
-    and cut into parts ``ceil(rest * parts / units) / parts``, and what it takes to write the parts, read them
-    and write C.
+    Time is in multiply-adds of a unit at its peak. Tiles take rounds, the last of which leaves units with
+    fewer groups; cut tiles are rounds of their own, and their parts are written and read (docs/nv-async.md).
     """
-    tiles = _tiles({**p, "m": problem.m, "n": problem.n})
-    rest, steps = tiles % units, -(-problem.k // p["BK"])
+    k, room = max(1, problem.k), units * len(rates)
+    tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
+    area, most = form["BM"] * form["BN"] * k, min(-(-k // form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
-    def took(parts: int) -> float:
-        if parts == 1:
-            return 1.0
-        moved = rest * (2 * parts + 1) * _FLOPS_PER_ELEMENT / (2 * problem.k * units)
-        return -(-rest * parts // units) / parts + moved
+    def took(groups: int) -> float:
+        rounds, rest = divmod(groups, room)
+        resident = -(-rest // units)
+        return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
 
-    best = min(range(1, max(1, min(steps // _LEAST_STEPS, _MOST_PARTS)) + 1), key=took)
-    if problem.batch > 1 or not rest or best == 1 or 1 - took(best) < _LEAST_GAIN * -(-tiles // units):
-        return {"WHOLE": tiles, "PARTS": 1}
-    return {"WHOLE": tiles - rest, "PARTS": best}
+    best, chosen = area * took(tiles), {"WHOLE": tiles // problem.batch, "PARTS": 1}
+    limit = best * (1 - _LEAST_GAIN)
+    wholes = {tiles - tiles % units, tiles - tiles % units if rates == _UNKNOWN else 0}
+    for whole in wholes - {tiles} if problem.batch == 1 else ():
+        for parts in range(2, most + 1):
+            groups = (tiles - whole) * parts
+            if 0 < whole < room < whole + groups:  # parts that wait for a unit end late
+                continue
+            moved = (tiles - whole) * (2 * parts + 1) * _FLOPS_PER_ELEMENT / (2 * k * units)
+            time = area * (took(whole) + took(groups) / parts + moved) + _LAUNCH
+            if time < min(best, limit):
+                best, chosen = time, {"WHOLE": whole, "PARTS": parts}
+    return best, {**form, **chosen}
 
 
 def _segment(v: Values) -> int:
@@ -349,7 +366,7 @@ NV_ASYNC = Variant(
     },
     presets={
         "default": {"WIDTH": 4, "BAND": 16, "REGISTERS": 0},
-        "default:double": {**_FORMS[0], "BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
+        "default:double": {**_LAST, "BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
     },
     constraints=(
         Constraint(
@@ -360,7 +377,7 @@ NV_ASYNC = Variant(
         *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
     ),
     choose=_form,
-    searched=tuple(_FORMS[0]),
+    searched=tuple(_LAST),
     extents={
         "mw": lambda v: round_up(v["m"], v["BM" if _is_segmented(v) else "WIDTH"]),
         "nw": lambda v: round_up(v["n"], v["WIDTH"]),
