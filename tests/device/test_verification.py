@@ -431,7 +431,7 @@ def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False) 
 def run_batches(bench: Bench, clock: str, count: int = 40) -> None:
     """So many: of forty, none is looked at once in 2^30."""
     for _ in range(count):
-        running = bench.start(clock, 2)
+        running = bench.start(clock, 4)
         if not isinstance(running, Batch):
             running.finish()
 
