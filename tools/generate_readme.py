@@ -139,7 +139,9 @@ class Figure:
 
 
 def is_earlier(run: Run, row: Row) -> bool:
-    """Whether the kernels of a row had another source than today's entry, or other parameters."""
+    """Whether the kernels of a row had another source than today's entry, or other parameters,
+    derived ones included.
+    """
     ran = rates.what_ran(row)
     if row.variant == AUTO != ran:
         alike = (row.problem, row.dtype)
@@ -150,7 +152,9 @@ def is_earlier(run: Run, row: Row) -> bool:
     device = run.header.devices[row.device]
     today = variant.preset(device.family, None, row.dtype, device)
     laid = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
-    return (row.parameters, row.source) != (today, laid.fingerprint(row.dtype, today))
+    derived = variant.chosen(rates.gemm_of(row), device, today) if row.problem and row.choice else {}
+    were = {name: row.choice.get(name) for name in derived}
+    return (row.parameters, row.source, were) != (today, laid.fingerprint(row.dtype, today), derived)
 
 
 def _case(row: Row) -> tuple[object, str]:

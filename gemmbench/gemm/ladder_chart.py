@@ -377,6 +377,7 @@ class Shapes:
     dtype: str
     shapes: tuple[Row, ...]  # a row of each
     shown: tuple[Series, ...]  # rows by the shape's number
+    ranked: tuple[Series, ...]  # those that may be the fastest, shown or not: auto's figures are another's
     slower: tuple[str, ...]  # measured, and not shown
     lacking: tuple[str, ...]  # not measured at any shape
 
@@ -414,10 +415,11 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
     devices = [line for line in measured if not line.is_host]
     best = sorted(devices, key=lambda line: (not _is_own(line), _standing(line, lines, scope)))[:room]
     shown = tuple(line for line in measured if line in best or line.is_host)
+    ranked = tuple(line for line in measured if line.variant != AUTO) or shown
     slower = tuple(clean(line.label) for line in measured if line not in shown)
     lacking = tuple(clean(line.label) for line in lines if line not in measured)
-    run, device = subject.run, subject.device
-    return Shapes(run, device, subject.title, subject.dtype, tuple(shapes.values()), shown, slower, lacking)
+    about = subject.run, subject.device, subject.title, subject.dtype
+    return Shapes(*about, tuple(shapes.values()), shown, ranked, slower, lacking)
 
 
 def _rate(line: Series, number: int, scope: str) -> float:
@@ -450,14 +452,13 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     scope = derive.view_scope(chart.run)
     rates = {(line, n): _rate(line, n, scope) for line in chart.shown for n in range(len(chart.shapes))}
     divisor, letter = units.scale(max(rates.values()))
-    ranked = [line for line in chart.shown if line.variant != AUTO] or chart.shown  # auto's are another's
     for n in range(len(chart.shapes)):
         best = derive.best_of(
-            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in ranked
+            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.ranked
         )
         for index, line in enumerate(chart.shown):
             y = n * (count + 1) + index
-            is_best = line in ranked and rates[line, n] == best
+            is_best = line in chart.ranked and rates[line, n] == best
             _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], is_best)
             if n in line.rows:
                 pane.mark(axes, rates[line, n] / divisor, y, sample(chart.run, line.rows[n], scope))

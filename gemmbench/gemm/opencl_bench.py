@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -87,6 +88,8 @@ class Prepared:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group, wait_for=[gate])
 
 
+_RARER, _ROOM = 8, 32  # see `_looks`; of a device's memory, the share that a C may have to be looked at
+_FEW = 3  # problems
 _COMPARED_BYTES = 4 << 20  # of C, at most: compared after each graph
 
 
@@ -137,9 +140,10 @@ class Queued:
         count: int,
         begin: float,
         span: Span | ChainSpan | None = None,
+        look: Callable[[float | None], None] | None = None,
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._span = span  # around them
+        self._span, self._look = span, look  # around them; at the last problem, beside the others' seconds
         if span:
             span.end()
         self._enqueued = time.monotonic()
@@ -154,23 +158,26 @@ class Queued:
             self._events[-1][1].wait()
             end = time.monotonic()
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
-        count = self._count
-        steps = len(stamps) // count
-        passes = [sum(stop - start for _, start, stop in stamps[step::steps]) * 1e-9 for step in range(steps)]
+        steps = len(stamps) // self._count
+        # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
+        count = self._count - (bool(self._look) and self._count > _FEW)
+        timed, span = stamps[: count * steps], (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
+        passes = [sum(stop - start for _, start, stop in timed[step::steps]) * 1e-9 for step in range(steps)]
         self._bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
+        if self._look:
+            self._look(device / count if count < self._count else None)
         roles = (role for role, *_ in stamps)
         kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
         tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
-        span = stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9
         if self._bench.runtime.facts.type == "gpu":
-            seconds[CHAIN] = max(span[1] - span[0], tick) / count
+            seconds[CHAIN] = max(timed[-1][2] * 1e-9 - span[0], tick) / count
         launches = len(stamps) + (LAUNCHES if self._span else 0)
         launch_s = max(self._enqueued - self._begin, launches * self._bench.runtime.launch_s)
         with errors():
             mhz = self._span.mhz() if self._span else None
-        return Batch(seconds, self._begin, end, count, device=span, launch_s=launch_s, mhz=mhz)
+        return Batch(seconds, self._begin, end, self._count, device=span, launch_s=launch_s, mhz=mhz)
 
 
 class Bench:
@@ -241,6 +248,8 @@ class Bench:
         self._answers = Answers(case, self._values, self._policy, timed.sums)
         self._stamped: tuple[Launch, ...] = ()
         self._comparer: Comparer | None = None
+        self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
+        self._looked: list[tuple[float, float]] = []
         self._scratched: dict[tuple[str, int], Any] = {}
         self._recorded: dict[tuple[int, int], Replay] = {}  # by the first operand set and the problems
         self._graphs: CudaReplay | None = None
@@ -292,11 +301,17 @@ class Bench:
         with errors():
             self._compare_replayed()
             written = self._turns.written or next(self._written(), "") if when == "after" else ""
+            seen, self._wrong = self._wrong, Check()
+            if seen.verdict == "wrong" and not written:
+                return instrument.Verified(seen)
             if not written:
                 self._keep_left()
                 verified = self._answers.verified(self, when)
                 if when == "before" and verified.check.verdict == "ok":
                     written = next(self._written(), "")
+                    has_room = self._stored.c.nbytes <= self.runtime.facts.global_mem_bytes // _ROOM
+                    if has_room and "svm" not in self._memory:
+                        self._compared_with()
             if written:
                 self._fill()
                 if when == "after" and self._turns.are_shared:
@@ -311,7 +326,8 @@ class Bench:
             if clock == "device":
                 return self._device_batch(count)
             if clock == CHECKED:
-                return self._checked_batch(count)
+                checked = self._checked_batch(count)
+                return checked if self._ahead else checked.finish()
             if clock == GRAPH:
                 return self._graph_batch(count)
             if clock == CHAIN:
@@ -321,7 +337,8 @@ class Bench:
             self._keep_left()
             if was_on_device:
                 self._turns.written = self._turns.written or next(self._written(), "")
-            return host_batch(partial(self._next_host_run, clock), clock, count)
+            looks = iter([*[False] * (count - 1), self._looks()])
+            return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
     def launches(self, count: int, manner: Manner) -> Batch:
         """See `measure.instrument.LaunchBench`.
@@ -464,13 +481,38 @@ class Bench:
         if not same_bits(self._graphs.left(self._replayed_c, verified), verified):
             raise NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")
 
-    def _checked_batch(self, count: int) -> Batch | Checked:
-        """So many problems, each C compared with the one that was verified."""
-        plan, queue = self._on_device(), self.runtime.queue
+    def _compared_with(self) -> Comparer:
+        """What compares each C with the one that was verified."""
         if self._comparer is None:
-            verified = self._answers.verified_result
+            verified, is_read = self._answers.verified_result, self._problem.beta != 0
             self._comparer = Comparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
-            self._erased = self.runtime.filled(self._answers.erased_result)
+            self._erased = self.runtime.filled(self._stored.c if is_read else self._answers.erased_result)
+        return self._comparer
+
+    def _looks(self) -> bool:
+        """Whether the last problem of the next batch is looked at: by chance, of later ones more rarely."""
+        self._batches += 1
+        return self._comparer is not None and not secrets.randbelow(max(2, self._batches // _RARER))
+
+    def _look(self, checked: Checked, c: Any, others_s: float | None) -> None:
+        """See what the last problem of a batch left, on a C that was erased, and how long it took."""
+        last = checked.finish()
+        if others_s is not None:
+            self._looked.append((last.seconds["device"], others_s))
+        if last.wrong:
+            left = np.empty_like(self._stored.c)
+            cl.enqueue_copy(self.runtime.queue, left, c)
+            self._judge(left)
+
+    def _judge(self, left: HostArray) -> None:
+        """Verify what a batch left, where it is not what was verified, bit for bit."""
+        if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
+            self._wrong = self._answers.of_batch(left)
+            self._comparer = None  # wrong, or summed in another order each time
+
+    def _checked_batch(self, count: int) -> Checked:
+        """So many problems, each C compared with the one that was verified."""
+        plan, queue, comparer = self._on_device(), self.runtime.queue, self._compared_with()
         assert self.runtime.launch_s  # measured before the batch, not in it
 
         def launch(number: int) -> tuple[list[Any], Any]:
@@ -483,9 +525,9 @@ class Bench:
             c = self._buffers[index][0]["C"]
             return [cl.enqueue_copy(queue, c, self._erased), *self._without_results(index)]
 
-        batch = self._comparer.batch(count, "device", erase, launch)
+        batch = comparer.batch(count, "device", erase, launch)
         self._turns.took(count, "device", self)
-        return batch if self._ahead else batch.finish()
+        return batch
 
     def _written(self) -> Iterator[str]:
         """What launches wrote where nothing may be written, in sentences."""
@@ -534,12 +576,21 @@ class Bench:
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
-        plan = self._on_device()
+        plan, looks = self._on_device(), self._looks()
         assert self.runtime.launch_s  # measured before the batch, not in it
         span = self.runtime.span()
         begin = time.monotonic()
         self._counts.append(count)
-        queued = Queued(self, self._enqueue(plan, count), count, begin, span)
+        events, look = self._enqueue(plan, count - looks), None
+        if looks:
+            index, nbytes = self._turns.index(), self._stored.c.nbytes
+            checked, left = self._checked_batch(1), self._buffers[index][0]["C"]
+            events += zip((step.role for step in plan[index]), checked.events[0], strict=True)
+            if self._ahead:  # another batch may come before it is looked at
+                c, left = left, self._scratch((f"left {self._batches % 2}", nbytes))
+                cl.enqueue_copy(self.runtime.queue, left, c, byte_count=nbytes)
+            look = partial(self._look, checked, left)
+        queued = Queued(self, events, count, begin, span, look)
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()
@@ -588,7 +639,7 @@ class Bench:
             matrix.to_host(queue)
             self._turns.on_device = False
         else:
-            self._host_run(index, scope)
+            self._seconds = self._host_run(index, scope)
         return self._read(scope, index)
 
     def left(self) -> HostArray | None:
@@ -637,7 +688,7 @@ class Bench:
             # One that counts its launches does its work in those before the samples.
             return max(alone, statistics.median(again[len(again) // 2 :]) if whole else again[-1])
 
-        return Paces(min(map(sum, self.timed), default=0.0), on_new, on_result, answered_s)
+        return Paces(min(map(sum, self.timed), default=0.0), on_new, on_result, answered_s, self._looked)
 
     def _launched_s(self, launches: Sequence[Step]) -> float:
         """Run one problem; how long its launches ran."""
@@ -658,12 +709,16 @@ class Bench:
         self._turns.took(count, "device", self)
         return events
 
-    def _next_host_run(self, clock: str) -> dict[str, float]:
+    def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
         """Run the next operand set from host memory to host memory: see `Laps`."""
         index = self._turns.index()
+        if looks:
+            self._judge(self.answer(clock, index, self._answers.before))
+        else:
+            self._restore_c(index)
+            self._seconds = self._host_run(index, clock)
         self._turns.took(1, clock, self)
-        self._restore_c(index)
-        return self._host_run(index, clock)
+        return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
         """The launches of every operand set, all operands being the device's."""

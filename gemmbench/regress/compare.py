@@ -165,12 +165,26 @@ def compare(
         if (before := basis.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
+    remarks += _other_choices(basis, lines)
     remarks += dict.fromkeys(_other_chips(basis, news))
     silent = [run for run in (*basis.bases, *news) if not any(state(row) for row in run.rows)]
     if len(silent) < len(basis.bases) + len(news):
         text = "does not say in which state (--state) its rows were measured"
         remarks += [f"{run.path} {text}" for run in silent]
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _other_choices(basis: Basis, lines: Sequence[Line]) -> Iterator[str]:
+    """What kernels derived otherwise, by device and shape, from the same sources and parameters."""
+    others: dict[str, list[str]] = {}
+    for line in lines:
+        now, before = line.row, basis.rows.get(line.key, line.row)
+        were, are = ({k: v for k, v in row.choice.items() if isinstance(v, int)} for row in (before, now))
+        is_same = now.source and (now.source, now.parameters) == (before.source, before.parameters)
+        if line.judgement and now.kind == "gemm" and is_same and were and are and were != are:
+            others.setdefault(now.variant, []).append(f"{listed(are)}, not {listed(were)} at {where(now)}")
+    for variant, texts in others.items():
+        yield f"derived by {variant}, in {counted(len(texts), 'row')}: {texts[0]}"
 
 
 def _other_chips(basis: Basis, news: Sequence[Run]) -> Iterator[str]:

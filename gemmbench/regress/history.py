@@ -259,7 +259,7 @@ def sheets(history: History, every: bool = False) -> list[Sheet]:
     if hidden and (steady := sum(track.is_steady for track in history.tracks)):
         notes.append(Note("", f"{steady} steady rows are not shown; -v shows them", "dim"))
     floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
-    notes += [Note("noise floor", floor, "dim"), Note("", conclusion(history), "bold")]
+    notes += [Note("noise floor", floor, "dim"), *_chips(history), Note("", conclusion(history), "bold")]
     return [*tables, Sheet(notes=tuple(notes))]
 
 
@@ -298,9 +298,26 @@ def _shifts(history: History, track: Track) -> str:
     texts = []
     for shift in track.shifts[-_MOST_SHIFTS:]:
         first = history.times[track.points[shift.index].run]  # the run after it
-        texts.append(f"{first.strftime(form)} {change(shift.ratio)}")
+        chips = {_chip(history, point) for point in track.points[shift.index - 1 : shift.index + 1]} - {""}
+        other = ", another chip" if len(chips) > 1 else ""
+        texts.append(f"{first.strftime(form)} {change(shift.ratio)}{other}")
     more = len(track.shifts) - len(texts)
     return ", ".join([*([f"({more} more)"] if more else []), *texts])
+
+
+def _chip(history: History, point: Point) -> str:
+    """Which of its model a row's GPU was; "" if that is not known."""
+    device = history.runs[point.run].device(point.row)
+    return device.chip if device else ""
+
+
+def _chips(history: History) -> Iterator[Note]:
+    """That runs are of several chips of one model."""
+    chips = by_key((t.device, _chip(history, point)) for t in history.tracks for point in t.points)
+    for device, each in chips.items():
+        if len(known := sorted({*each} - {""})) > 1:
+            text = f"{device}: these runs are of {len(known)} chips of this model ({', '.join(known)})"
+            yield Note("note", f"{text}, which may themselves be faster or slower", "yellow")
 
 
 def conclusion(history: History) -> str:

@@ -52,6 +52,7 @@ class _File(Generic[_T]):
     rows: tuple[_T, ...]  # oldest first
     gemmbench: str = ""  # the version that wrote it
     schema_version: int = 1
+    chip: str = ""  # the device's, where it was known
 
 
 class _Kept(Generic[_T]):
@@ -88,7 +89,7 @@ class _Kept(Generic[_T]):
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
         """Keep these rows of a device, in the place of what was kept; whether it could be done."""
-        file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION)
+        file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, device.chip)
         return self._attempt(device, lambda path: replace_file(path, msgspec.json.encode(file)))
 
     def _change(self, device: DeviceFacts, change: Callable[[tuple[_T, ...]], Iterable[_T]]) -> bool:
@@ -189,7 +190,8 @@ _ALIKE = 0.03  # below a kept peak by less is no news: two runs differ by as muc
 class KeptPeaks(_Kept[Row]):
     """The believed peaks that earlier runs have measured, as rows of device 0.
 
-    A row serves a case again if kernel sources and the versions of gemmbench and of its rows are the same.
+    A row serves a case again if kernel sources and the versions of gemmbench and of its rows are the same,
+    and no GPU another chip of its model.
     """
 
     name = "peaks"
@@ -251,6 +253,8 @@ class KeptPeaks(_Kept[Row]):
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         file = self._read(device)
         if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
+            return {}
+        if "" not in (file.chip, device.chip) and file.chip != device.chip:
             return {}
         rows = (rates.within_ceiling(row, device) for row in file.rows)
         return {row.key: row for row in rows if row.status == "ok"}

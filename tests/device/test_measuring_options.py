@@ -35,7 +35,8 @@ def test_strict_and_fast_math_are_two_programs_and_both_are_right(
         in_process.measured(runner, each, replace(QUICK, seed=5), device)
         for each in cases(device, "tiled", Gemm(7, 5, 8, beta=0.5), Axes(("strict", "fast")))
     ]
-    assert [FAST_MATH in options for options in built if options] == [False, True]
+    tiled = [options for options in built if any("TS" in option for option in options)]  # not what compares C
+    assert [FAST_MATH in options for options in tiled] == [False, True]
     assert [row.status for row in rows] == ["ok", "ok"]
     assert rows[1].former is not None
     assert rows[1].former.parameters == rows[0].parameters

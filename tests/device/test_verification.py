@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,13 +16,13 @@ import pytest
 
 from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.gemm.opencl_bench import Bench, Prepared
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.instrument import NotMeasuredError, When
+from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
@@ -166,6 +166,7 @@ def test_a_kernel_that_skips_what_does_not_show_beside_c_is_wrong(
     text: Any = kernel_files.source
     old = "REAL sum = 0;"
     monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, old + skips))
+    no_looks(monkeypatch)
     alpha, beta = scalars
     size = SIZE if device.type == "cpu" else 4 * SIZE  # what saves a GPU microseconds is not told
     problem = Gemm(size, size, size, alpha=alpha, beta=beta)
@@ -237,10 +238,16 @@ def test_a_kernel_with_a_memory_of_its_own_is_wrong(
     """Variables of a program outlast a launch: such kernels had 100 to 600 GFLOPS on two cores."""
     if device.type != "cpu" or "Portable" in device.platform:
         pytest.skip("the driver takes no variables of a program")
+    no_looks(monkeypatch)
     replaced(monkeypatch, *REMEMBERS[what])
     monkeypatch.setattr(runtime_module, "STANDARD", "-cl-std=CL3.0")
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=beta), Operands(), replace(QUICK, budget_s=1.0))
     assert (row.status, row.samples) == ("wrong", {}), row.check_after
+
+
+def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No batch has its C filled anew: that makes some kernels do their work after all."""
+    monkeypatch.setattr(Bench, "_looks", lambda bench: False)
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
@@ -332,6 +339,103 @@ def test_what_the_devices_batches_wrote_is_not_hidden_by_the_hosts(
         assert bench.verify("after").check.reasons == reasons
 
 
+def skip_launches(monkeypatch: pytest.MonkeyPatch, looks_at_c: bool = False) -> None:
+    """From now on launches do nothing; or that alone which C does not hold already."""
+    enqueue, wrote = Prepared.enqueue, np.zeros(1, np.uint32)
+    nothing = cache(lambda queue: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16))
+
+    def skipping(self: Prepared, queue: Any) -> Any:
+        held, event = np.zeros(1, np.uint32), None
+        if looks_at_c:
+            cl.enqueue_copy(queue, held, self.held["C"], src_offset=4 * SIZE)
+        if held != wrote:
+            event = enqueue(self, queue)
+            cl.enqueue_copy(queue, wrote, self.held["C"], src_offset=4 * SIZE)
+        return event or cl.enqueue_fill_buffer(queue, nothing(queue), np.uint32(0), 0, 16)
+
+    monkeypatch.setattr(Prepared, "enqueue", skipping)
+
+
+@pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+@pytest.mark.parametrize("cold", [False, True])
+def test_a_kernel_that_skips_its_work_between_two_launches_is_wrong(
+    device: DeviceFacts, cold: bool, beta: float, memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for clock in prepared(device, beta, memory, cold).prepared.clocks:
+        bench = prepared(device, beta, memory, cold)
+        with monkeypatch.context() as patch:
+            skip_launches(patch)
+            run_batches(bench, clock)
+        bench.start(clock, 2)
+        check = bench.verify("after").check
+        assert check.verdict == "wrong"
+        assert check.reasons[0].startswith("in a batch: ")
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_kernel_that_skips_between_two_launches_what_c_holds_already_is_wrong(
+    device: DeviceFacts, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It does its work on a C that was erased: that problem lasts longer than the others of its batch."""
+    bench = prepared(device, beta, "mapped")
+    with monkeypatch.context() as patch:
+        skip_launches(patch, looks_at_c=True)
+        run_batches(bench, "device")
+    run_batches(bench, "device", 1)
+    check = bench.verify("after").check
+    assert check.verdict == "wrong"
+    assert check.reasons[0].endswith("where C holds the result: it does not do its work every time")
+
+
+def test_a_batch_is_judged_by_what_it_left_not_by_the_next(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a GPU the next is in the queue before a batch is read."""
+    monkeypatch.setattr(Bench, "_ahead", ("device", CHECKED))
+    monkeypatch.setattr("secrets.randbelow", lambda most: 0)  # every batch is looked at
+    bench = prepared(device, 0.0, "staged")
+    with monkeypatch.context() as patch:
+        skip_launches(patch)
+        first = bench.start("device", 2)
+    for running in (first, bench.start("device", 2)):
+        assert not isinstance(running, Batch)
+        running.finish()
+    assert bench.verify("after").check.reasons[0].startswith("in a batch: ")
+    assert bench.verify("after").check.reasons == ()  # of the batches since
+
+
+@pytest.mark.parametrize("clock", ["device", "host"])
+def test_a_batch_that_leaves_other_bits_is_no_fault_where_they_are_right(
+    device: DeviceFacts, clock: str
+) -> None:
+    bench = prepared(device, 0.0, "mapped")
+    assert bench._answers._result is not None
+    bench._answers._result = np.nextafter(bench._answers._result, np.float32(0))
+    bench._comparer = None
+    assert bench._compared_with() is not None
+    run_batches(bench, clock)
+    assert bench._comparer is None  # its sums have another order each time
+    assert bench.verify("after").check.reasons == ()
+
+
+def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False) -> Bench:
+    """Naive, verified once."""
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(SIZE, SIZE, SIZE, beta=beta)])
+    assert isinstance(case, Case)
+    bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, memory=memory, cold=cold))
+    assert bench.verify("before").check.verdict == "ok"
+    return bench
+
+
+def run_batches(bench: Bench, clock: str, count: int = 40) -> None:
+    """So many: of forty, none is looked at once in 2^30."""
+    for _ in range(count):
+        running = bench.start(clock, 4)
+        if not isinstance(running, Batch):
+            running.finish()
+
+
 def in_turn(device: DeviceFacts, first: str, second: str, memory: str) -> tuple[Bench, Bench]:
     """Two kernels on the same operands."""
     runs, policy = GemmExecutor(Runtime(device)), replace(QUICK, memory=memory)
@@ -412,12 +516,15 @@ def test_batches_run_again_for_a_share_of_the_time_limit(
         assert (counts, bench.timed) == (wanted, timed)
 
 
-def test_a_kernel_is_timed_on_the_c_that_batches_left(device: DeviceFacts) -> None:
+def test_a_kernel_is_timed_on_the_c_that_batches_left(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Where problems add to C, one could do less from a size on: it is as large as in the batches."""
     (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 12, 8, beta=1.0)])
     assert isinstance(case, Case)
     bench = GemmExecutor(Runtime(device)).prepare(case, QUICK)
     assert bench.verify("before").check.verdict == "ok"
+    no_looks(monkeypatch)
     for _ in range(3):
         bench.start("device", 500)
     bench.start("host", 1)

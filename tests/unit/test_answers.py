@@ -397,6 +397,25 @@ def test_the_first_answer_on_a_new_c_is_timed_already() -> None:
         skipping(Paces(0.001, no_more, no_more, answered_s=0.004))
 
 
+@pytest.mark.parametrize(
+    ("looked", "found"),
+    [
+        pytest.param([(0.02, 0.001)] * 5, True, id="its work on an erased C alone"),
+        pytest.param([(0.02, 0.001)] * 4, False, id="too few"),
+        pytest.param([(0.02, 0.001)] * 5 + [(0.02, 0.02)] * 4, True, id="in half of its batches"),
+        pytest.param([(0.02, 0.001)] * 2 + [(0.02, 0.02)] * 3, False, id="in a few of its batches"),
+        pytest.param([(0.02, 0.001)] * 5 + [(0.002, 0.001)], False, id="delayed five times"),
+        pytest.param([(22e-6, 1e-6)] * 5, False, id="an overhead of microseconds"),
+    ],
+)
+def test_a_problem_of_a_batch_that_was_looked_at_lasts_as_long_as_the_others(
+    looked: list[tuple[float, float]], found: bool
+) -> None:
+    wrong = skipping(Paces(0.001, lambda: 0.02, lambda _: 0.02, looked=looked))
+    says = "takes 20.0 ms on a new C and 1.00 ms where C holds the result: it does not do its work every time"
+    assert wrong == (says if found else "")
+
+
 def no_more(*_: object) -> float:
     raise AssertionError("another problem")
 

@@ -25,6 +25,7 @@ from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import spread, thinned
+from gemmbench.gemm import ladder_chart
 from gemmbench.gemm.charts import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
 from gemmbench.ladder.published import PUBLISHED
@@ -649,6 +650,28 @@ def test_auto_is_not_the_fastest_of_a_shape_beside_the_kernel_that_it_took() -> 
     axes = only(draw(replace(run, rows=tuple(rows)), "workloads"))
     bold = [float(item.get_text()) for item in axes.texts if item.get_fontweight() == "bold"]
     assert bold == pytest.approx([width for _, width in bars(axes, "nv-mma")], rel=0.01)
+
+
+def test_a_shape_whose_fastest_kernel_has_no_bar_has_none_in_bold(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`auto` had the bar of a kernel that it took."""
+    monkeypatch.setattr(ladder_chart, "_MOST_VARIANTS", 2)
+    run = fake.fake_layers()
+    shape = next(row.problem for row in run.rows if row.variant == "tiled")
+    faster = [
+        replace(
+            row,
+            samples={
+                n: replace(s, seconds=tuple(t / 999 for t in s.seconds)) for n, s in row.samples.items()
+            },
+        )
+        if row.variant == "auto" or (row.variant, row.problem) == ("tiled", shape)
+        else row
+        for row in run.rows
+    ]
+    axes = only(draw(replace(run, rows=tuple(faster)), "workloads"))
+    assert {group.get_label() for group in axes.containers} == {"auto", "tiled", "numpy"}
+    bold = [float(item.get_text().replace(",", "")) for item in axes.texts if item.get_fontweight() == "bold"]
+    assert bold == pytest.approx([max(width for _, width in bars(axes, "tiled"))], rel=0.01)
 
 
 def test_workloads_without_labels_and_with_a_skipped_row() -> None:

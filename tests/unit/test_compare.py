@@ -589,6 +589,19 @@ def test_a_preset_that_became_slower_is_slower() -> None:
     assert any("preset of tiled" in remark and "TS=8, not TS=32" in remark for remark in made.remarks)
 
 
+def test_what_a_kernel_derived_otherwise_from_the_same_source_is_said_once() -> None:
+    def derived(run: Run, **values: int) -> Run:
+        return replace(run, rows=tuple(replace(row, choice={"why": "x", **values}) for row in run.rows))
+
+    base = derived(again(1), TM=8, NEW=1)
+    made = compare([base], [derived(again(2), TM=4, NEW=1)])
+    said = [remark for remark in made.remarks if "derived" in remark]
+    assert "derived by tiled, in 6 rows: TM=4, NEW=1, not TM=8, NEW=1 at 64" in said
+    assert len(said) == len({row.variant for row in base.rows if row.kind == "gemm" and row.source})
+    for other in (base, again(1)):  # of an older version nothing is known
+        assert not [remark for remark in compare([other], [base]).remarks if "derived" in remark]
+
+
 @pytest.mark.parametrize("math", ["strict", "fast"])
 def test_a_preset_beside_a_math_is_no_other_kernel_source(math: str) -> None:
     kernel = BY_NAME["tiled"].with_math(math)

@@ -106,6 +106,18 @@ def test_another_device_is_another_row() -> None:
     )
 
 
+def test_another_chip_of_the_model_is_the_same_row_and_is_said() -> None:
+    runs = [
+        replace(run, header=replace(run.header, devices=(replace(run.header.devices[0], chip=chip),)))
+        for run, chip in zip(year(), 7 * "a" + 7 * "b", strict=True)
+    ]
+    shown = " ".join(text(stack(pages.sheets(history(runs)))).split())
+    assert "10-08 +12.8 %, another chip" in shown
+    assert shown.count("another chip") == 1  # the other change was on one chip
+    assert shown.count("these runs are of 2 chips of this model (a, b), which may") == 1
+    assert "chip" not in text(stack(pages.sheets(history(year()))))
+
+
 def test_another_source_is_the_same_row() -> None:
     runs = year()
     runs[8:] = [replace(run, rows=tuple(replace(row, source="b") for row in run.rows)) for run in runs[8:]]

@@ -115,6 +115,15 @@ def test_a_peak_that_a_resumed_file_held_does_not_become_younger(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_peak_of_another_chip_of_the_model_is_measured_again(tmp_path: Path) -> None:
+    known = replace(fake.CPU, chip="a")
+    KeptPeaks(tmp_path).keep(Run(fake.header(("peak",), (known,)), (ROW,)), now=NOW)
+    assert fill(tmp_path, device=replace(known, chip="b")) == (CASE,)
+    for chip in ("a", ""):
+        (step,) = fill(tmp_path, device=replace(known, chip=chip))
+        assert isinstance(step, Skip)
+
+
 def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
     run = run_of(ROW)
     busy = replace(run, header=replace(run.header, host=replace(run.header.host, busy=1.1)))
