@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 
 from gemmbench.ladder.variant import (
@@ -31,13 +32,17 @@ _BLOCK_SHARE = 4  # of a core's share of the last cache: A's part of a block, wh
 _NEAR_BLOCK = 4  # second caches, at most, that A's part of a block fills
 _DEPTHS_THERE = 8, 16  # rows of B as it is that memory gives side by side, to so many rows of C and beyond
 _ROWS_TO_PACK = 48  # of C: fewer read B too seldom to pay for a copy
+_ROWS_IN_PLACE = 256  # of C: to so many a copy of B costs more than rows that lie anywhere in their lines
+_WAYS = 16  # of a second cache
 _COLUMNS_TO_TURN = 256  # of C: fewer read A too seldom to pay for a copy, if it is stored transposed
 _COPIES = 2  # of B, made inside by the blocks of a column of blocks, that cost no more than a pass before
 _BLOCKS_EACH = 4  # blocks for each compute unit, down and across each, at most
 _FETCH = 4  # multiplications in the time that one more element of A or B takes to come
 _COPY = 6  # and an element of B takes to be copied, by each block or by a pass
+_FAR = 24  # and one of a B that no second cache holds, where it lies, to come for a block's first rows
 _WAY = 4096  # bytes of a way of an x86 processor's first cache: a page
 _START = 256  # steps along k of a micro-tile that a block costs beside its own
+_SHALLOW_START = 64  # micro-tiles that it costs where k is short: their time is C's, not that of their steps
 _PACK_STEPS = 64  # along k that a work-item packs
 _LEAST_SPAN = 256  # steps along k that are worth a work-item of their own
 _ROW_PARTS = 2  # work-items for each core, where C is one row
@@ -126,7 +131,15 @@ def _is_x86(device: DeviceFacts) -> bool:
 
 @lru_cache(maxsize=1024)
 def _grid(
-    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float
+    tiles: int,
+    panels: int,
+    tallest: int,
+    cores: int,
+    height: int,
+    width: int,
+    batch: int,
+    start: float,
+    copy: int,
 ) -> tuple[int, int]:
     """How many blocks of C go down and across: see `_blocks`.
 
@@ -141,13 +154,14 @@ def _grid(
         start: micro-tiles that a block costs beside its own, where it copies nothing, so that blocks may be
             small: a core that begins later (drivers let threads sleep between launches) then takes fewer.
             0 where each block copies its panels of B.
+        copy: multiplications in the time that an element of B takes to be copied, or to come from far.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
         rows, columns = -(-tiles // down), -(-panels // across)
         blocks = batch * -(-tiles // rows) * -(-panels // columns)
-        fetched = (_FETCH + _COPY * (not start)) / (rows * height) + _FETCH / (columns * width)
+        fetched = (_FETCH + copy) / (rows * height) + _FETCH / (columns * width)
         rounds = blocks / cores + 1 if start else -(-blocks // cores)
         return rounds * (rows * columns + start) * (1 + fetched), down * across
 
@@ -196,17 +210,22 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     if turns == 1 and cores * share // _BLOCK_SHARE >= problem.m * depth * itemsize:
         tallest = tiles  # C is written once, so that there is room for all of A: B is copied once
 
+    ldb = (problem.ld or problem.tight)[1]
+    # Rows of a panel fall into as many sets of the second cache as take half of its ways.
+    has_room = depth * math.gcd(ldb * itemsize, near // _WAYS) <= near // 2
     in_place = (
-        is_near
-        and not (any(turned) or is_few or is_there)
+        not (any(turned) or is_few or is_there)
         and problem.n >= width
-        and (problem.ld or problem.tight)[1] % parameters["WIDTH"] == 0  # no vector lies across two lines
+        # Of many rows, vectors that lie across two lines cost more than a copy.
+        and ((problem.m <= _ROWS_IN_PLACE and has_room) or (is_near and ldb % parameters["WIDTH"] == 0))
         # Each of a tile's rows wants a way for A and one for B, at worst in one set.
         and _is_x86(device)
         and 2 * height * _WAY <= (device.data_caches or (_L1,))[0]
     )
-    start = _START / problem.k if in_place else 0
-    down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch, start)
+    is_shallow = is_there and not is_few
+    start = _SHALLOW_START if is_shallow else _START / problem.k if in_place else 0
+    copy = _COPY if not start else 0 if is_near or is_shallow else _FAR
+    down, across = _grid(tiles, panels, tallest, cores, height, width, problem.batch, start, copy)
     packs_a = problem.trans_a and not is_few and not is_there and problem.n >= _COLUMNS_TO_TURN
     is_inside = is_few or ((is_near or down <= _COPIES) and not packs_a)
     packed = _INSIDE if is_inside else _BEFORE

@@ -398,6 +398,35 @@ void one_row(int n, int k, SCALAR alpha, __global const REAL *restrict A, int ld
     for (int j = vectors * WIDTH; j < columns; j++)
         sums[j] = 0;
     int p = first;
+    if (ldb % WIDTH && columns > 2 * NR) { /* rows that lie alike in their lines, from where a line begins */
+        const int apart = (end - first) / AT_ONCE / WIDTH * WIDTH;
+        for (; p < first + apart; p++) {
+            __global const REAL *b = B + (size_t)p * ldb + column0;
+            REAL factor[AT_ONCE];
+            #pragma unroll
+            for (int i = 0; i < AT_ONCE; i++)
+                factor[i] = A[p + i * apart];
+            int j = 0;
+            for (const int before = -((size_t)b / sizeof(REAL)) % WIDTH; j < before; j++) {
+                #pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    sums[j] = fma(factor[i], b[(size_t)i * apart * ldb + j], sums[j]);
+            }
+            for (; j + WIDTH <= columns; j += WIDTH) {
+                VECTOR sum = LOAD(sums + j);
+                #pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    sum = fma((VECTOR)(factor[i]), LOAD(b + (size_t)i * apart * ldb + j), sum);
+                STORE(sum, sums + j);
+            }
+            for (; j < columns; j++) {
+                #pragma unroll
+                for (int i = 0; i < AT_ONCE; i++)
+                    sums[j] = fma(factor[i], b[(size_t)i * apart * ldb + j], sums[j]);
+            }
+        }
+        p = first + AT_ONCE * apart;
+    }
     for (; p + AT_ONCE <= end; p += AT_ONCE) {
         __global const REAL *b = B + (size_t)p * ldb + column0;
         REAL factor[AT_ONCE];

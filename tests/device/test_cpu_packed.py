@@ -24,6 +24,7 @@ SHAPES = [
     (2, 1, 90),
     (50, 3, 1),
     (1, 70, 21),
+    (1, 149, 300),  # rows that lie alike in their lines
     (29, 1, 75),
 ]
 

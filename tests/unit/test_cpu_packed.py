@@ -233,6 +233,19 @@ def test_a_near_b_is_read_in_small_blocks_where_it_lies_if_the_first_cache_has_w
     assert full(Gemm(256, 256, 256), fewer_ways)["PACKB"] == 2
     assert len(blocks(full(Gemm(256, 256, 256), fewer_ways))) == 2
     assert full(Gemm(256, 256, 256), replace(two, processor="aarch64"))["PACKB"] == 2  # wide ways
-    wide = Gemm(256, 256, 256, ld=(256, 260, 256))
-    for other in (Gemm(256, 250, 256), wide, Gemm(1024, 1024, 1024), Gemm(256, 256, 256, trans_b=True)):
+    wide = Gemm(300, 256, 256, ld=(256, 260, 256))
+    for other in (Gemm(300, 250, 256), wide, Gemm(1024, 1024, 1024), Gemm(256, 256, 256, trans_b=True)):
         assert full(other, two)["PACKB"] == 2  # vectors across two lines, a B that is far, no rows of B
+
+
+def test_few_rows_read_b_where_it_lies_from_far_too_unless_its_rows_meet_in_the_second_cache() -> None:
+    two = cpu(512, 2, (48 * KIB, MIB, 32 * MIB))
+    known = full(Gemm(96, 3025, 363), two)
+    assert (known["PACKB"], known["TILES"], len(blocks(known))) == (0, 16, 8)  # each panel comes once
+    assert full(Gemm(192, 169, 1728), two)["PACKB"] == 0  # vectors across two lines
+    assert full(Gemm(96, 4096, 512), two)["PACKB"] == 2
+    assert full(Gemm(300, 3025, 363), two)["PACKB"] == 2
+
+
+def test_shallow_blocks_are_several_for_each_core() -> None:
+    assert len(blocks(full(Gemm(1000, 1000, 7), cpu(512, 2, (48 * KIB, MIB, 32 * MIB))))) == 8
