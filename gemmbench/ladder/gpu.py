@@ -28,6 +28,7 @@ from gemmbench.ladder.variant import (
     transpose_tall,
 )
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
 
@@ -173,7 +174,7 @@ _SCHEDULERS = 4  # of a unit, each with warps of its own
 
 
 def _tiles(v: Values) -> int:
-    return -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])
+    return -(-v["m"] // v["BM"]) * -(-(v["n"] - v.get("EDGE", 0)) // v["BN"])
 
 
 _FORMS: Mapping[tuple[float, ...], Values] = {
@@ -192,6 +193,7 @@ _FORMS: Mapping[tuple[float, ...], Values] = {
 }
 """Of float, by the share of a unit's multiply-adds that 1, 2, ... groups do, to as many as it holds."""
 (*_, _LAST) = _FORMS.values()  # for any GPU
+_BROADEST = max(form["BN"] for form in _FORMS.values())
 _UNKNOWN = (1.0,)  # of another form: its tiles take turns
 _LEAST_COLUMNS = 1536  # of C, for which a form is worth a pass over A that other forms do not need
 _COPY = 16  # bytes
@@ -207,9 +209,14 @@ def _of_each_form(one: Constraint) -> Constraint:
     return replace(one, rule=lambda p: all(map(one.rule, _forms(p).values())))
 
 
-def _form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The form that suits the device and by `_plan` takes least time, and which tiles are cut."""
+def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -> dict[str, int]:
+    """The form that suits the device and by `_plan` takes least time, and which tiles are cut.
+
+    If narrow, the EDGE columns of C are no tiles.
+    """
     units, forms = max(1, device.compute_units), _forms(p)
+    if narrow:
+        forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
@@ -343,6 +350,41 @@ _SUMMED = Constraint(
     "a tile must be a multiple of 256 vectors: groups of 256 add up the parts of one",
 )
 
+_LEAST_WITH_EDGE = 1 << 22  # elements of C, for which a column of tiles takes longer than a launch
+_EDGE_FILE = "19_nv_async_edge.cl"
+
+
+def _edge(n: int, p: Values) -> int:
+    """Columns past whole tiles, if a vector holds them."""
+    return n % p["BN"] if n % p["BN"] <= p["WIDTH"] else 0
+
+
+def _with_edge(variant: Variant, problem: Gemm) -> Variant:
+    """Without tiles for the last columns of C where a vector holds them: the pass over A multiplies those."""
+    edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
+    is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
+    if problem.trans_a or not edge or not is_large:
+        return variant
+    over_a = replace(_COPIES[0], file=f"gemm/{_EDGE_FILE}", kernel="transpose_with_edge")
+    more = ("m", "k", "alpha", "Q", "mw", "beta", "C", "ldc", "nt", "EDGE")
+    add = multiply(_EDGE_FILE, "add_edge", lambda v: (v["m"], 8 * v["EDGE"]), lambda _: (32, 8), more)
+
+    def beside(b: tuple[str, str], is_plain: bool) -> Pass:
+        arguments = (*over_a.arguments, *b, "nt", "EDGE", "Q")
+        return replace(over_a, arguments=arguments, when=lambda v: _takes_b(v) == is_plain)
+
+    tiles = (step for step in variant.passes if step.role == "multiply")
+    renamed = (replace(step, arguments=("m", "nt", *step.arguments[2:])) for step in tiles)
+    return replace(
+        variant,
+        passes=(*_COPIES[2:], beside(("B", "ldb"), True), beside(("BP", "nw"), False), *renamed, add),
+        choose=lambda problem, device, p: _form(problem, device, p, narrow=True),
+        extents={**variant.extents, "nt": lambda v: v["n"] - v["EDGE"]},
+        temporaries={**variant.temporaries, "Q": lambda v: -(-v["k"] // 32) * v["EDGE"] * v["mw"]},
+        edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
+    )
+
+
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
@@ -397,6 +439,7 @@ NV_ASYNC = Variant(
     ),
     dtypes=("float", "double"),  # devices that can have both
     either=lambda _: ("A", "B"),
+    suited=_with_edge,
     edge=tile_edge,
 )
 

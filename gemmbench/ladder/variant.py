@@ -193,6 +193,7 @@ class Variant:
     tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
     # Operands that its kernels read transposed or not, as they are stored, by data type: see `layouts`.
     either: Callable[[str], tuple[str, ...]] = lambda _: ()
+    suited: Callable[[Variant, Gemm], Variant] = lambda variant, _: variant  # to a problem: see `laid_out`
     unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
@@ -670,12 +671,13 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
     """The variant as it multiplies a problem's operands, all problems of a batch in one launch.
 
-    Itself where neither operand is transposed, and there is one problem.
+    Itself where neither operand is transposed, there is one problem, and nothing of its own suits it better.
     """
     if variant.executor != "opencl":
         if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
             return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
         return variant
+    variant = variant.suited(variant, problem)
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
         if transposed and name in variant.either(problem.dtype):
             variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))

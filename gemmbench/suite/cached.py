@@ -328,16 +328,15 @@ def _source(point: Point, host: HostFacts) -> str:
     if not point.parameters.keys() <= variant.parameters.keys():
         return ""
     numbers = tuple(sorted(point.parameters.items()))
-    return _fingerprint(point.variant, point.dtype, numbers, point.ops, point.batch > 1)
+    lengths = (point.m, point.n, point.k, point.dtype)
+    problem = Gemm(*lengths, trans_a=point.trans_a, trans_b=point.trans_b, batch=1 + (point.batch > 1))
+    return _fingerprint(point.variant, numbers, problem)
 
 
 @cache
-def _fingerprint(
-    variant: str, dtype: str, parameters: tuple[tuple[str, int | float | str], ...], ops: str, batched: bool
-) -> str:
-    layout = Gemm(1, 1, 1, dtype, trans_a=ops[0] == "T", trans_b=ops[1] == "T", batch=1 + batched)
+def _fingerprint(variant: str, parameters: tuple[tuple[str, int | float | str], ...], problem: Gemm) -> str:
     numbers = {name: int(value) for name, value in parameters}
-    return laid_out(BY_NAME[variant], layout).fingerprint(dtype, numbers)
+    return laid_out(BY_NAME[variant], problem).fingerprint(problem.dtype, numbers)
 
 
 @dataclass(frozen=True)
@@ -408,4 +407,4 @@ class KeptPresets(_Kept[Preset]):
 
 def source(variant: Variant) -> str:
     """Hash of a variant's kernels, whatever its parameters. A preset tuned for other kernels is useless."""
-    return fingerprint(variant.files, variant.flags)
+    return fingerprint(BY_NAME.get(variant.name, variant).files, variant.flags)

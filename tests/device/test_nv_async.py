@@ -10,6 +10,7 @@ import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -38,6 +39,18 @@ CUTS = [
     ((0, 2), (130, 70, 131)),
     ((2, 2), (194, 130, 131)),
 ]
+NARROW = [  # n past whole tiles by 1 to 4
+    ((0, 3), (37, 65, 50)),
+    ((0, 3), (1, 66, 33)),
+    ((2, 2), (66, 67, 45)),  # of double more than a vector: tiles as ever
+    ((5, 5), (66, 68, 95)),
+    ((4, 2), (194, 130, 131)),
+    ((9, 1), (97, 129, 300)),
+    ((0, 1), (33, 65, 0)),
+    ((0, 1), (40, 3, 70)),  # no tiles
+    ((0, 1), (66, 64, 95)),
+    ((0, 2), (33, 71, 33)),
+]
 THREE = {"BM": 96, "BN": 64, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "LX": 8}  # segments of a row of A
 WIDE = {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "LX": 4}
 SIZES = [
@@ -61,32 +74,42 @@ def copied_plainly(source: str) -> str:
 
 
 def answers(
-    device: DeviceFacts, dtype: str, sizes: dict[str, int], monkeypatch: pytest.MonkeyPatch, edit: Edit = str
+    device: DeviceFacts,
+    dtype: str,
+    sizes: dict[str, int],
+    monkeypatch: pytest.MonkeyPatch,
+    edit: Edit = str,
+    like: Gemm | None = None,
 ) -> list[str]:
-    """What is wrong with each exact problem, or ""."""
+    """What is wrong with each exact problem, multiplied as another one is, or ""."""
+    like = like or Gemm(4096, 4096, 4096, dtype)
     if dtype not in device.dtypes:
         pytest.skip(f"the device has no {dtype}")
     assert VARIANT.lacks
     plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
-    text = kernel_files.source
-    changed = edit(text(FILE))
+    text, variant = kernel_files.source, laid_out(VARIANT, like)
+    edited = variant.passes[-1].file  # of columns past the tiles, where there are such
+    changed = edit(text(edited))
 
     def replaced(file: str, options: tuple[str, ...], root: str) -> str:
-        return plainly(changed) if file == FILE else text(file, options, root)
+        whole = changed if file == edited else text(file, options, root)
+        return plainly(whole) if file == FILE else whole
 
     monkeypatch.setattr(runtime_module, "source", replaced)
 
     executor = GemmExecutor(Runtime(device))
-    parameters = VARIANT.preset(device.family, {**TILE, **sizes}, dtype)
-    programs = executor.programs(VARIANT, dtype, parameters)
+    parameters = variant.preset(device.family, {**TILE, **sizes}, dtype)
+    programs = executor.programs(variant, dtype, parameters)
     found = []
-    for (whole, parts), shape in CUTS:
+    for (whole, parts), shape in NARROW if like.n % 128 else CUTS:
         m, n, _ = shape
-        tiles = -(-m // parameters["BM"]) * -(-n // parameters["BN"])
-        cuts = {"WHOLE": min(whole, tiles - 1), "PARTS": parts}
-        bind = partial(executor.bind, VARIANT, {**parameters, **cuts}, programs)
+        past = variant.chosen(Gemm(*shape, dtype), device, parameters).get("EDGE", 0)
+        tiles = -(-m // parameters["BM"]) * -(-(n - past) // parameters["BN"])
+        cuts = {"WHOLE": max(0, min(whole, tiles - 1)), "PARTS": parts}
+        bind = partial(executor.bind, variant, {**parameters, **cuts}, programs)
         for scalars in ((2.0, -1.0), (1.0, 0.0)):
-            found.append(executor.exact_run(Gemm(*shape, dtype, *scalars), bind))
+            problem = Gemm(*shape, dtype, *scalars, trans_b=like.trans_b)
+            found.append(executor.exact_run(problem, bind))
     return found
 
 
@@ -96,6 +119,36 @@ def test_exact_with_tiles_cut_along_k(
 ) -> None:
     """With ldc > n, and NaN in C where beta is 0."""
     assert set(answers(device, dtype, sizes, monkeypatch)) == {""}
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+@pytest.mark.parametrize(("dtype", "sizes"), SIZES, ids=["float", "double", "three", "wide"])
+def test_exact_with_columns_past_the_tiles(
+    device: DeviceFacts, dtype: str, sizes: dict[str, int], trans_b: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    like = Gemm(4096, 4097, 4096, dtype, trans_b=trans_b)
+    assert set(answers(device, dtype, sizes, monkeypatch, like=like)) == {""}
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("for (int p = 0; p < COLUMNS; p++)", "for (int p = 0; p < COLUMNS - 1; p++)"),
+        ("ldb + first + y]", "ldb + first]"),
+        ("+ j) * ldq + row", ") * ldq + row"),
+        ("for (int t = 1; t < AT_ONCE; t++)", "for (int t = 2; t < AT_ONCE; t++)"),
+        ("*c = beta == 0 ? alpha * sum :", "*c ="),
+    ],
+)
+def test_broken_columns_past_the_tiles_are_caught(
+    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(source: str) -> str:
+        assert old in source
+        return source.replace(old, new)
+
+    dtype, sizes = SIZES[0]
+    assert any(answers(device, dtype, sizes, monkeypatch, broken, Gemm(4096, 4097, 4096)))
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.variant import Layout, ParameterError
+from gemmbench.ladder.variant import Layout, ParameterError, laid_out
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
+from gemmbench.suite import cached
 from gemmbench.tune import space as tuning
 from tests.unit.test_plan import DEVICE
 
@@ -56,6 +57,41 @@ def test_the_tiles_past_whole_rounds_are_cut_along_k() -> None:
     assert found["WHOLE"] == 10 * 132
     assert found["PARTS"] > 1
     assert passes("nv-async", problem) == ["transpose_tall", "nv_async", "sum_parts"]
+
+
+@pytest.mark.parametrize("dtype", ["float", "double"])
+def test_columns_that_fill_a_vector_at_most_are_no_tiles(dtype: str) -> None:
+    """No other shape has another kernel than before: its hash stays what saved rows have."""
+    narrow = [n for n in range(8192) if laid_out(ASYNC, Gemm(4096, n, 64, dtype)) is not ASYNC]
+    assert narrow == [n for n in range(1024, 8192) if 0 < n % 128 <= (4 if dtype == "float" else 2)]
+    assert laid_out(ASYNC, Gemm(4097, 4097, 64, dtype, batch=2)).files == ASYNC.files
+    variant = laid_out(ASYNC, Gemm(4096, 4097, 1, dtype))
+    preset = ASYNC.preset("gpu-nvidia", dtype=dtype)
+    assert variant.fingerprint(dtype, preset) != ASYNC.fingerprint(dtype, preset)
+    assert cached.source(variant) == cached.source(ASYNC), "what was tuned for other shapes serves it, too"
+
+
+#   n, EDGE
+@pytest.mark.parametrize(("n", "edge"), [(4097, 1), (4100, 4), (4096 + 65, 0), (4096, 0), (127, 0), (2, 2)])
+def test_the_kernel_has_n_without_them(n: int, edge: int) -> None:
+    problem = Gemm(4097, n, 4097)
+    variant = laid_out(ASYNC, replace(problem, n=4097))
+    preset = variant.preset("gpu-nvidia", MANY)
+    found = variant.values(problem, {**preset, **variant.chosen(problem, GPU, preset)})
+    assert (found["EDGE"], found["nt"]) == (edge, n - edge)
+    steps = [step for step in variant.steps(found) if 0 not in step.items(found)]
+    assert [step.kernel for step in steps][-1] == ("add_edge" if edge else "sum_parts")
+    assert all(("nt" in step.arguments) > ("n" in step.arguments) for step in steps[1:])
+
+
+def test_an_edge_leaves_the_tiles_as_they_are_without_it() -> None:
+    odd, even = Gemm(4097, 4097, 4097), Gemm(4096, 4096, 4096)
+    preset = ASYNC.preset("gpu-nvidia")
+    chosen = laid_out(ASYNC, odd).chosen(odd, GPU, preset)
+    assert chosen == {**ASYNC.chosen(even, GPU, preset), "EDGE": 1}
+    tall = Gemm(65536, 130, 4096)  # the second column of tiles would be empty
+    assert ASYNC.chosen(tall, GPU, preset)["BN"] == 64
+    assert laid_out(ASYNC, tall).chosen(tall, GPU, preset)["BN"] == 128
 
 
 MANY = {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8}

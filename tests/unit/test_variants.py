@@ -9,7 +9,7 @@ import pytest
 
 from gemmbench.gemm import workloads
 from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS, own
-from gemmbench.ladder.variant import Group, ParameterError, Variant, round_up, smaller_group
+from gemmbench.ladder.variant import Group, ParameterError, Variant, laid_out, round_up, smaller_group
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
 from tests.unit.test_plan import DEVICE
@@ -34,6 +34,7 @@ def full(variant: Variant, problem: Gemm) -> dict[str, int]:
 
 def test_every_kernel_file_is_used() -> None:
     used = {file for variant in OPENCL for file in variant.files}
+    used |= {*laid_out(BY_NAME["nv-async"], Gemm(4097, 4097, 4097)).files}
     there = {f"gemm/{path.name}" for path in (kernel_files.folder() / "gemm").glob("*.cl")}
     assert there == used | {workloads.FILE, own.UNPAD}
 
