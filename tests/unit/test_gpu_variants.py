@@ -80,7 +80,7 @@ def test_the_kernel_has_n_without_them(n: int, edge: int) -> None:
     found = variant.values(problem, {**preset, **variant.chosen(problem, GPU, preset)})
     assert (found["EDGE"], found["nt"]) == (edge, n - edge)
     steps = [step for step in variant.steps(found) if 0 not in step.items(found)]
-    assert [step.kernel for step in steps][-1] == ("add_edge" if edge else "sum_parts")
+    assert ("add_edge" in [step.kernel for step in steps]) == (edge > 0)
     assert all(("nt" in step.arguments) > ("n" in step.arguments) for step in steps[1:])
 
 
