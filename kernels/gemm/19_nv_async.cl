@@ -129,7 +129,11 @@ void nv_async(int m, int n, int k, SCALAR alpha,
 {
 #ifdef BATCHED
     BATCH_OFFSET(AT, k, ldat)
+#ifdef TRANS_B
+    BATCH_OFFSET(B, k, ldb) /* what a pass has made of it */
+#else
     BATCH_OFFSET(B, ROWS_B, ldb)
+#endif
     BATCH_OFFSET(C, m, ldc)
 #endif
     __local REAL As[STAGES][BK][BM + PAD] __attribute__((aligned(ALIGNED)));

@@ -39,6 +39,7 @@ CUTS = [
     ((0, 2), (130, 70, 131)),
     ((2, 2), (194, 130, 131)),
 ]
+BATCHED = [((0, 1), (37, 61, 50)), ((0, 1), (33, 65, 20))]
 NARROW = [  # n past whole tiles by 1 to 4
     ((0, 3), (37, 65, 50)),
     ((0, 3), (1, 66, 33)),
@@ -89,7 +90,7 @@ def answers(
     plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
     text, variant = kernel_files.source, laid_out(VARIANT, like)
     edited = variant.passes[-1].file  # of columns past the tiles, where there are such
-    changed = edit(text(edited))
+    changed = edit(text(edited, variant.flags))
 
     def replaced(file: str, options: tuple[str, ...], root: str) -> str:
         whole = changed if file == edited else text(file, options, root)
@@ -101,14 +102,14 @@ def answers(
     parameters = variant.preset(device.family, {**TILE, **sizes}, dtype)
     programs = executor.programs(variant, dtype, parameters)
     found = []
-    for (whole, parts), shape in NARROW if like.n % 128 else CUTS:
+    for (whole, parts), shape in BATCHED if like.batch > 1 else NARROW if like.n % 128 else CUTS:
         m, n, _ = shape
         past = variant.chosen(Gemm(*shape, dtype), device, parameters).get("EDGE", 0)
         tiles = -(-m // parameters["BM"]) * -(-(n - past) // parameters["BN"])
-        cuts = {"WHOLE": max(0, min(whole, tiles - 1)), "PARTS": parts}
+        cuts = {"WHOLE": tiles if like.batch > 1 else max(0, min(whole, tiles - 1)), "PARTS": parts}
         bind = partial(executor.bind, variant, {**parameters, **cuts}, programs)
         for scalars in ((2.0, -1.0), (1.0, 0.0)):
-            problem = Gemm(*shape, dtype, *scalars, trans_b=like.trans_b)
+            problem = Gemm(*shape, dtype, *scalars, trans_b=like.trans_b, batch=like.batch)
             found.append(executor.exact_run(problem, bind))
     return found
 
@@ -119,6 +120,15 @@ def test_exact_with_tiles_cut_along_k(
 ) -> None:
     """With ldc > n, and NaN in C where beta is 0."""
     assert set(answers(device, dtype, sizes, monkeypatch)) == {""}
+
+
+@pytest.mark.parametrize("trans_b", [False, True])
+def test_a_batch_is_exact_with_b_stored_either_way(
+    device: DeviceFacts, trans_b: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The pass over a B that is stored transposed leaves k rows for each problem, not n."""
+    like = Gemm(64, 64, 64, trans_b=trans_b, batch=3)
+    assert set(answers(device, *SIZES[0], monkeypatch, like=like)) == {""}
 
 
 @pytest.mark.parametrize("trans_b", [False, True])
