@@ -152,7 +152,7 @@ def is_earlier(run: Run, row: Row) -> bool:
     device = run.header.devices[row.device]
     today = variant.preset(device.family, None, row.dtype, device)
     laid = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
-    derived = variant.chosen(rates.gemm_of(row), device, today) if row.problem and row.choice else {}
+    derived = laid.chosen(rates.gemm_of(row), device, today) if row.problem and row.choice else {}
     were = {name: row.choice.get(name) for name in derived}
     return (row.parameters, row.source, were) != (today, laid.fingerprint(row.dtype, today), derived)
 

@@ -197,6 +197,7 @@ _BROADEST = max(form["BN"] for form in _FORMS.values())
 _UNKNOWN = (1.0,)  # of another form: its tiles take turns
 _LEAST_COLUMNS = 1536  # of C, for which a form is worth a pass over A that other forms do not need
 _COPY = 16  # bytes
+_LINE = 8  # copies
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
@@ -422,7 +423,7 @@ NV_ASYNC = Variant(
     searched=tuple(_LAST),
     extents={
         "mw": lambda v: round_up(v["m"], v["BM" if _is_segmented(v) else "WIDTH"]),
-        "nw": lambda v: round_up(v["n"], v["WIDTH"]),
+        "nw": lambda v: round_up(v["n"], _LINE * v["WIDTH"]),  # rows of its copy begin on lines of memory
     },
     temporaries={
         "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
