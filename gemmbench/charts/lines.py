@@ -142,6 +142,9 @@ class End:
     aim: float  # where it would be at the largest size, had it gone on as it went: its words' height
 
 
+_APART = 1.25  # 4096 and 4097 tell nothing of where a line goes
+
+
 def end_of(sizes: Sequence[float], values: Sequence[float], goes_on: bool = True) -> End | None:
     """The end of a line on logarithmic axes, or the last of points alone; None if all values are NaN."""
     known = [(size, value) for size, value in zip(sizes, values, strict=True) if np.isfinite(value)]
@@ -149,9 +152,9 @@ def end_of(sizes: Sequence[float], values: Sequence[float], goes_on: bool = True
         return None
     x, y = known[-1]
     aim = y
-    if goes_on and len(known) > 1 and x < sizes[-1]:
-        before_x, before_y = known[-2]
-        aim = y * (y / before_y) ** (np.log(sizes[-1] / x) / np.log(x / before_x))
+    before = next(((size, value) for size, value in reversed(known) if size * _APART <= x), None)
+    if goes_on and before and x < sizes[-1]:
+        aim = y * (y / before[1]) ** (np.log(sizes[-1] / x) / np.log(x / before[0]))
     return End(float(x), float(y), float(aim))
 
 
@@ -276,7 +279,7 @@ def size_axis(axes: Axes, ticks: Sequence[int], text: Callable[[float], str]) ->
     axes.tick_params(length=3, color=pane.DARK)
 
 
-def thinned(sizes: Sequence[int], room: float = 0.055) -> list[int]:
+def thinned(sizes: Sequence[int], room: float = 0.065) -> list[int]:
     """The sizes whose labels do not touch on a logarithmic axis: the last always, and powers of two first."""
     span = max(np.log(sizes[-1] / sizes[0]), 1e-9)
     kept: list[int] = []

@@ -24,7 +24,7 @@ from PIL import Image
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
-from gemmbench.charts.lines import spread, thinned
+from gemmbench.charts.lines import end_of, spread, thinned
 from gemmbench.gemm import ladder_chart
 from gemmbench.gemm.charts import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
@@ -833,6 +833,14 @@ def test_crowded_sizes_lose_labels_not_the_ends() -> None:
     assert kept[-1] == 1100
     assert len(kept) < 20
     assert thinned([64, 128, 256]) == [64, 128, 256]
+    assert thinned([1024, 2048, 2304, 4096, 8192]) == [1024, 2048, 4096, 8192]
+
+
+def test_words_aim_where_a_line_goes_not_where_its_last_step_does() -> None:
+    """From 4096 to 4097 a kernel may lose a tenth."""
+    end = end_of([1024, 2048, 4096, 4097, 8192], [10.0, 20.0, 22.0, 20.0, np.nan])
+    assert end
+    assert end.aim == pytest.approx(20.0)
 
 
 def test_no_two_gemm_types_look_alike() -> None:
