@@ -131,7 +131,8 @@ def test_the_form_chosen_is_near_the_fastest_of_those_that_were_timed() -> None:
     timed = json.loads((Path(__file__).parents[1] / "data/h200-forms.json").read_text())
     losses = []
     for shape, forms in timed.items():
-        chosen = values("nv-async", Gemm(*map(int, shape.split("x"))))
+        m, n, k = map(int, shape.split("x"))
+        chosen = values("nv-async", Gemm(m, n, k))
         times = {
             (form, whole > 0, parts): took for form, rows in forms.items() for whole, parts, took in rows
         }
