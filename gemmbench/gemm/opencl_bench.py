@@ -171,13 +171,17 @@ class Queued:
         kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
         tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
+        alone = self._count - bool(self._look) or 1  # before C was erased
         if self._bench.runtime.facts.type == "gpu":
-            seconds[CHAIN] = max(timed[-1][2] * 1e-9 - span[0], tick) / count
+            seconds[CHAIN] = max(stamps[alone * steps - 1][2] * 1e-9 - span[0], tick) / alone
         launches = len(stamps) + (LAUNCHES if self._span else 0)
         launch_s = max(self._enqueued - self._begin, launches * self._bench.runtime.launch_s)
+        if alone < self._count:  # the device erased C, which no event tells
+            launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
         with errors():
             mhz = self._span.mhz() if self._span else None
-        return Batch(seconds, self._begin, end, self._count, device=span, launch_s=launch_s, mhz=mhz)
+        known_s = None if self._look and self._count == 1 else launch_s  # C was erased before its only START
+        return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s, mhz=mhz)
 
 
 class Bench:

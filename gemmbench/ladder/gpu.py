@@ -352,7 +352,7 @@ _SUMMED = Constraint(
 )
 
 _LEAST_WITH_EDGE = 1 << 22  # elements of C, for which a column of tiles takes longer than a launch
-_EDGE_FILE = "19_nv_async_edge.cl"
+EDGE_FILE = "19_nv_async_edge.cl"
 
 
 def _edge(n: int, p: Values) -> int:
@@ -364,11 +364,11 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     """Without tiles for the last columns of C where a vector holds them: the pass over A multiplies those."""
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
-    if problem.trans_a or not edge or not is_large:
+    if problem.trans_a or not edge or not is_large or "nt" in variant.extents:
         return variant
-    over_a = replace(_COPIES[0], file=f"gemm/{_EDGE_FILE}", kernel="transpose_with_edge")
+    over_a = replace(_COPIES[0], file=f"gemm/{EDGE_FILE}", kernel="transpose_with_edge")
     more = ("m", "k", "alpha", "Q", "mw", "beta", "C", "ldc", "nt", "EDGE")
-    add = multiply(_EDGE_FILE, "add_edge", lambda v: (v["m"], 8 * v["EDGE"]), lambda _: (32, 8), more)
+    add = multiply(EDGE_FILE, "add_edge", lambda v: (v["m"], 8 * v["EDGE"]), lambda _: (32, 8), more)
 
     def beside(b: tuple[str, str], is_plain: bool) -> Pass:
         arguments = (*over_a.arguments, *b, "nt", "EDGE", "Q")

@@ -23,6 +23,7 @@ import platformdirs
 
 from gemmbench import UsageError, __version__
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.gpu import EDGE_FILE
 from gemmbench.ladder.variant import ParameterError, Variant, laid_out
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts, State
@@ -406,5 +407,9 @@ class KeptPresets(_Kept[Preset]):
 
 
 def source(variant: Variant) -> str:
-    """Hash of a variant's kernels, whatever its parameters. A preset tuned for other kernels is useless."""
-    return fingerprint(BY_NAME.get(variant.name, variant).files, variant.flags)
+    """Hash of a variant's kernels, whatever its parameters. A preset tuned for other kernels is useless.
+
+    A narrow edge of C does not count: what multiplies it has no parameters of its own.
+    """
+    files = tuple(file for file in variant.files if not file.endswith(EDGE_FILE))
+    return fingerprint(files, variant.flags)

@@ -69,6 +69,9 @@ def test_columns_that_fill_a_vector_at_most_are_no_tiles(dtype: str) -> None:
     preset = ASYNC.preset("gpu-nvidia", dtype=dtype)
     assert variant.fingerprint(dtype, preset) != ASYNC.fingerprint(dtype, preset)
     assert cached.source(variant) == cached.source(ASYNC), "what was tuned for other shapes serves it, too"
+    assert laid_out(variant, Gemm(4096, 4097, 1, dtype)).passes == variant.passes
+    turned = laid_out(BY_NAME["prefetch"], Gemm(64, 64, 64, trans_b=True))
+    assert cached.source(turned) != cached.source(BY_NAME["prefetch"]), "a pass more"
 
 
 #   n, EDGE

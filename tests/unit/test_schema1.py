@@ -43,7 +43,12 @@ def of_schema_1(row: Row) -> Row:
 
 
 def test_there_are_such_files() -> None:
-    assert len(FILES) > 5
+    """The recordings of unchanged rows stay as they are; others are measured anew, one by one."""
+    assert {path.name for path in FILES if path.parent.name == "aa"} == {
+        "cpu-intel.jsonl",
+        "cpu-pocl.jsonl",
+        "h200.jsonl",
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
