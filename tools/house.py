@@ -16,7 +16,7 @@ from pathlib import Path
 
 PACKAGE = Path(__file__).resolve().parents[1] / "gemmbench"
 
-MOST_LINES = 45_930
+MOST_LINES = 45_970
 MOST_FILES = 122
 MOST_IMPORTS = 0.05  # of all lines
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")

@@ -29,6 +29,7 @@ from gemmbench.ladder.variant import (
 )
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
+from gemmbench.model.kernel_files import COPIED
 from gemmbench.model.problem import Gemm
 from gemmbench.stats import ceilings
 
@@ -177,19 +178,16 @@ def _tiles(v: Values) -> int:
     return -(-v["m"] // v["BM"]) * -(-(v["n"] - v.get("EDGE", 0)) // v["BN"])
 
 
+_FORM = ("BM", "BN", "BK", "TM", "TN", "PAD", "STAGES", "LX")
 _FORMS: Mapping[tuple[float, ...], Values] = {
-    (0.66, 0.76, 0.815): {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8},
-    (0.35, 0.7, 0.6, 0.8): {"BM": 64, "BN": 128, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "STAGES": 3, "LX": 4},
-    (0.6, 0.68, 0.745, 0.785): {
-        "BM": 128,
-        "BN": 64,
-        "BK": 16,
-        "TM": 8,
-        "TN": 8,
-        "PAD": 4,
-        "STAGES": 3,
-        "LX": 4,
-    },
+    rates: dict(zip(_FORM, sizes, strict=True))
+    for rates, sizes in {
+        (0.66, 0.76, 0.825): (96, 128, 32, 12, 8, 0, 2, 8),
+        (0.367, 0.662, 0.598, 0.76): (64, 128, 8, 8, 16, 0, 3, 4),
+        (0.327, 0.654, 0.53, 0.67): (128, 64, 8, 16, 8, 0, 3, 4),
+        (0.618, 0.72, 0.746, 0.8): (128, 64, 16, 8, 8, 0, 4, 4),
+        (0.64, 0.7, 0.74, 0.79): (128, 64, 16, 8, 8, 0, 3, 4),
+    }.items()
 }
 """Of float, by the share of a unit's multiply-adds that 1, 2, ... groups do, to as many as it holds."""
 (*_, _LAST) = _FORMS.values()  # for any GPU
@@ -198,6 +196,9 @@ _UNKNOWN = (1.0,)  # of another form: its tiles take turns
 _LEAST_COLUMNS = 1536  # of C, for which a form is worth a pass over A that other forms do not need
 _COPY = 16  # bytes
 _LINE = 8  # copies
+_ELEMENTWISE = 8  # steps of tiles that have A copied by elements, as it is stored: the lines of a warp
+_PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes beside moving it: 5 us
+_LEAST_ROUNDS = 3  # of segmented tiles, which draw less power: shorter work ends before power limits it
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
@@ -226,6 +227,7 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
         return (
             (room is None or room >= len(rates) * members)
             and (members >= _SCHEDULERS * _WARP or tiles <= units * len(rates))  # else the last round is slow
+            and not (_is_segmented(form) and tiles < _LEAST_ROUNDS * units * len(rates))
             and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
         )
 
@@ -239,6 +241,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
 
     Time is in multiply-adds of a unit at its peak. Tiles take rounds, the last of which leaves units with
     fewer groups; cut tiles are rounds of their own, and their parts are written and read (docs/nv-async.md).
+    A that is neither stored transposed nor copied by elements takes a pass.
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
@@ -249,16 +252,18 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
         resident = -(-rest // units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
 
-    best, chosen = area * took(tiles), {"WHOLE": tiles // problem.batch, "PARTS": 1}
+    has_pass = not (problem.trans_a or _by_elements({**form, "ta": 0}))
+    over_a = problem.batch * problem.m * k * _FLOPS_PER_ELEMENT / units + _PASS if has_pass else 0
+    best, chosen = area * took(tiles) + over_a, {"WHOLE": tiles // problem.batch, "PARTS": 1}
     limit = best * (1 - _LEAST_GAIN)
     wholes = {tiles - tiles % units, tiles - tiles % units if rates == _UNKNOWN else 0}
     for whole in wholes - {tiles} if problem.batch == 1 else ():
         for parts in range(2, most + 1):
             groups = (tiles - whole) * parts
-            if 0 < whole < room < whole + groups:  # parts that wait for a unit end late
+            if 0 < whole < room and groups >= units:  # units do not get as many whole tiles each, then
                 continue
             moved = (tiles - whole) * (2 * parts + 1) * _FLOPS_PER_ELEMENT / (2 * k * units)
-            time = area * (took(whole) + took(groups) / parts + moved) + _LAUNCH
+            time = area * (took(whole) + took(groups) / parts + moved) + _LAUNCH + over_a
             if time < min(best, limit):
                 best, chosen = time, {"WHOLE": whole, "PARTS": parts}
     return best, {**form, **chosen}
@@ -275,13 +280,36 @@ def _is_segmented(v: Values) -> bool:
 
 
 def _copied(v: Values) -> int:
-    """Elements of local memory of a group; those of large micro-tiles begin at a multiple of 1,024 bytes."""
-    return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if v["TM"] * v["TN"] > 64 else 0)
+    """Elements of local memory of a group; with the odd part of k first they begin at multiples of 1 KiB."""
+    return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if _is_odd_first(v) else 0)
+
+
+def _is_odd_first(v: Values) -> bool:
+    """Whether the odd part of k comes first: large micro-tiles, and small ones whose rows are whole lines."""
+    return v["TM"] * v["TN"] > 64 or (v["PAD"] == 0 and v["WIDTH"] == 4)
+
+
+def _by_elements(v: Values) -> bool:
+    """Whether copies bring A by elements, as it is stored, without a pass: groups of whole vectors."""
+    members = tile_members(v)
+    is_form = v["BK"] == _ELEMENTWISE and v["TM"] * v["TN"] > 64 and v["WIDTH"] == 4
+    is_whole = members % 64 == 0 and v["BM"] % (members // 2) == 0
+    return is_form and is_whole and not v["ta"] and "EDGE" not in v
+
+
+def _flags(p: Values) -> tuple[str, ...]:
+    limit = (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else ()
+    is_small = "TM" in p and p["TM"] * p["TN"] <= 64
+    return (*limit, COPIED["ODD_FIRST"]) if is_small and _is_odd_first(p) else limit
+
+
+def _flags_by_elements(p: Values) -> tuple[str, ...]:
+    return (*_flags(p), COPIED["PLAIN_A"]) if "TM" in p and _by_elements({**p, "ta": 0}) else _flags(p)
 
 
 def _takes_a(v: Values) -> bool:
-    """Whether A is stored as copies bring it: along the rows of C, in whole vectors, and segments."""
-    return bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0 and v["lda"] >= v["mw"]
+    """Whether copies bring A as it is stored: by elements, or vectors and segments along the rows of C."""
+    return _by_elements(v) or (bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0 and v["lda"] >= v["mw"])
 
 
 def _takes_b(v: Values) -> bool:
@@ -316,7 +344,9 @@ def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, wh
 
 
 _COPIES = (
-    replace(transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"]),
+    replace(
+        transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"] and not _by_elements(v)
+    ),
     _pad_vectors("m", "A", "lda", "AT", "mw", lambda v: bool(v["ta"]) and not _takes_a(v)),
     replace(transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
     _pad_vectors("n", "B", "ldb", "BP", "nw", lambda v: not v["tb"] and not _takes_b(v)),
@@ -343,8 +373,8 @@ _BY_ROWS = Constraint(
 )
 
 _UNROLLED = Constraint(
-    lambda p: p["TM"] * p["TN"] <= 64 or p["BK"] <= 16 or p["BK"] % 16 == 0,
-    "BK must be 16 at most or a multiple of it where micro-tiles have more than 64 elements",
+    lambda p: not _is_odd_first(p) or p["BK"] <= 16 or p["BK"] % 16 == 0,
+    "BK must be 16 at most or a multiple of it where micro-tiles have more than 64 elements or PAD is 0",
 )
 _SUMMED = Constraint(
     lambda p: p["BM"] * p["BN"] // p["WIDTH"] % 256 == 0,
@@ -364,7 +394,9 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     """Without tiles for the last columns of C where a vector holds them: the pass over A multiplies those."""
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
-    if problem.trans_a or not edge or not is_large or "nt" in variant.extents:
+    if problem.trans_a:
+        return replace(variant, parameter_flags=_flags)
+    if not edge or not is_large or "nt" in variant.extents:
         return variant
     over_a = replace(_COPIES[0], file=f"gemm/{EDGE_FILE}", kernel="transpose_with_edge")
     more = ("m", "k", "alpha", "Q", "mw", "beta", "C", "ldc", "nt", "EDGE")
@@ -382,6 +414,7 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
         choose=lambda problem, device, p: _form(problem, device, p, narrow=True),
         extents={**variant.extents, "nt": lambda v: v["n"] - v["EDGE"]},
         temporaries={**variant.temporaries, "Q": lambda v: -(-v["k"] // 32) * v["EDGE"] * v["mw"]},
+        parameter_flags=_flags,
         edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
     )
 
@@ -409,7 +442,7 @@ NV_ASYNC = Variant(
     },
     presets={
         "default": {"WIDTH": 4, "BAND": 16, "REGISTERS": 0},
-        "default:double": {**_LAST, "BM": 64, "WIDTH": 2, "STAGES": 2, "LX": 8},
+        "default:double": {**_LAST, "BM": 64, "WIDTH": 2, "PAD": 4, "STAGES": 2, "LX": 8},
     },
     constraints=(
         Constraint(
@@ -432,7 +465,7 @@ NV_ASYNC = Variant(
     },
     local_limit=ceilings.group_local_bytes,
     local_elements=lambda p: max(map(_copied, _forms(p).values())),
-    parameter_flags=lambda p: (f"-cl-nv-maxrregcount={p['REGISTERS']}",) if p["REGISTERS"] else (),
+    parameter_flags=_flags_by_elements,
     lacks=lambda device, _: (
         "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
         if device.compute_capability < _ASYNC_COPIES

@@ -61,7 +61,12 @@ HALF_STORED = "-DSTORED_half"
 BATCHED = "-DBATCHED"
 """What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
 
-_ASKED_FOR = tuple(dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED)))
+COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
+"""What nv-async is compiled with where copies bring tiles in other ways: see kernels/gemm/19_nv_async.cl."""
+
+_ASKED_FOR = tuple(
+    dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED, *COPIED.values()))
+)
 _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 
 

@@ -44,10 +44,15 @@
 #define COPIES_A (BK * VM / ITEMS)    /* vectors of a tile that a work-item asks for */
 #define COPIES_B (BK * VN / ITEMS)
 
+#ifndef ODD_FIRST
 /* Large micro-tiles: the odd part of k comes first, so that whole tiles are copied without a test, and the code holds 16
  * steps at most. Tiles lie on lines of 128 bytes: behind what the driver puts first, 16 bytes, they were a tenth slower.
  * Small micro-tiles were faster as they are. */
 #define ODD_FIRST (TM * TN > 64 && WIDTH == 4)
+#endif
+#ifdef ODD_FIRST
+/* Asked for: small micro-tiles gain by that, too, where rows of their tiles are whole lines of 128 bytes. */
+#endif
 #if ODD_FIRST
 #define ALIGNED 1024
 #define UNROLLED (BK < 16 ? BK : 16)
@@ -70,12 +75,49 @@ static inline void copy_whole(__local REAL *to, __global const REAL *from)
 {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"((uint)(ulong)to), "l"(from) : "memory");
 }
+#ifdef PLAIN_A
+static inline void copy_element(__local REAL *to, __global const REAL *from, int bytes)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((uint)(ulong)to), "l"(from), "r"(bytes)
+                 : "memory");
+}
+static inline void copy_whole_element(__local REAL *to, __global const REAL *from)
+{
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"((uint)(ulong)to), "l"(from) : "memory");
+}
+#endif
 #define COMMIT asm volatile("cp.async.commit_group;" ::: "memory");
 #define WAIT_FOR_ALL_BUT(groups) asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
 
 /* Ask for the next pair of tiles, of which `left` steps are part of the sum. */
 #define SOME(to, from, p, left) copy_async(to, from, p < (left) ? 16 : 0);
 #define WHOLE(to, from, p, left) copy_whole(to, from);
+#ifdef PLAIN_A
+/* A without a pass, as it is stored: AT is A, ldat its leading dimension. A copy of 4 bytes can transpose. Eight lanes copy
+ * 32 bytes of a row, the steps p of one tile; a work-item copies the rows of vectors of 4, vector v = item / 8 first.
+ *
+ *     As[stage][p][SLOT(v, p) + i] = row ROW(v, i) of the tile at step p
+ *
+ * Vectors change places by p, and the rows within one by v: so no two lanes write to one bank. */
+#define DEPTH 8
+#define VECTORS (ITEMS / DEPTH) /* that are copied at once */
+#define SLOT(v, p) (((v) ^ (p)) * 4)
+#define ROW(v, i) ((v)*4 + ((i) ^ ((v)&3)))
+#define SOME_ELEMENT(to, from, p, left) copy_element(to, from, p < (left) ? 4 : 0);
+#define WHOLE_ELEMENT(to, from, p, left) copy_whole_element(to, from);
+#define ASK(COPY, stage, left, steps)                                                                        \
+    {                                                                                                        \
+        const int step = item % DEPTH, slot = SLOT(item / DEPTH, step);                                      \
+        _Pragma("unroll") for (int e = 0; e < BM / VECTORS; e++)                                             \
+            COPY##_ELEMENT(&As[stage][step][slot + e / 4 * VECTORS * 4 + e % 4], a_from + row_at[e], step, left) \
+        a_from += steps;                                                                                     \
+        _Pragma("unroll") for (int e = 0; e < COPIES_B; e++) {                                               \
+            const int p = item / VN + e * (ITEMS / VN);                                                      \
+            COPY(&Bs[stage][p][item % VN * WIDTH], b_from + (size_t)(e * (ITEMS / VN)) * ldb, p, left)       \
+        }                                                                                                    \
+        b_from += (size_t)(steps)*ldb;                                                                       \
+    }
+#else
 #define ASK(COPY, stage, left, steps)                                                                        \
     {                                                                                                        \
         _Pragma("unroll") for (int e = 0; e < COPIES_A; e++) {                                               \
@@ -90,6 +132,7 @@ static inline void copy_whole(__local REAL *to, __global const REAL *from)
         }                                                                                                    \
         b_from += (size_t)(steps)*ldb;                                                                       \
     }
+#endif
 
 static inline void store(__global REAL *c, VECTOR sums, int left, int aligned, SCALAR alpha, SCALAR beta)
 {
@@ -128,7 +171,11 @@ void nv_async(int m, int n, int k, SCALAR alpha,
               __global REAL *restrict P, int whole, int parts)
 {
 #ifdef BATCHED
+#ifdef PLAIN_A
+    BATCH_OFFSET(AT, m, ldat)
+#else
     BATCH_OFFSET(AT, k, ldat)
+#endif
 #ifdef TRANS_B
     BATCH_OFFSET(B, k, ldb) /* what a pass has made of it */
 #else
@@ -149,10 +196,18 @@ void nv_async(int m, int n, int k, SCALAR alpha,
     const int depth = cut ? ((k + BK - 1) / BK + parts - 1) / parts * BK : k;
     const int from = cut ? (group - whole) % parts * depth : 0, steps = min(depth, k - from);
 
+#ifdef PLAIN_A
+    __global const REAL *a_from = AT + (size_t)row0 * ldat + from + item % DEPTH;
+    int row_at[BM / VECTORS];
+    #pragma unroll
+    for (int e = 0; e < BM / VECTORS; e++)
+        row_at[e] = min(ROW(item / DEPTH, e % 4) + e / 4 * VECTORS * 4, m - 1 - row0) * ldat;
+#else
 #if VM == (VM & -VM)
     __global const REAL *a_from = AT + (size_t)(from + item / VS) * ldat + min(row0 + (int)(item % VS * WIDTH), ldat - WIDTH);
 #else /* rows of AT are whole tiles */
     __global const REAL *a_from = AT + (size_t)(from + item / VS) * ldat + row0 + item % VS * WIDTH;
+#endif
 #endif
     __global const REAL *b_from = B + (size_t)(from + item / VN) * ldb + min(column0 + (int)(item % VN * WIDTH), ldb - WIDTH);
 
@@ -207,7 +262,11 @@ void nv_async(int m, int n, int k, SCALAR alpha,
             const int p = first + step;
             #pragma unroll
             for (int i = 0; i < TM / WIDTH; i++) {
+#ifdef PLAIN_A
+                const VECTOR v = *(__local const VECTOR *)&As[stage][p][SLOT(row_part / 4 + i * LY, p)];
+#else
                 const VECTOR v = *(__local const VECTOR *)&As[stage][p][row_part + i * LY * WIDTH];
+#endif
                 SPLIT(v, i, a)
             }
             #pragma unroll
@@ -234,7 +293,11 @@ void nv_async(int m, int n, int k, SCALAR alpha,
     const int aligned = ld % WIDTH == 0;
     #pragma unroll
     for (int i = 0; i < TM; i++) {
+#ifdef PLAIN_A
+        const int row = ROW(row_part / 4 + i / 4 * LY, i % 4);
+#else
         const int row = row_part + i / WIDTH * LY * WIDTH + i % WIDTH;
+#endif
         #pragma unroll
         for (int j = 0; j < TN / WIDTH; j++) {
             const int column = column_part + j * LX * WIDTH;

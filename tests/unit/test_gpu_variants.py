@@ -93,35 +93,34 @@ def test_an_edge_leaves_the_tiles_as_they_are_without_it() -> None:
     chosen = laid_out(ASYNC, odd).chosen(odd, GPU, preset)
     assert chosen == {**ASYNC.chosen(even, GPU, preset), "EDGE": 1}
     tall = Gemm(65536, 130, 4096)  # the second column of tiles would be empty
-    assert ASYNC.chosen(tall, GPU, preset)["BN"] == 64
-    assert laid_out(ASYNC, tall).chosen(tall, GPU, preset)["BN"] == 128
+    assert ASYNC.chosen(tall, GPU, preset)["WHOLE"] == 512 * 3
+    assert laid_out(ASYNC, tall).chosen(tall, GPU, preset)["WHOLE"] == 512 * 2
 
 
 MANY = {"BM": 96, "BN": 128, "BK": 32, "TM": 12, "TN": 8, "PAD": 0, "STAGES": 2, "LX": 8}
 MORE = {"BM": 64, "BN": 128, "BK": 8, "TM": 8, "TN": 16, "PAD": 0, "STAGES": 3, "LX": 4}
-FEW = {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 4, "STAGES": 3, "LX": 4}
+FEW = {"BM": 128, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "PAD": 0, "STAGES": 4, "LX": 4}
+SLIM = {**MORE, "BM": 128, "BN": 64, "TM": 16, "TN": 8}
+ANY = {**FEW, "STAGES": 3}
 
 
 @pytest.mark.parametrize(
     ("problem", "form"),
     [
-        (Gemm(1024, 1024, 1024), FEW),
-        (Gemm(1472, 1472, 1472), MANY),
+        (Gemm(1024, 1024, 1024), MORE),
+        (Gemm(1472, 1472, 1472), FEW),
         (Gemm(1792, 1792, 1792), FEW),
-        (Gemm(2048, 2048, 2048), MORE),
-        (Gemm(2112, 2112, 2112), MANY),  # 8 x 16 would take a second round
-        (Gemm(2304, 2304, 2304), MANY),
-        (Gemm(3072, 3072, 3072), MANY),
+        (Gemm(2048, 2048, 2048), FEW),
+        (Gemm(3072, 3072, 3072), FEW),  # less than three rounds of the largest tiles
         (Gemm(4096, 4096, 4096), MANY),
         (Gemm(4097, 4097, 4097), MANY),
         (Gemm(1024, 1024, 1024, batch=8), FEW),
-        (Gemm(65536, 128, 4096), MANY),
-        (Gemm(65536, 64, 4096), FEW),  # half of a tile of 128 columns lies past the edge
+        (Gemm(65536, 128, 4096), FEW),  # more than a round of groups of two warps
+        (Gemm(65536, 64, 4096), SLIM),  # half of a tile of 128 columns lies past the edge
         (Gemm(8192, 100, 8192), MORE),  # cut
-        (Gemm(65536, 100, 8192), MANY),
         (Gemm(65536, 128, 8192, trans_a=True), FEW),  # tiles of 96 rows would have A copied
         (Gemm(4096, 4096, 4096, trans_a=True), MANY),
-        (Gemm(4096, 4096, 4096, "double"), {**FEW, "BM": 64, "STAGES": 2, "LX": 8}),
+        (Gemm(4096, 4096, 4096, "double"), {**FEW, "BM": 64, "PAD": 4, "STAGES": 2, "LX": 8}),
     ],
 )
 def test_the_form_of_the_tiles_goes_by_how_many_there_are(problem: Gemm, form: dict[str, int]) -> None:
@@ -130,24 +129,25 @@ def test_the_form_of_the_tiles_goes_by_how_many_there_are(problem: Gemm, form: d
 
 
 def test_the_form_chosen_is_near_the_fastest_of_those_that_were_timed() -> None:
-    """Microseconds of 48 shapes on an NVIDIA H200: by form, tiles that stay whole and parts of the others."""
+    """Microseconds of 73 shapes on an NVIDIA H200: by form, tiles that stay whole and parts of the others."""
     timed = json.loads((Path(__file__).parents[1] / "data/h200-forms.json").read_text())
-    losses = []
+    losses = {}
     for shape, forms in timed.items():
         m, n, k = map(int, shape.split("x"))
         chosen = values("nv-async", Gemm(m, n, k))
         times = {
             (form, whole > 0, parts): took for form, rows in forms.items() for whole, parts, took in rows
         }
-        cut = (f"{chosen['BM']}x{chosen['BN']}", chosen["WHOLE"] > 0)
+        form = f"{chosen['BM']}x{chosen['BN']}x{chosen['BK']}"
+        cut = (form + f" {chosen['STAGES']}" * (form == "128x64x16"), chosen["WHOLE"] > 0)
         parts = {at: took for (*alike, at), took in times.items() if tuple(alike) == cut}
-        losses.append(parts[min(parts, key=lambda at: abs(at - chosen["PARTS"]))] / min(times.values()))
-    assert len(losses) == 48
-    assert geometric_mean(losses) < 1.01
-    assert max(losses) < 1.06
+        losses[shape] = parts[min(parts, key=lambda at: abs(at - chosen["PARTS"]))] / min(times.values())
+    assert len(losses) == 73
+    assert geometric_mean(list(losses.values())) < 1.01
+    assert max(losses.values()) < 1.1, losses
 
 
-@pytest.mark.parametrize(("capability", "form"), [((8, 6), FEW), ((8, 0), FEW), ((9, 0), MANY)])
+@pytest.mark.parametrize(("capability", "form"), [((8, 6), ANY), ((8, 0), ANY), ((9, 0), MANY)])
 def test_a_form_is_for_units_that_hold_its_groups(capability: tuple[int, int], form: dict[str, int]) -> None:
     """An RTX 3090 has 100 KiB, one group of 96 x 128: one warp a scheduler."""
     device = replace(GPU, compute_units=82, compute_capability=capability)
@@ -174,10 +174,10 @@ def test_tiles_that_the_loops_do_not_take_are_refused(given: dict[str, int], why
     ("given", "form"),
     [
         ({"BN": 64}, FEW),
-        ({"BK": 8}, MORE),
+        ({"BK": 16}, FEW),
         ({"BN": 128}, MANY),
         ({"TM": 8, "BN": 128}, MORE),
-        ({"BN": 256}, {**FEW, "BN": 256}),
+        ({"BN": 256}, {**ANY, "BN": 256}),
     ],
 )
 def test_what_is_given_of_a_form_says_which(given: dict[str, int], form: dict[str, int]) -> None:
@@ -190,6 +190,37 @@ def test_parameters_suit_every_form_that_they_leave_open() -> None:
     any_width = replace(ASYNC, constraints=ASYNC.constraints[1:])
     assert any_width.broken({"WIDTH": 8}, "float").startswith("TM must be a multiple of WIDTH")
     assert not any_width.broken({"WIDTH": 8, "TM": 8, "BN": 128, "BK": 16}, "float").startswith("TM")
+
+
+@pytest.mark.parametrize(
+    ("problem", "wanted"),
+    [
+        (Gemm(8192, 100, 8192), True),
+        (Gemm(8192, 100, 8192, batch=2), True),
+        (Gemm(8192, 100, 8192, trans_a=True), False),
+        (Gemm(40000, 129, 8192), False),  # the pass over A multiplies the last column
+    ],
+)
+def test_a_is_copied_by_elements_where_its_rows_lie_along_k(problem: Gemm, wanted: bool) -> None:
+    variant = laid_out(ASYNC, problem)
+    preset = variant.preset("gpu-nvidia", MORE)
+    options = variant.options("float", preset)
+    assert ("-DPLAIN_A" in options) == wanted
+    assert ("-DODD_FIRST" in options) is False
+    found = variant.values(problem, {**preset, **variant.chosen(problem, GPU, preset)})
+    steps = [step.kernel for step in variant.steps(found)]
+    assert ("transpose_tall" in steps or "transpose_with_edge" in steps) == (
+        not wanted and not problem.trans_a
+    )
+    few = variant.options("float", variant.preset("gpu-nvidia", FEW))
+    assert "-DODD_FIRST" in few
+    assert "-DPLAIN_A" not in few
+
+
+@pytest.mark.parametrize("given", [{"BN": 64}, {"BK": 16}])
+def test_a_is_not_copied_by_elements_in_tiles_that_it_does_not_fill(given: dict[str, int]) -> None:
+    """32 work-items would copy four vectors of rows at once; and 16 steps are more than eight lanes have."""
+    assert "-DPLAIN_A" not in ASYNC.options("float", ASYNC.preset("gpu-nvidia", {**MORE, **given}))
 
 
 def test_rows_of_a_are_whole_tiles_where_a_tile_is_no_power_of_two() -> None:
@@ -216,7 +247,7 @@ def test_a_tuner_leaves_to_a_kernel_what_belongs_to_the_problem() -> None:
 
 @pytest.mark.parametrize(
     ("n", "wanted"),
-    [(256, ["transpose_tall", "nv_async"]), (257, ["transpose_tall", "pad_vectors", "nv_async"])],
+    [(256, ["nv_async"]), (257, ["pad_vectors", "nv_async"])],
 )
 def test_rows_of_b_that_do_not_fit_copies_are_padded(n: int, wanted: list[str]) -> None:
     assert [step for step in passes("nv-async", Gemm(64, n, 64)) if step != "sum_parts"] == wanted
