@@ -182,7 +182,7 @@ _FORM = ("BM", "BN", "BK", "TM", "TN", "PAD", "STAGES", "LX")
 _FORMS: Mapping[tuple[float, ...], Values] = {
     rates: dict(zip(_FORM, sizes, strict=True))
     for rates, sizes in {
-        (0.66, 0.76, 0.825): (96, 128, 32, 12, 8, 0, 2, 8),
+        (0.66, 0.76, 0.82): (96, 128, 32, 12, 8, 0, 2, 8),
         (0.367, 0.662, 0.598, 0.76): (64, 128, 8, 8, 16, 0, 3, 4),
         (0.327, 0.654, 0.53, 0.67): (128, 64, 8, 16, 8, 0, 3, 4),
         (0.618, 0.72, 0.746, 0.8): (128, 64, 16, 8, 8, 0, 4, 4),
@@ -198,7 +198,7 @@ _COPY = 16  # bytes
 _LINE = 8  # copies
 _ELEMENTWISE = 8  # steps of tiles that have A copied by elements, as it is stored: the lines of a warp
 _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes beside moving it: 5 us
-_LEAST_ROUNDS = 3  # of segmented tiles, which draw less power: shorter work ends before power limits it
+_LEAST_ROUNDS = 1  # of segmented tiles, which draw less power: less work does not meet its limit
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
@@ -256,7 +256,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
     over_a = problem.batch * problem.m * k * _FLOPS_PER_ELEMENT / units + _PASS if has_pass else 0
     best, chosen = area * took(tiles) + over_a, {"WHOLE": tiles // problem.batch, "PARTS": 1}
     limit = best * (1 - _LEAST_GAIN)
-    wholes = {tiles - tiles % units, tiles - tiles % units if rates == _UNKNOWN else 0}
+    wholes = {tiles - tiles % units, tiles - tiles % units if rates == _UNKNOWN or tiles > room else 0}
     for whole in wholes - {tiles} if problem.batch == 1 else ():
         for parts in range(2, most + 1):
             groups = (tiles - whole) * parts
