@@ -198,7 +198,6 @@ _COPY = 16  # bytes
 _LINE = 8  # copies
 _ELEMENTWISE = 8  # steps of tiles that have A copied by elements, as it is stored: the lines of a warp
 _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes beside moving it: 5 us
-_LEAST_ROUNDS = 1  # of segmented tiles, which draw less power: less work does not meet its limit
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
@@ -227,7 +226,7 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
         return (
             (room is None or room >= len(rates) * members)
             and (members >= _SCHEDULERS * _WARP or tiles <= units * len(rates))  # else the last round is slow
-            and not (_is_segmented(form) and tiles < _LEAST_ROUNDS * units * len(rates))
+            and not (_is_segmented(form) and tiles < units * len(rates))  # less does not meet the limit of power
             and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
         )
 
