@@ -527,7 +527,8 @@ class Bench:
         def erase(number: int) -> list[Any]:
             index = self._turns.index(number)
             c = self._buffers[index][0]["C"]
-            return [cl.enqueue_copy(queue, c, self._erased), *self._without_results(index)]
+            copied = cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
+            return [copied, *self._without_results(index)]
 
         batch = comparer.batch(count, "device", erase, launch)
         self._turns.took(count, "device", self)

@@ -226,7 +226,9 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
         return (
             (room is None or room >= len(rates) * members)
             and (members >= _SCHEDULERS * _WARP or tiles <= units * len(rates))  # else the last round is slow
-            and not (_is_segmented(form) and tiles < units * len(rates))  # less does not meet the limit of power
+            and not (
+                _is_segmented(form) and tiles < units * len(rates)
+            )  # less does not meet the limit of power
             and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
         )
 

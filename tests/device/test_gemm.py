@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from dataclasses import replace
 from functools import partial
@@ -97,6 +98,29 @@ def test_exact_on_any_shape(
     dtype = BY_NAME[name].dtypes[0]
     made, bind = bound(device, name, dtype)
     assert made.exact_run(Gemm(m, n, k, dtype, *scalars), bind) == ""
+
+
+SMALL = list(itertools.product(range(1, 5), repeat=2))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "sizes"),
+    [
+        *(("naive", dtype, SMALL) for dtype in BY_NAME["naive"].dtypes),
+        *((name, BY_NAME[name].dtypes[0], [(1, 1)]) for name in LADDER if name != "naive"),
+    ],
+)
+def test_small_results_are_verified_on_the_launches_that_are_timed(
+    device: DeviceFacts, name: str, dtype: str, sizes: list[tuple[int, int]]
+) -> None:
+    """Buffers have at least 16 bytes: the copy that erases a smaller C must not reach the guard cells."""
+    policy = replace(QUICK, budget_s=0.01)
+    for m, n in sizes:
+        (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(m, n, 64, dtype)])
+        if isinstance(step, Skip):
+            pytest.skip(step.row.reason)
+        row = in_process.measured(executor(device), step, policy, device)
+        assert row.status == "ok", (m, n, row.reason)
 
 
 #   a kernel, its type, parameters beside its preset

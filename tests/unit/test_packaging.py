@@ -29,13 +29,10 @@ print(json.dumps({"folder": str(folder), "text": text}))
 
 @pytest.fixture(scope="module")
 def checkout(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the wheel is built from, so that a build leaves nothing in the real one."""
-    copy = tmp_path_factory.mktemp("checkout")
-    for name in ("gemmbench", "kernels"):
-        shutil.copytree(ROOT / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    (copy / "docs").mkdir()
-    for name in ("pyproject.toml", "README.md", "LICENSE", "docs/gemmbench.1"):
-        shutil.copy(ROOT / name, copy / name)
+    """A copy of the whole tree, so that a build leaves nothing in the real one."""
+    copy = tmp_path_factory.mktemp("checkout") / "gemmbench"
+    ignored = shutil.ignore_patterns("__pycache__", ".*", "build", "dist", "*.jsonl", "*.png")
+    shutil.copytree(ROOT, copy, ignore=ignored)
     return copy
 
 
@@ -108,7 +105,12 @@ def test_the_wheel_is_typed_and_complete(checkout: Path, tmp_path: Path) -> None
     assert "gemmbench/py.typed" in names
     assert any(name.endswith(".data/data/share/man/man1/gemmbench.1") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
-    assert {name for name in names if name.startswith("tests/")} == set()
+    version = next(name for name in names if name.endswith(".dist-info/METADATA")).partition("/")[0]
+    assert {name.partition("/")[0] for name in names} == {
+        "gemmbench",
+        version,
+        version.replace("dist-info", "data"),
+    }
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gemmbench").rglob("*.py")}
     assert modules <= names
 
