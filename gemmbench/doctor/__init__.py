@@ -198,19 +198,20 @@ def gpu_load(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     used = int(machine.ask(device, "nvmlDeviceGetUtilizationRates").gpu)
     if used < _BUSY_PERCENT:
         return
+    names = "not reported"
     with suppress(NotSeenError):
         processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")
-        names = ", ".join(str(each.pid) for each in processes)
-        yield Finding(
-            "other programs use the device",
-            f"{UNKNOWN}; it was busy for {used} % of the last moment",
-            (
-                f"nvmlDeviceGetUtilizationRates: gpu {used} %",
-                f"nvmlDeviceGetComputeRunningProcesses: {names or '-'}",
-            ),
-            "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
-            "end them, or wait",
-        )
+        names = ", ".join(str(each.pid) for each in processes) or "-"
+    yield Finding(
+        "other programs use the device",
+        f"{UNKNOWN}; it was busy for {used} % of the last moment",
+        (
+            f"nvmlDeviceGetUtilizationRates: gpu {used} %",
+            f"nvmlDeviceGetComputeRunningProcesses: {names}",
+        ),
+        "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
+        "end them, or wait",
+    )
 
 
 # --- looking ------------------------------------------------------------------------------------------------

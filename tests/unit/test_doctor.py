@@ -419,6 +419,14 @@ def test_a_board_that_answers_nothing_is_not_looked_at(patient: Patient) -> None
     assert "gpu-load (1): NVML needs nvidia-ml-py" in " ".join(shown(report).split())
 
 
+def test_a_busy_board_that_does_not_list_its_processes_is_busy(patient: Patient) -> None:
+    plant_busy_board(patient)
+    del patient.board["nvmlDeviceGetComputeRunningProcesses"]
+    finding = only(patient)
+    assert finding.check == "gpu-load"
+    assert finding.seen[1] == "nvmlDeviceGetComputeRunningProcesses: not reported"
+
+
 def test_devices_that_cannot_be_listed_are_said(patient: Patient) -> None:
     report = examine(patient.machine(devices=(), chosen=(), trouble="listing the OpenCL devices failed: x"))
     assert not report.findings
