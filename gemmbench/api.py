@@ -8,6 +8,7 @@ was measured until then is saved. No signal handler is set here.
 from __future__ import annotations
 
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +20,7 @@ from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
 from gemmbench.doctor import Report, examine, sentence, shortfalls
-from gemmbench.doctor.machine import Finding, Machine
+from gemmbench.doctor.machine import Finding, Machine, NotSeen
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
@@ -32,7 +33,7 @@ from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import Bundle, Doctor, Tune
-from gemmbench.options.measuring import Measuring
+from gemmbench.options.measuring import DEVICE_VARIABLE, Measuring
 from gemmbench.options.names import (
     check_folder,
     check_overwriting,
@@ -305,18 +306,27 @@ def doctor(**values: Any) -> list[Finding]:
 def examined(selector: str) -> tuple[Report, Machine]:
     """What came of every check, and the machine; `UsageError` if no device is as ``--device`` says.
 
-    A machine without devices is looked at, too.
+    If the device that ``GEMMBENCH_DEVICE`` names is missing, the host is checked: the driver may be broken.
     """
-    trouble = ""
+    trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
         except WorkerError as error:
             trouble = str(error)
-    chosen = select(listed, selector) if listed else ()
+    chosen: tuple[DeviceFacts, ...] = ()
+    try:
+        chosen = select(listed, selector) if listed else ()
+    except UsageError as error:
+        if selector != os.environ.get(DEVICE_VARIABLE):
+            raise
+        missing = str(error)
     machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
-    return examine(machine), machine
+    report = examine(machine)
+    if missing:
+        report = replace(report, not_seen=(NotSeen(DEVICE_VARIABLE, missing), *report.not_seen))
+    return report, machine
 
 
 def point_to_doctor(run: run_file.Run, quiet: bool) -> None:

@@ -59,6 +59,7 @@ from gemmbench.suite.plan import (
 if TYPE_CHECKING:
     from gemmbench.suite.best_shape import Search
 
+DEVICE_VARIABLE = "GEMMBENCH_DEVICE"
 DEFAULT_BUDGET_S = 3.0
 DEFAULT_TOTAL_S = 60.0  # of a run's GEMM rows, where no budget is given
 COMPUTE = "compute"
@@ -80,7 +81,7 @@ def device_option(default: str = "the best found") -> Any:
         "Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or all.  "
         f"[default: {default}]",
         default="",
-        env="GEMMBENCH_DEVICE",
+        env=DEVICE_VARIABLE,
         metavar="WHICH",
         names=names.devices,
     )

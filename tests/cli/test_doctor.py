@@ -61,6 +61,18 @@ def test_a_driver_that_dies_is_said(call: Call, patient: Patient, monkeypatch: p
     )
 
 
+def test_a_device_of_the_environment_that_no_driver_lists_is_reported(
+    call: Call, patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    patient.other = 1.6
+    monkeypatch.setenv("GEMMBENCH_DEVICE", "h900")
+    result = call("doctor")
+    assert result.exit_code == 0
+    assert "(load)" in result.output
+    assert "not looked at: GEMMBENCH_DEVICE: no device is 'h900'" in result.output
+    assert call("doctor", "--device", "h901").exit_code == 2
+
+
 def test_the_api_returns_the_findings(patient: Patient) -> None:
     patient.other = 1.6
     assert [finding.check for finding in gb.doctor(device="0")] == ["driver-units", "load"]
