@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor import Report, examine, sentence, shortfalls
+from gemmbench.doctor import Report, examine, pointer
 from gemmbench.doctor.machine import Finding, Machine, NotSeen
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
@@ -330,13 +330,9 @@ def examined(selector: str) -> tuple[Report, Machine]:
 
 
 def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
-    """A line on stderr where a run stays far below its ceilings, and `doctor` knows what may be the cause."""
-    short = [] if quiet else shortfalls(alone(run))
-    if short:
-        chosen = run.header.devices
-        report = examine(make_patient(devices=chosen, chosen=chosen), at_rest=False)
-        if line := sentence(short, report):
-            say(line)
+    """A line on stderr where a run stays far below its peaks."""
+    if not quiet and (line := pointer(alone(run))):
+        say(line)
 
 
 def load(path: str | Path) -> Run:

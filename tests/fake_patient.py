@@ -42,18 +42,10 @@ BOARD: dict[str, Any] = {
     "nvmlDeviceGetMaxPcieLinkGeneration": 5,
     "nvmlDeviceGetGpuMaxPcieLinkGeneration": 5,
     "nvmlDeviceGetPerformanceState": 0,
-    "nvmlDeviceGetEccMode": [1, 1],
     "nvmlDeviceGetEnforcedPowerLimit": 700_000,
     "nvmlDeviceGetPowerManagementDefaultLimit": 700_000,
     "nvmlDeviceGetApplicationsClock": 1980,
     "nvmlDeviceGetDefaultApplicationsClock": 1980,
-    "nvmlDeviceGetMaxClockInfo": 1980,
-    "nvmlDeviceGetClockInfo": 345,
-    "nvmlDeviceGetPowerUsage": 76_000,
-    "nvmlDeviceGetTemperature": 31,
-    "nvmlDeviceGetCurrentClocksEventReasons": 0x1,
-    "nvmlDeviceGetPersistenceMode": 1,
-    "nvmlDeviceGetDisplayActive": 0,
     "nvmlDeviceGetMigMode": [0, 0],
     "nvmlDeviceGetUtilizationRates": SimpleNamespace(gpu=0),
     "nvmlDeviceGetComputeRunningProcesses": [],
@@ -62,27 +54,16 @@ FILES = {
     "etc/os-release": 'NAME="Debian GNU/Linux"\nID=debian\n',
     "etc/OpenCL/vendors/nvidia.icd": "libnvidia-opencl.so.1\n",
     "proc/cpuinfo": "processor\t: 0\nmodel name\t: Some Processor\nflags\t\t: fpu sse2 avx avx2 avx512f\n",
-    "proc/self/status": f"Name:\tpython\nCpus_allowed_list:\t0-{CORES - 1}\nMems_allowed_list:\t0-1\n",
+    "proc/self/status": f"Name:\tpython\nCpus_allowed_list:\t0-{CORES - 1}\n",
     "proc/self/cgroup": "0::/user.slice/session-1.scope\n",
-    "proc/self/numa_maps": "5633df090000 default file=/usr/bin/python mapped=2 N0=2\n",
     "sys/fs/cgroup/user.slice/session-1.scope/cpu.max": "max 100000\n",
-    "sys/fs/cgroup/user.slice/session-1.scope/memory.max": "max\n",
-    "sys/fs/cgroup/user.slice/session-1.scope/memory.current": "900000000\n",
-    "sys/fs/cgroup/user.slice/session-1.scope/memory.stat": "anon 1\ninactive_file 300000000\n",
     "sys/fs/cgroup/user.slice/session-1.scope/cpuset.cpus.effective": f"0-{CORES - 1}\n",
     "sys/fs/cgroup/user.slice/cpu.max": "max 100000\n",
     "sys/devices/system/cpu/online": f"0-{CORES - 1}\n",
     "sys/devices/system/cpu/smt/active": "0\n",
     "sys/devices/system/cpu/intel_pstate/no_turbo": "0\n",
-    "sys/devices/system/cpu/cpu0/thermal_throttle/package_throttle_count": "17\n",
-    "sys/devices/system/node/online": "0\n",
-    "sys/devices/system/node/node0/cpulist": f"0-{CORES - 1}\n",
-    "sys/class/thermal/thermal_zone0/temp": "45000\n",
-    "sys/class/thermal/thermal_zone0/trip_point_0_type": "passive\n",
-    "sys/class/thermal/thermal_zone0/trip_point_0_temp": "95000\n",
     f"sys/bus/pci/devices/{SLOT}/vendor": "0x10de\n",
     f"sys/bus/pci/devices/{SLOT}/class": "0x030200\n",
-    f"sys/bus/pci/devices/{SLOT}/numa_node": "0\n",
     "sys/bus/pci/devices/0000:02:00.0/vendor": "0x1a03\n",  # the picture of a server's remote console
     "sys/bus/pci/devices/0000:02:00.0/class": "0x030000\n",
 }
@@ -95,11 +76,6 @@ CPUFREQ = {
     "cpuinfo_max_freq": "3900000",
     "base_frequency": "2100000",
 }
-
-
-def nobody(**values: Any) -> Machine:
-    """A machine that shows nothing, for tests of something else: no output depends on where they run."""
-    return Machine(**{**values, "root": Path("/nowhere"), "blas": None, "environ": {}})
 
 
 class Board:

@@ -1,7 +1,7 @@
 """What keeps a machine from its ceiling: NVIDIA's boards, every check in turn, findings as text and JSON.
 
 A check yields a finding only for what it has read; what it cannot read is said, and is no finding. Costs are
-derived from what was read, or published (then with the source), or not known.
+derived from what was read, or not known.
 """
 
 from __future__ import annotations
@@ -16,10 +16,9 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench.doctor.host import CHECKS, check
-from gemmbench.doctor.machine import NEAR, NO_RATE, UNKNOWN, Finding, Machine, NotSeen, NotSeenError
+from gemmbench.doctor.machine import NEAR, UNKNOWN, Finding, Machine, NotSeen, NotSeenError
 from gemmbench.ladder import NEAR_PEAK
-from gemmbench.measure.conditions import NvmlGauge
-from gemmbench.model.device import HARDWARE, THERMAL, DeviceFacts, broad_type
+from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.row import THREADS, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, number, percent, size
@@ -37,7 +36,7 @@ def _smi(device: DeviceFacts, words: str) -> str:
     return f"sudo nvidia-smi -i {device.pci or 0} {words}"
 
 
-@check("gpu", slows=False)
+@check("gpu")
 def pcie(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     """A device at rest lowers the generation of its link: it counts in performance state P0 only."""
     width = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
@@ -66,29 +65,6 @@ def pcie(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         raise NotSeenError(
             f"PCIe {generation}.0 of {most}.0 while it rests, which saves power: look under load"
         )
-
-
-# Their memory has room of its own for the check bits (HBM), by compute capability.
-_HBM = ((6, 0), (7, 0), (8, 0), (9, 0), (10, 0), (10, 3))
-
-
-@check("gpu")
-def ecc(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Boards with HBM keep the check bits apart, which costs nothing."""
-    current, _pending = machine.ask(device, "nvmlDeviceGetEccMode")
-    if not current or device.compute_capability in _HBM:
-        return
-    yield Finding(
-        "ECC takes bandwidth of this device's memory, which has no room of its own for it",
-        "about 20 % of the bandwidth of memory, and 6.25 % of the memory",
-        (
-            f"nvmlDeviceGetEccMode: {current}",
-            "compute capability " + ".".join(map(str, device.compute_capability)),
-        ),
-        _smi(device, "-e 0"),
-        "after the next start; errors in memory are then neither corrected nor seen",
-        "NVIDIA, CUDA C++ Best Practices Guide, Theoretical Bandwidth Calculation",
-    )
 
 
 def _beside_default(
@@ -133,47 +109,6 @@ def gpu_clock(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
 
 
 @check("gpu")
-def gpu_temperature(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """What limits the clock at this moment; power is no fault."""
-    reading = NvmlGauge(device, machine.board(device)).read(machine.now())
-    if reading.celsius is None:
-        raise NotSeenError("NVML does not tell the temperature")
-    limits = [each for each in reading.limits if each in (THERMAL, HARDWARE)]
-    if not limits:
-        return
-    yield Finding(
-        "the temperature limits the board's clock"
-        if THERMAL in limits
-        else "the board's own brake limits its clock",
-        f"up to {percent(1 - reading.clock_mhz / reading.max_mhz)} at this moment"
-        if reading.clock_mhz and reading.max_mhz
-        else UNKNOWN,
-        (
-            f"nvmlDeviceGetCurrentClocksEventReasons: {', '.join(limits)}",
-            f"nvmlDeviceGetTemperature: {reading.celsius:g} C",
-        ),
-        "nvidia-smi -q -d TEMPERATURE,PERFORMANCE" + (f" -i {device.pci}" if device.pci else ""),
-        "more air" if THERMAL in limits else "its power supply or cables",
-    )
-
-
-@check("gpu", slows=False)
-def persistence(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Off, where no display keeps the driver loaded."""
-    if machine.ask(device, "nvmlDeviceGetPersistenceMode"):
-        return
-    with suppress(NotSeenError):
-        if machine.ask(device, "nvmlDeviceGetDisplayActive"):
-            return  # the display's server keeps the driver loaded
-    yield Finding(
-        "the driver forgets the board between two programs: persistence mode is off",
-        f"{NO_RATE}: each program starts later, and limits of power and clock that were set are lost",
-        ("nvmlDeviceGetPersistenceMode: 0",),
-        _smi(device, "-pm 1"),
-    )
-
-
-@check("gpu")
 def mig(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     """A board that is split."""
     current, _pending = machine.ask(device, "nvmlDeviceGetMigMode")
@@ -192,7 +127,7 @@ def mig(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
 _BUSY_PERCENT = 5
 
 
-@check("gpu", at_rest=True)
+@check("gpu")
 def gpu_load(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     """Utilization while gemmbench runs nothing."""
     used = int(machine.ask(device, "nvmlDeviceGetUtilizationRates").gpu)
@@ -226,18 +161,13 @@ class Report:
     looked: int  # checks that could look, each device counted
 
 
-def examine(machine: Machine, at_rest: bool = True) -> Report:
-    """Every check, in the table's order. Takes half a second, for which it watches the processors.
-
-    Unless gemmbench is `at_rest`, checks that need it to run nothing are left out.
-    """
+def examine(machine: Machine) -> Report:
+    """Every check, in the table's order. Takes half a second, for which it watches the processors."""
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
     looked = 0
     for each in CHECKS:
-        if each.at_rest and not at_rest:
-            continue
-        devices = [device for device in machine.chosen if each.of in ("device", broad_type(device))]
+        devices = [device for device in machine.chosen if each.of == broad_type(device)]
         for device in (None,) if each.of == "host" else devices:
             index = None if device is None else device.index
             try:
@@ -249,52 +179,46 @@ def examine(machine: Machine, at_rest: bool = True) -> Report:
     return Report(tuple(findings), tuple(not_seen), looked)
 
 
+# --- rows that point to doctor ------------------------------------------------------------------------------
+
 SHORT = 0.65
-"""Of a ceiling: the saved runs of an NVIDIA H200 in plots/ are above (half at 2048 has 69 %)."""
+"""Of a peak: the saved runs of an NVIDIA H200 in plots/ are above (half at 2048 has 69 %)."""
 _OF_MATRIX = " of matrix units"
 
 _LARGE = {"cpu": 1024, "gpu": 2048}  # m, n and k from here on; smaller ones are slow by nature
 
 
-@dataclass(frozen=True)
-class Shortfall:
-    """The best that a device reached of a ceiling."""
+def pointer(run: Run) -> str:
+    """A line that points to `gemmbench doctor`; "" unless a device's best rate is below `SHORT` of a peak.
 
-    device: DeviceFacts
-    fraction: float
-    of: str  # the ceiling
-    best: str  # what reached it
-
-
-def shortfalls(run: Run) -> list[Shortfall]:
-    """The ceilings of which a run's devices reach less than `SHORT` at best.
-
-    Of probes the derived ceiling counts, where there is one; of GEMMs the measured peak, for kernels and
-    libraries that should come near it (`NEAR_PEAK`), from `_LARGE` on, with every thread and no grid of
-    parameters; where matrix units ran a type, what its vector units reach does not count. So early rungs,
-    small sizes and what was slowed on purpose never count.
+    Probes count against the theoretical peak, if there is one. GEMMs count against the measured peak: kernels
+    and libraries that should come near it (`NEAR_PEAK`), from `_LARGE` on, with every thread and no grid of
+    parameters. Where tensor cores ran a type, its rate on vector units does not count.
     """
-    best: dict[tuple[int, str, str], Shortfall] = {}
+    best: dict[tuple[int, str, str], tuple[float, str]] = {}
     for position, device in enumerate(run.header.devices):
         for row in run.rows:
             if row.device == position or row.device < 0:
-                for each in _of(run, device, row):
-                    key = (position, row.dtype, each.of)
-                    if key not in best or best[key].fraction < each.fraction:
-                        best[key] = each
-    return [
-        each
-        for (position, dtype, of), each in best.items()
-        if each.fraction < SHORT and (position, dtype, of + _OF_MATRIX) not in best
+                for of, fraction, name in _fractions(run, device, row):
+                    key = (position, row.dtype, of)
+                    best[key] = max(best.get(key, (0.0, "")), (fraction, name))
+    short = [
+        (fraction, name, of)
+        for (position, dtype, of), (fraction, name) in best.items()
+        if fraction < SHORT and (position, dtype, of + _OF_MATRIX) not in best
     ]
+    if not short:
+        return ""
+    fraction, name, of = min(short)
+    return f"{name} reaches {percent(fraction)} of {of}: `gemmbench doctor` checks this machine for causes."
 
 
-def _of(run: Run, device: DeviceFacts, row: Row) -> Iterator[Shortfall]:
-    """What a row reached of the ceiling that is for it."""
+def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, float, str]]:
+    """A peak, the fraction of it that a row reached, and the row's name."""
     if row.kind == "peak" and row.ran_on != "matrix" and row.variant == "flops":
         top, rate = ceilings.ceiling(device, row.dtype), rates.rate(row, "kernel")
         if top and rate and row.check.verdict == "ok":
-            yield Shortfall(device, rate.best / top.per_second, f"the ceiling of {row.dtype}", "the probe")
+            yield f"the ceiling of {row.dtype}", rate.best / top.per_second, "the probe"
     if row.kind != "gemm" or row.problem is None or row.grid or THREADS in row.parameters or row.beside:
         return
     smallest = min(row.problem.m, row.problem.n, row.problem.k)
@@ -304,28 +228,10 @@ def _of(run: Run, device: DeviceFacts, row: Row) -> Iterator[Shortfall]:
     fraction = rates.peak_fraction(run, row, rates.view_scope(run))
     if fraction is not None and (not rates.on_host(row) or kind == "cpu"):
         units = _OF_MATRIX if row.ran_on == "matrix" else ""
-        yield Shortfall(
-            device, fraction, f"the {row.dtype} peak{units}", f"{clean(row.title)} at {row.problem.size}"
-        )
+        yield f"the {row.dtype} peak{units}", fraction, f"{clean(row.title)} at {row.problem.size}"
 
 
-def sentence(short: list[Shortfall], report: Report) -> str:
-    """A line that points to `gemmbench doctor`; "" where it has nothing to say of these devices' rates."""
-    worst = min(short, key=lambda each: each.fraction)
-    on_cpu = worst.device.type == "cpu"
-    slowing = {each.name for each in CHECKS if each.slows}
-    causes = dict.fromkeys(
-        finding.check
-        for finding in report.findings
-        if finding.check in slowing
-        if finding.device == worst.device.index or (on_cpu and finding.device is None)
-    )
-    if not causes:
-        return ""
-    return (
-        f"{worst.best} reaches {percent(worst.fraction)} of {worst.of}: `gemmbench doctor` says what may "
-        f"hold it back ({', '.join(causes)})."
-    )
+# --- showing ------------------------------------------------------------------------------------------------
 
 
 def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> RenderableType:
@@ -360,9 +266,8 @@ def _not_looked_at(report: Report, devices: Sequence[DeviceFacts]) -> Iterator[N
 
 def _card(finding: Finding) -> Iterator[RenderableType]:
     """A finding; its command stands in a line of its own that is never broken, so that it can be copied."""
-    cost = f"{finding.cost} ({finding.source})" if finding.source else finding.cost
     yield _lines("what", (f"{finding.tells} ({finding.check})",), "yellow")
-    yield _lines("costs", (cost,))
+    yield _lines("costs", (finding.cost,))
     yield _lines("seen", finding.seen)
     if finding.command:
         command = Text.assemble((_label("type"), "dim"), (finding.command, "bold"))

@@ -1,4 +1,4 @@
-"""What a check is, and those of drivers and of the host: clock, processors, others, nodes, BLAS."""
+"""What a check is, and those of drivers and of the host: clock, processors, others, BLAS."""
 
 from __future__ import annotations
 
@@ -15,15 +15,12 @@ from gemmbench.doctor.machine import (
     Finding,
     Machine,
     NotSeenError,
-    numbers,
     ranges,
 )
-from gemmbench.measure.energy import is_nvidia
 from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
-from gemmbench.model.units import MIB, by_key, clean, counted, listed, number, percent, size
+from gemmbench.model.units import by_key, clean, counted, listed, number, percent
 from gemmbench.opencl import drivers
-from gemmbench.probes.memory import set_bytes
 from gemmbench.stats.conditions import STOLEN, TICKS_S
 
 _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
@@ -34,9 +31,7 @@ class Check:
     """A function that looks at the host or a device; docs/doctor.md says what it reads."""
 
     look: Callable[..., Iterator[Finding]]  # takes the machine; and a device, unless it is `of` the host
-    of: Literal["host", "cpu", "gpu", "device"]  # what is looked at: the host once, or each such device
-    slows: bool = True  # whether it lowers the rates of kernels
-    at_rest: bool = False  # whether it needs that gemmbench itself is not running anything
+    of: Literal["host", "cpu", "gpu"]  # what is checked: the host once, or each such device
 
     @property
     def name(self) -> str:
@@ -47,31 +42,23 @@ CHECKS: list[Check] = []
 """In the order in which they stand below and in `gemmbench.doctor`, which is that of their table."""
 
 
-def check(of: Literal["host", "cpu", "gpu", "device"], **more: bool) -> Callable[[_Look], _Look]:
-    """Make a function a check; arguments as of `Check`."""
+def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
+    """Make a function a check."""
 
     def enter(look: _Look) -> _Look:
-        CHECKS.append(Check(look, of, **more))
+        CHECKS.append(Check(look, of))
         return look
 
     return enter
 
 
-def offered_level(machine: Machine) -> drivers.Level:
+def _offered_level(machine: Machine) -> drivers.Level:
     """The widest vectors of this CPU; `NotSeenError` if the system does not tell."""
     machine.read("proc/cpuinfo")
     level = drivers.cpu_level(machine.root / "proc/cpuinfo")
     if level is None:
         raise NotSeenError("/proc/cpuinfo names no vectors of x86")
     return level
-
-
-def lost(level: drivers.Level, offered: drivers.Level, of: str) -> str:
-    """What code for a lower level costs at most."""
-    return (
-        f"up to {percent(1 - level.flops / offered.flops)} of {of}, by the width of vectors and fused "
-        "multiply-adds; nothing on processors that split the wide instructions"
-    )
 
 
 # --- drivers: what is missing, what compiles for less -------------------------------------------------------
@@ -83,7 +70,7 @@ _DISPLAY = "0x03"  # PCI's class of GPUs
 _PASSED_ON = "in a container of Docker: docker run --gpus all"
 
 
-@check("host", slows=False)
+@check("host")
 def driver_missing(machine: Machine) -> Iterator[Finding]:
     """No device at all, or a GPU in PCI that no OpenCL device belongs to."""
     if machine.trouble:
@@ -141,20 +128,13 @@ def _boards(machine: Machine) -> dict[str, list[str]]:
     )
 
 
-_EXTENSIONS = {"half": "cl_khr_fp16", "double": "cl_khr_fp64"}
 _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
-_UNIT_VARIABLES = (
-    "POCL_MAX_PTHREAD_COUNT",
-    "POCL_CPU_MAX_CU_COUNT",
-    "DPCPP_CPU_NUM_CUS",
-    "CL_CONFIG_CPU_TBB_NUM_WORKERS",
-)
 
 
 @check("cpu")
 def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     """PoCL says what it compiles for; of Intel's runtime the environment and the vectors' width do."""
-    offered = offered_level(machine)
+    offered = _offered_level(machine)
     forced = machine.environ.get(_INTEL_TARGET, "") if device.family == "cpu-intel" else ""
     forced_level, stated = drivers.llvm_level(forced), drivers.target_of(device.device_version)
     command = drivers.install_command()
@@ -175,61 +155,10 @@ def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         return
     yield Finding(
         f"the driver compiles for {clean(processor)}: {level.name} where this CPU offers {offered.name}",
-        lost(level, offered, "this device's arithmetic"),
+        f"up to {percent(1 - level.flops / offered.flops)} of this device's arithmetic, by the width of "
+        "vectors and fused multiply-adds; nothing on processors that split the wide instructions",
         (seen, f"/proc/cpuinfo: {offered.name}"),
         command,
-    )
-
-
-@check("cpu")
-def driver_units(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Fewer units than cores that it may use: an environment variable, as a rule."""
-    allowed = machine.allowed
-    cores = machine.cores(allowed) if has_smt(machine) else len(allowed)
-    if device.compute_units >= cores:
-        return
-    given = {name: machine.environ[name] for name in _UNIT_VARIABLES if machine.environ.get(name)}
-    yield Finding(
-        f"the driver has {counted(device.compute_units, 'unit')}, and may use {counted(cores, 'core')}",
-        f"up to {percent(1 - device.compute_units / cores)} of this device's arithmetic",
-        (
-            f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}",
-            f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
-            *([f"environment: {listed(given)}"] if given else []),
-        ),
-        f"env {' '.join(f'-u {name}' for name in given)} gemmbench peak" if given else "",
-        "" if given else "the driver decides; another may take them all",
-    )
-
-
-@check("device", slows=False)
-def types(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Half and double of OpenCL C; of NVIDIA double alone, whose half is in PTX."""
-    # NVIDIA's driver has no half for OpenCL C; gemmbench's kernels of half are written in its PTX.
-    wanted = ("double",) if is_nvidia(device) else ("half", "double")
-    missing = [name for name in wanted if name not in device.dtypes]
-    if not missing:
-        return
-    other = next(
-        (
-            each
-            for each in machine.devices
-            if each.index != device.index and each.type == device.type and set(missing) <= set(each.dtypes)
-        ),
-        None,
-    )
-    on_cpu = device.type == "cpu" and device.family != "cpu-intel"
-    command = f"gemmbench precision --device {other.index}" if other else ""
-    yield Finding(
-        f"the device has no {' and no '.join(missing)}",
-        f"{NO_RATE}: rows of {', '.join(missing)} are unsupported",
-        (f"CL_DEVICE_EXTENSIONS: no {' and no '.join(_EXTENSIONS[name] for name in missing)}",),
-        command or (drivers.install_command() if on_cpu else ""),
-        f"another driver here has {'it' if len(missing) == 1 else 'them'}"
-        if other
-        else "a driver that has more types"
-        if on_cpu
-        else "the device or its driver lacks it: nothing to switch on",
     )
 
 
@@ -335,42 +264,6 @@ def turbo(machine: Machine) -> Iterator[Finding]:
         )
 
 
-_PASSIVE = ("passive", "hot", "critical")
-
-
-@check("host")
-def cpu_temperature(machine: Machine) -> Iterator[Finding]:
-    """A zone at its trip point now, or a counter of throttling that moves."""
-    zones = [path.removesuffix("/temp") for path in machine.matching("sys/class/thermal/thermal_zone*/temp")]
-    counters = machine.matching(f"{CPU}/cpu[0-9]*/thermal_throttle/package_throttle_count")
-    if not zones and not counters:
-        raise NotSeenError("there is no /sys/class/thermal/thermal_zone* and no counter of throttling")
-    before = {path: machine.number(path) for path in counters}
-    if counters:
-        _ = machine.watched  # half a second
-    moved = [path for path in counters if machine.number(path) > before[path]]
-    hot = []
-    for zone in zones:
-        kinds = machine.matching(f"{zone}/trip_point_*_type")
-        trips = [path.replace("_type", "_temp") for path in kinds if machine.read(path) in _PASSIVE]
-        limits = [int(limit) for limit in map(machine.optional, trips) if limit.isdecimal()]
-        lowest = min(filter(None, limits), default=0)
-        if lowest and machine.number(f"{zone}/temp") >= lowest:
-            hot.append((zone, machine.number(f"{zone}/temp"), lowest))
-    if not moved and not hot:
-        return
-    yield Finding(
-        "the processor is so hot that its clock is lowered",
-        UNKNOWN,
-        (
-            *(f"/{path}: {before[path]}, half a second later {machine.number(path)}" for path in moved[:1]),
-            *(f"/{zone}/temp: {now / 1000:g} C, its limit {top / 1000:g} C" for zone, now, top in hot[:2]),
-        ),
-        "",
-        "let it rest, clear its air ways, look at its fan",
-    )
-
-
 # --- processors that may be used ----------------------------------------------------------------------------
 
 
@@ -381,7 +274,7 @@ def affinity(machine: Machine) -> Iterator[Finding]:
     missing = len(set(online) - set(allowed))
     if not missing:
         return
-    cores = f", {counted(machine.cores(allowed), 'core')}" if has_smt(machine) else ""
+    cores = f", {counted(machine.cores(allowed), 'core')}" if _has_smt(machine) else ""
     inherited = _cpuset(machine)
     command = f"taskset -c {ranges(online)} gemmbench peak"
     remark = ""
@@ -412,31 +305,9 @@ def _cpuset(machine: Machine) -> tuple[int, ...] | None:
     return None
 
 
-def has_smt(machine: Machine) -> bool:
+def _has_smt(machine: Machine) -> bool:
     """Whether cores show as several processors."""
     return machine.optional(f"{CPU}/smt/active") == "1"
-
-
-@check("host")
-def smt(machine: Machine) -> Iterator[Finding]:
-    """As many threads as processors, where two of these share a core."""
-    machine.read(f"{CPU}/smt/active")
-    threads, cores = _threads(machine), machine.cores(machine.allowed)
-    if not has_smt(machine) or not cores < threads <= len(machine.allowed):
-        return
-    yield Finding(
-        f"numpy's BLAS runs {threads} threads on {counted(cores, 'core')}: two share one core's units",
-        UNKNOWN,
-        (
-            f"/{CPU}/smt/active: 1",
-            f"threadpoolctl: {pool_title(machine.blas or {})}",
-            f"{CPU}/cpu*/topology: {cores} cores",
-        ),
-        f"gemmbench gemm -m 2048 --kernel numpy --threads {cores},{threads}",
-        f"shows both; {_variable(machine)}={cores} keeps the faster",
-        "oneMKL takes as many threads as cores by default (its developer guide, Improving Performance with "
-        "Threading)",
-    )
 
 
 class _Group(NamedTuple):
@@ -502,48 +373,6 @@ def cpu_quota(machine: Machine) -> Iterator[Finding]:
     )
 
 
-@check("host", slows=False)
-def memory_limit(machine: Machine) -> Iterator[Finding]:
-    """The first control group that leaves less than twice the working set of the memory probes."""
-    cpus = [device for device in machine.chosen if device.type == "cpu"]
-    needed = 2 * max((set_bytes(device) for device in cpus), default=_TRANSFER_BYTES)
-    for group in _groups(machine, "memory"):
-        folder = group.folder
-        limit_name, used_name, idle_name = _MEMORY_FILES[group.version]
-        path = f"{folder}/{limit_name}"
-        if not machine.has(path):
-            continue
-        text = machine.read(path)
-        if not text.isdecimal():
-            continue  # max
-        idle = machine.fields(f"{folder}/memory.stat", " ").get(idle_name, "")
-        counts = [machine.optional(f"{folder}/{used_name}"), idle]
-        every, dropped = (int(each) if each.isdecimal() else 0 for each in counts)
-        used = max(0, every - dropped)
-        room = int(text) - used
-        if room < needed:
-            yield Finding(
-                f"a control group leaves this process {size(max(0, room))} of memory; "
-                f"the memory probes take up to {size(needed)}",
-                f"{NO_RATE}: the kernel kills what needs more, and its row is called crashed",
-                (f"/{path}: {text}", f"/{folder}/{used_name}: {used} without idle files"),
-                f"docker update --memory {2 * needed // MIB}m --memory-swap -1 CONTAINER"
-                if group.is_root
-                else f"echo {'max' if group.version == 2 else '-1'} | sudo tee /{path}",
-                "on the container's host; in Kubernetes raise resources.limits.memory"
-                if group.is_root
-                else "",
-            )
-            return
-
-
-_MEMORY_FILES = {  # the limit, what is used, and what of it is files that can be dropped
-    2: ("memory.max", "memory.current", "inactive_file"),
-    1: ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
-}
-_TRANSFER_BYTES = 256 * MIB  # of the largest transfer
-
-
 # --- what others take ---------------------------------------------------------------------------------------
 
 _SHOWN_CORES = 0.05
@@ -596,57 +425,6 @@ def load(machine: Machine) -> Iterator[Finding]:
     )
 
 
-# --- memory and nodes ---------------------------------------------------------------------------------------
-
-
-def _nodes(machine: Machine) -> dict[int, tuple[int, ...]]:
-    """The processors of each NUMA node that has any; `NotSeenError` if the system does not tell."""
-    folder = "sys/devices/system/node"
-    paths = {node: f"{folder}/node{node}/cpulist" for node in machine.numbers(f"{folder}/online")}
-    return {node: machine.numbers(path) for node, path in paths.items() if machine.read(path)}
-
-
-def _policy(machine: Machine) -> str:
-    """This process's memory policy: ``default``, ``bind:1``, ``interleave:0-1``."""
-    lines = machine.optional("proc/self/numa_maps").splitlines()
-    policies = [line.split()[1] for line in lines if len(line.split()) > 1]
-    return next((policy for policy in policies if policy != "default"), "default")
-
-
-@check("host")
-def numa(machine: Machine) -> Iterator[Finding]:
-    """A policy that binds memory elsewhere, or processors of several nodes without one that interleaves."""
-    nodes = _nodes(machine)
-    here = sorted(node for node, processors in nodes.items() if set(processors) & set(machine.allowed))
-    if len(nodes) < 2 or not here:
-        return
-    policy = _policy(machine)
-    kind, _, where = policy.partition(":")
-    seen = (
-        *(f"/sys/devices/system/node/node{node}/cpulist: {ranges(nodes[node])}" for node in here),
-        f"/proc/self/status: Cpus_allowed_list {ranges(machine.allowed)}",
-        f"/proc/self/numa_maps: {policy}",
-    )
-    if kind.startswith(("bind", "prefer")) and where:
-        bound = numbers(where, "proc/self/numa_maps")
-        if not set(here) & set(bound):
-            yield Finding(
-                f"memory is taken from node {where}, and the processors are of node {ranges(here)}",
-                UNKNOWN,
-                seen,
-                f"numactl --cpunodebind={ranges(here)} --membind={ranges(here)} gemmbench peak",
-            )
-        return
-    if kind == "default" and len(here) > 1 and any(device.type == "cpu" for device in machine.chosen):
-        yield Finding(
-            f"the processors are of {len(here)} nodes, and a buffer lies where the thread was that filled it",
-            UNKNOWN,
-            seen,
-            "numactl --interleave=all gemmbench peak",
-            f"or measure a node: numactl --cpunodebind={here[0]} --membind={here[0]} gemmbench peak",
-        )
-
-
 # --- the host's BLAS ----------------------------------------------------------------------------------------
 
 _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
@@ -667,7 +445,7 @@ def _threads(machine: Machine) -> int:
 def blas_threads(machine: Machine) -> Iterator[Finding]:
     """Fewer threads than cores, or more than processors."""
     threads, processors = _threads(machine), len(machine.allowed)
-    cores = machine.cores(machine.allowed) if has_smt(machine) else processors
+    cores = machine.cores(machine.allowed) if _has_smt(machine) else processors
     if cores <= threads <= processors:
         return
     fewer = threads < cores
@@ -685,55 +463,4 @@ def blas_threads(machine: Machine) -> Iterator[Finding]:
         f"env {names} gemmbench square --kernel numpy"
         if given
         else f"{_variable(machine)}={cores} gemmbench square --kernel numpy",
-    )
-
-
-@check("host")
-def blas_kernels(machine: Machine) -> Iterator[Finding]:
-    """The kernels that OpenBLAS or BLIS chose, by their own name for the processor."""
-    if machine.blas is None:
-        raise NotSeenError("threadpoolctl does not know numpy's BLAS")
-    name = str(machine.blas.get("architecture") or "")
-    level, offered = drivers.blas_level(name), offered_level(machine)
-    if level is None:
-        raise NotSeenError(
-            f"numpy's BLAS does not say for which processor its kernels are: {name or 'nothing'}"
-        )
-    if level >= offered:
-        return
-    forced = machine.environ.get("OPENBLAS_CORETYPE")
-    yield Finding(
-        f"numpy's BLAS runs kernels for {clean(name)}: {level.name} where this CPU offers {offered.name}",
-        lost(level, offered, "the host's BLAS"),
-        (
-            f"threadpoolctl: architecture {clean(name)}",
-            f"/proc/cpuinfo: {offered.name}",
-            *([f"environment: OPENBLAS_CORETYPE={clean(forced)}"] if forced else []),
-        ),
-        "env -u OPENBLAS_CORETYPE gemmbench square --kernel numpy"
-        if forced
-        else "pip install --upgrade numpy",
-    )
-
-
-@check("gpu", slows=False)
-def device_numa(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Processors of other nodes only: transfers cross from node to node."""
-    if not device.pci:
-        raise NotSeenError("its driver does not say in which slot it is")
-    nodes = _nodes(machine)
-    path = f"sys/bus/pci/devices/{device.pci}/numa_node"
-    node = machine.number(path)
-    if node < 0 or node not in nodes or len(nodes) < 2 or set(nodes[node]) & set(machine.allowed):
-        return
-    yield Finding(
-        f"the device is on node {node}, and this process may use no processor of it: transfers take the way "
-        "between the nodes",
-        f"{UNKNOWN}; of the host scope only",
-        (
-            f"/{path}: {node}",
-            f"/sys/devices/system/node/node{node}/cpulist: {ranges(nodes[node])}",
-            f"/proc/self/status: Cpus_allowed_list {ranges(machine.allowed)}",
-        ),
-        f"numactl --cpunodebind={node} --membind={node} gemmbench peak --only transfer",
     )

@@ -37,7 +37,6 @@ class Finding:
     seen: tuple[str, ...]  # how it was seen: files and counters with their values
     command: str  # to type; "" where nothing on this machine helps
     remark: str = ""  # beside the command: that it needs a restart, who has to type it
-    source: str = ""  # of the cost, if it is not derived from what was seen
     check: str = ""  # the check's name
     device: int | None = None  # its index in `gemmbench devices`; None for the host
 

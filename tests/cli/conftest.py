@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 
 from gemmbench import api, cli
 from gemmbench.measure import child
-from tests import fake_patient, forked
+from tests import forked
 from tests.cli import fake_machine, recorded
 
 ROOT = Path(__file__).parents[2]
@@ -26,11 +26,9 @@ _DRIVER = """
 from gemmbench.__main__ import main
 import importlib, os
 from gemmbench import api
-from tests import fake_patient
 from tests.cli import recorded
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
 api.make_machine = machine.make
-api.make_patient = fake_patient.nobody
 recorded.install(getattr(machine, "RECORDED", recorded.KINDS))
 main()
 """
@@ -40,7 +38,6 @@ main()
 def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))  # no peaks of other runs
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
-    monkeypatch.setattr(api, "make_patient", fake_patient.nobody)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     monkeypatch.setattr(child, "subprocess", forked.STARTS)
     for name in (

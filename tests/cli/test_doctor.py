@@ -31,8 +31,8 @@ def test_findings_are_no_failure(call: Call, patient: Patient) -> None:
     patient.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
     result = call("doctor", "--device", "1")
     assert result.exit_code == 0
+    assert "host  Some Processor" in result.output
     assert "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo" in result.output
-    assert "(driver-units)" in result.output  # two units of the fake driver on eight processors
     assert "\n1  pthread-Intel" in result.output
 
 
@@ -40,7 +40,7 @@ def test_json_is_an_object(call: Call, patient: Patient) -> None:
     patient.other = 1.6
     result = call("doctor", "--json", "--device", "0")
     assert result.exit_code == 0
-    assert [each["check"] for each in json.loads(result.stdout)["findings"]] == ["driver-units", "load"]
+    assert [each["check"] for each in json.loads(result.stdout)["findings"]] == ["load"]
 
 
 def test_a_machine_without_a_device_is_looked_at(
@@ -75,13 +75,12 @@ def test_a_device_of_the_environment_that_no_driver_lists_is_reported(
 
 def test_the_api_returns_the_findings(patient: Patient) -> None:
     patient.other = 1.6
-    assert [finding.check for finding in gb.doctor(device="0")] == ["driver-units", "load"]
+    assert [finding.check for finding in gb.doctor(device="0")] == ["load"]
     with pytest.raises(gb.UsageError, match="no device is 'h900'"):
         gb.doctor(device="h900")
 
 
-def test_a_row_far_below_the_peak_points_to_it(call: Call, patient: Patient) -> None:
-    patient.other = 1.6
+def test_a_row_far_below_the_peak_points_to_it(call: Call) -> None:
     result = call("gemm", "-m", "2048", "--kernel", "naive", "--baseline", "numpy")
     (pointing,) = (line for line in result.stderr.splitlines() if "gemmbench doctor" in line)
     assert pointing.startswith("numpy at 2048 reaches ")

@@ -13,7 +13,7 @@ import pytest
 
 from gemmbench import api
 from gemmbench.measure import child
-from tests import fake_patient, forked
+from tests import forked
 from tests.cli import fake_machine, recorded
 from tests.net.record import Book
 
@@ -59,7 +59,6 @@ def surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (work / "tests" / "data").symlink_to(ROOT / "tests" / "data")
     monkeypatch.chdir(work)
     monkeypatch.setattr(api, "make_machine", fake_machine.make)
-    monkeypatch.setattr(api, "make_patient", fake_patient.nobody)
     monkeypatch.setattr(child, "CONDUCTORS", dict(recorded.CONDUCTORS))
     monkeypatch.setattr(child, "subprocess", forked.STARTS)
 

@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from gemmbench import api
-from gemmbench.doctor import Report, examine, page, sentence, shortfalls, to_record
+from gemmbench.doctor import Report, examine, page, pointer, to_record
 from gemmbench.doctor import machine as reading
 from gemmbench.doctor.host import CHECKS
 from gemmbench.doctor.machine import NO_RATE, Finding, ranges
@@ -69,15 +69,6 @@ def plant_narrow_vectors(patient: Patient) -> None:
     patient.change(INTEL, vector_widths={"float": 8})
 
 
-def plant_few_units(patient: Patient) -> None:
-    patient.change(POCL, compute_units=2)
-    patient.environ["POCL_MAX_PTHREAD_COUNT"] = "2"
-
-
-def plant_no_half(patient: Patient) -> None:
-    patient.change(POCL, dtypes=("float", "double", "int"))
-
-
 def plant_governor(patient: Patient) -> None:
     patient.cpufreq(scaling_governor="powersave", scaling_driver="acpi-cpufreq")
 
@@ -97,10 +88,6 @@ def plant_no_turbo(patient: Patient) -> None:
 
 def plant_no_boost(patient: Patient) -> None:
     patient.write(f"{CPU}/cpufreq/boost", "0\n")
-
-
-def plant_heat(patient: Patient) -> None:
-    patient.write("sys/class/thermal/thermal_zone0/temp", "96000\n")
 
 
 def plant_pinned(patient: Patient) -> None:
@@ -127,36 +114,12 @@ def plant_old_quota(patient: Patient) -> None:
     patient.write("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", "100000\n")
 
 
-def plant_memory(patient: Patient) -> None:
-    patient.write(f"{CGROUP}/memory.max", "1000000000\n")
-
-
 def plant_steal(patient: Patient) -> None:
     patient.steal = 1.6
 
 
 def plant_load(patient: Patient) -> None:
     patient.other = 1.6
-
-
-def plant_two_nodes(patient: Patient) -> None:
-    patient.write("sys/devices/system/node/online", "0-1\n")
-    patient.write("sys/devices/system/node/node0/cpulist", "0-3\n")
-    patient.write("sys/devices/system/node/node1/cpulist", "4-7\n")
-
-
-def plant_bound_memory(patient: Patient) -> None:
-    plant_two_nodes(patient)
-    patient.write("sys/devices/system/node/node0/cpulist", "0-7\n")
-    patient.write("sys/devices/system/node/node1/cpulist", "8-15\n")
-    patient.write("proc/self/numa_maps", "5633df090000 bind:1 heap anon=2 N1=2\n")
-
-
-def plant_far_device(patient: Patient) -> None:
-    plant_two_nodes(patient)
-    patient.write("sys/devices/system/node/node0/cpulist", "0-7\n")
-    patient.write("sys/devices/system/node/node1/cpulist", "8-15\n")
-    patient.write(f"sys/bus/pci/devices/{SLOT}/numa_node", "1\n")
 
 
 def plant_few_threads(patient: Patient) -> None:
@@ -168,19 +131,10 @@ def plant_many_threads(patient: Patient) -> None:
     patient.blas = {**(patient.blas or {}), "num_threads": 64}
 
 
-def plant_old_kernels(patient: Patient) -> None:
-    patient.blas = {**(patient.blas or {}), "architecture": "Haswell"}
-    patient.environ["OPENBLAS_CORETYPE"] = "Haswell"
-
-
 def board(**values: object) -> Callable[[Patient], None]:
     return lambda patient: patient.board.update(
         {f"nvmlDeviceGet{name}": each for name, each in values.items()}
     )
-
-
-def plant_ecc(patient: Patient) -> None:
-    patient.change(GPU, compute_capability=(8, 9))
 
 
 def plant_busy_board(patient: Patient) -> None:
@@ -198,9 +152,6 @@ CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, 
      ("corei7", "87.5 %", "CL_CONFIG_CPU_TARGET_ARCH=corei7", "env -u CL_CONFIG")),
     ("narrow vectors", plant_narrow_vectors, "driver-target", INTEL,
      ("AVX2 where", "50.0 %", "VECTOR_WIDTH_FLOAT: 8", "install")),
-    ("few units", plant_few_units, "driver-units", POCL,
-     ("2 units", "75.0 %", "POCL_MAX_PTHREAD_COUNT=2", "env -u POCL_MAX")),
-    ("no half", plant_no_half, "types", POCL, ("no half", NO_RATE, "cl_khr_fp16", "--device 0")),
     ("governor", plant_governor, "governor", HOST,
      ("8 of 8", "79.5 %", "scaling_governor: powersave", "echo performance")),
     ("preference", plant_preference, "governor", HOST,
@@ -209,45 +160,26 @@ CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, 
      ("2,000 of 3,900 MHz", "48.7 %", "scaling_max_freq: 2000000", "echo 3900000")),
     ("no turbo", plant_no_turbo, "turbo", HOST, ("turbo", "46.2 %", "no_turbo: 1", "echo 0 | sudo tee")),
     ("no boost", plant_no_boost, "turbo", HOST, ("turbo", "46.2 %", "boost: 0", "echo 1 | sudo tee")),
-    ("heat", plant_heat, "cpu-temperature", HOST, ("hot", "not known", "96 C, its limit 95 C", "")),
     ("pinned", plant_pinned, "affinity", HOST,
      ("4 of 8", "50.0 %", "Cpus_allowed_list 0-3", "taskset -c 0-7")),
-    ("siblings", plant_siblings, "smt", HOST,
-     ("8 threads on 4 cores", "not known", "smt/active: 1", "--threads 4,8")),
     ("quota", plant_quota, "cpu-quota", HOST, ("2.00 of 8", "75.0 %", "nr_throttled 45 of 90", "echo max")),
     ("old quota", plant_old_quota, "cpu-quota", HOST,
      ("1.50 of 8", "81.2 %", "cfs_quota_us: 150000", "docker update --cpus 8")),
-    ("memory", plant_memory, "memory-limit", HOST,
-     ("381 MiB", NO_RATE, "memory.max: 1000000000", "echo max")),
     ("steal", plant_steal, "steal", HOST, ("hypervisor", "20.0 %", "steal", "gemmbench check")),
     ("load", plant_load, "load", HOST, ("1.60 of 8", "20.0 %", f"other ({OTHER}) 1.60", f"-p {OTHER}")),
-    ("two nodes", plant_two_nodes, "numa", HOST,
-     ("2 nodes", "not known", "cpulist: 4-7", "--interleave=all")),
-    ("bound memory", plant_bound_memory, "numa", HOST, ("node 1", "not known", "bind:1", "--membind=0")),
-    ("far device", plant_far_device, "device-numa", GPU,
-     ("node 1", "not known", "numa_node: 1", "--cpunodebind=1")),
     ("few threads", plant_few_threads, "blas-threads", HOST,
      ("1 thread on 8", "87.5 %", "OPENBLAS_NUM_THREADS=1", "env -u OPENBLAS")),
     ("many threads", plant_many_threads, "blas-threads", HOST,
      ("64 threads", "not known", "64 threads", "OPENBLAS_NUM_THREADS=8")),
-    ("old kernels", plant_old_kernels, "blas-kernels", HOST,
-     ("AVX2 where", "50.0 %", "Haswell", "env -u OPENBLAS_CORETYPE")),
     ("narrow link", board(CurrPcieLinkWidth=8), "pcie", GPU, ("x8", "50.0 %", "8 of 16", "lspci")),
     ("slow link", board(CurrPcieLinkGeneration=3), "pcie", GPU,
      ("PCIe 3.0 x16", "75.0 %", "3 of 5", "lspci")),
     ("slow slot", board(CurrPcieLinkGeneration=4, MaxPcieLinkGeneration=4), "pcie", GPU,
      ("5.0 x16", "50.0 %", "4 of 5", SLOT)),
-    ("ECC", plant_ecc, "ecc", GPU, ("ECC", "about 20 %", "EccMode: 1", f"nvidia-smi -i {SLOT} -e 0")),
     ("power limit", board(EnforcedPowerLimit=400_000), "gpu-power", GPU,
      ("400 of its 700 W", "not known", "400000 mW", "-pl 700")),
     ("clock", board(ApplicationsClock=990), "gpu-clock", GPU,
      ("990 of 1980", "50.0 %", "990 MHz", "-rac")),
-    ("hot board", board(CurrentClocksEventReasons=0x20, Temperature=88, ClockInfo=990),
-     "gpu-temperature", GPU, ("temperature", "50.0 %", "88 C", "nvidia-smi -q")),
-    ("brake", board(CurrentClocksEventReasons=0x80), "gpu-temperature", GPU,
-     ("brake", "%", "hardware", "nvidia-smi -q")),
-    ("no persistence", board(PersistenceMode=0), "persistence", GPU,
-     ("forgets", NO_RATE, "Mode: 0", "-pm 1")),
     ("MIG", board(MigMode=[1, 1]), "mig", GPU, ("slice", "not known", "MigMode: 1", "-mig 0")),
     ("busy board", plant_busy_board,
      "gpu-load", GPU, ("other programs", "97 %", "4711", "nvidia-smi")),
@@ -287,9 +219,7 @@ def test_every_check_has_a_planted_cause() -> None:
 def test_a_healthy_machine_gives_no_finding_and_everything_is_looked_at(patient: Patient) -> None:
     report = examine(patient.machine())
     assert report == Report((), (), report.looked)
-    of_gpu, of_cpu = ([check.of for check in CHECKS].count(kind) for kind in ("gpu", "cpu"))
-    hosts, each = ([check.of for check in CHECKS].count(kind) for kind in ("host", "device"))
-    assert report.looked == hosts + of_gpu + 2 * of_cpu + 3 * each
+    assert report.looked == sum({"host": 1, "gpu": 1, "cpu": 2}[check.of] for check in CHECKS)
 
 
 def rests(patient: Patient) -> None:
@@ -305,20 +235,6 @@ def uses_its_own_powersave(patient: Patient) -> None:
     patient.cpufreq(scaling_governor="powersave", energy_performance_preference="balance_performance")
 
 
-def interleaves(patient: Patient) -> None:
-    plant_two_nodes(patient)
-    patient.write("proc/self/numa_maps", "5633df090000 interleave:0-1 heap\n")
-
-
-def measures_a_gpu_of_two_nodes(patient: Patient) -> None:
-    plant_two_nodes(patient)
-    patient.chosen = (GPU,)
-
-
-def shows_a_picture(patient: Patient) -> None:
-    board(PersistenceMode=0, DisplayActive=1)(patient)
-
-
 def was_stolen_from_by_two_ticks(patient: Patient) -> None:
     patient.steal = 0.32
 
@@ -329,9 +245,6 @@ def was_stolen_from_by_two_ticks(patient: Patient) -> None:
         rests,
         has_smt_and_a_blas_that_knows,
         uses_its_own_powersave,
-        interleaves,
-        measures_a_gpu_of_two_nodes,
-        shows_a_picture,
         was_stolen_from_by_two_ticks,
     ],
 )
@@ -516,18 +429,17 @@ def shown(report: Report, width: int = 80) -> str:
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_a_page_says_what_it_costs_how_it_was_seen_and_what_to_type(width: int, patient: Patient) -> None:
     plant_governor(patient)
-    plant_ecc(patient)
+    board(EnforcedPowerLimit=400_000)(patient)
     report = examine(patient.machine())
     text = shown(report, width)
     commands = [line for line in text.splitlines() if line.startswith("   type   ")]
     whole = [f"   type   {finding.command}" for finding in report.findings]
     assert commands == whole  # to be copied, never broken
     assert max(len(line) for line in text.splitlines() if line not in commands) <= width
-    for word in ("host  Some Processor", "1  NVIDIA H200", "(governor)", "(ecc)", "type", "seen"):
+    for word in ("host  Some Processor", "1  NVIDIA H200", "(governor)", "(gpu-power)", "type", "seen"):
         assert word in text
     assert "2 findings in" in text
     assert "Nothing was changed." in " ".join(text.split())
-    assert "Best Practices Guide" in " ".join(text.split())
 
 
 def test_a_healthy_machine_is_told_so(patient: Patient) -> None:
@@ -542,7 +454,7 @@ def test_json_has_every_finding_and_what_was_not_looked_at(patient: Patient) -> 
     record = json.loads(json.dumps(to_record(examine(patient.machine()))))
     assert [(each["check"], each["device"]) for each in record["findings"]] == [("governor", None)]
     assert set(record["findings"][0]) == {
-        "check", "device", "tells", "cost", "source", "seen", "command", "remark",
+        "check", "device", "tells", "cost", "seen", "command", "remark",
     }  # fmt: skip
     assert [each["check"] for each in record["not_looked_at"]] == ["affinity"]
 
@@ -569,10 +481,11 @@ def run_of(gflops: float, size: int = 1024, variant: str = "numpy", **values: ob
 
 
 def test_a_large_row_of_the_best_kernels_below_65_percent_of_the_peak_is_short() -> None:
-    (short,) = shortfalls(run_of(150.0))
-    assert short.fraction == pytest.approx(0.5, abs=0.01)
-    assert shortfalls(run_of(0.64 * 300))
-    assert not shortfalls(run_of(0.66 * 300))
+    assert pointer(run_of(150.0)) == (
+        "numpy at 1024 reaches 49.9 % of the float peak: `gemmbench doctor` checks this machine for causes."
+    )
+    assert pointer(run_of(0.64 * 300))
+    assert not pointer(run_of(0.66 * 300))
 
 
 @pytest.mark.parametrize(
@@ -586,44 +499,22 @@ def test_a_large_row_of_the_best_kernels_below_65_percent_of_the_peak_is_short()
     ],
 )
 def test_what_is_slow_by_nature_is_not_short(run: Run) -> None:
-    assert not shortfalls(run)
+    assert not pointer(run)
 
 
-def test_the_line_names_only_what_lowers_the_rates_of_that_device(patient: Patient) -> None:
-    short = shortfalls(run_of(150.0))
-    assert sentence(short, examine(patient.machine())) == ""
-    patient.change(INTEL, dtypes=("float", "double", "int"))  # no rate
-    board(EnforcedPowerLimit=400_000)(patient)  # of another device
-    assert sentence(short, examine(patient.machine())) == ""
-    plant_load(patient)
-    line = sentence(short, examine(patient.machine()))
-    assert line.startswith("numpy at 1024 reaches 49.9 % of the float peak: `gemmbench doctor` ")
-    assert line.endswith("(load).")
-
-
-@pytest.mark.parametrize(("other", "quiet", "lines"), [(1.6, False, 1), (1.6, True, 0), (0.0, False, 0)])
-def test_the_line_is_on_stderr_where_there_is_something_to_say(
-    other: float,
-    quiet: bool,
-    lines: int,
-    patient: Patient,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+@pytest.mark.parametrize(
+    ("gflops", "quiet", "lines"), [(150.0, False, 1), (150.0, True, 0), (250.0, False, 0)]
+)
+def test_the_line_is_on_stderr_where_a_run_is_short(
+    gflops: float, quiet: bool, lines: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    patient.other = other
-    monkeypatch.setattr(api, "make_patient", lambda **values: patient.machine())
-    api.point_to_doctor(run_of(150.0), quiet)
+    api.point_to_doctor(run_of(gflops), quiet)
     said = capsys.readouterr()
     assert said.err.count("gemmbench doctor") == lines
     assert not said.out
 
 
-def test_a_board_that_has_just_been_measured_is_not_asked_whether_it_is_busy(patient: Patient) -> None:
-    board(UtilizationRates=SimpleNamespace(gpu=97))(patient)
-    assert named(examine(patient.machine(), at_rest=False)) == []
-
-
 def test_no_saved_run_of_a_gpu_is_short() -> None:
     runs = [run_file.load(path) for path in sorted((ROOT / "plots").glob("h200-*.jsonl"))]
     assert len(runs) > 5
-    assert [run.path for run in runs if shortfalls(run)] == []
+    assert [run.path for run in runs if pointer(run)] == []
