@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 THREE  := -n 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races browser gate soak drivers board plots readme man docs dist bench clean
+.PHONY: help setup run test check fmt races browser gate soak drivers plots readme man docs dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -57,9 +57,6 @@ soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minut
 
 drivers: $(VENV)/.dev  ## the exact tests on every OpenCL driver, into docs/drivers.md; ARGS=--install brings Debian's
 	$(BIN)/python -m tools.drivers $(ARGS)
-
-board: $(VENV)/.dev  ## run a bundle on Debian for aarch64, emulated (apt-get install mmdebstrap qemu-user-static)
-	$(BIN)/python -m tools.board $(ARGS)
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png

@@ -32,7 +32,7 @@ from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import Options, build, command_line, comparing, measuring, specs
-from gemmbench.options.comparing import Bundle, Doctor, Tune
+from gemmbench.options.comparing import Doctor, Tune
 from gemmbench.options.measuring import DEVICE_VARIABLE, Measuring
 from gemmbench.options.names import (
     check_folder,
@@ -63,7 +63,6 @@ from gemmbench.views import show as show_table
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from gemmbench.bundle import Bundle as Written
     from gemmbench.pages import Wanted
     from gemmbench.tune.session import Tuning, TuningOutcome
 
@@ -778,19 +777,3 @@ def new_kernel(path: str | Path) -> Path:
     except OSError as error:
         raise UsageError(f"cannot write {path}: {reason_of(error)}") from None
     return path
-
-
-@_takes(Bundle)
-def bundle(path: str | Path, **values: Any) -> Written:
-    """Write a folder for a board that has Python and an OpenCL driver, and no network.
-
-    It holds gemmbench, its kernels and the wheels that they need, which pip downloads. On the board
-    ``./run peak`` is ``gemmbench peak``; a run that ``--save`` wrote there is shown and drawn anywhere.
-
-    Raises:
-        UsageError: it exists, or cannot be written or downloaded.
-    """
-    from gemmbench.bundle import write  # and what reads requirements: a tenth of a second
-
-    chosen = build(Bundle, values)
-    return write(Path(path), chosen.machine, chosen.python, chosen.force)

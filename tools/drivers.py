@@ -6,7 +6,7 @@
 
 Each driver runs in processes of its own that see no other one: a crash or a hang costs one case. A driver's
 results replace its earlier ones in docs/drivers.json; those of drivers that are not here stay. The worker
-(``drivers.py --worker``) needs nothing but gemmbench, so that it also runs from a bundle on a board.
+(``drivers.py --worker``) needs nothing but gemmbench, so that it also runs on a board.
 """
 
 from __future__ import annotations

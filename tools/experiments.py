@@ -226,7 +226,7 @@ EXPERIMENTS = (
 )  # fmt: skip
 OTHERS = (
     (ANDROID, "registers times work-items is bounded (a picture)", "kernels --resources --plot bound.png"),
-    (ARM, "copy the folder to the board and run it", "bundle OUT"),
+    (ARM, "copy the folder to the board ([steps](devices.md)) and run it", "peak"),
 )
 """Experiments without a run: what they show is a chart or a folder."""
 

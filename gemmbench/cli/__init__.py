@@ -42,7 +42,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
     "history": ("compare", "Follow every row over many saved runs."),
-    "bundle": ("kernels", "Write a folder that runs on a board without a network."),
     "completion": ("running", "Print what makes bash, zsh or fish complete."),
 }
 

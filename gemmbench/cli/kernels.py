@@ -1,4 +1,4 @@
-"""`gemmbench kernels`, `devices`, `bundle` and `doctor`: what is there, moving it, and what holds it back."""
+"""`gemmbench kernels`, `devices` and `doctor`: what is there and what holds it back."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines, listed
 from gemmbench.options import names
-from gemmbench.options.comparing import Bundle, Doctor, Kernels
+from gemmbench.options.comparing import Doctor, Kernels
 from gemmbench.report import notes, table
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.progress import Progress
@@ -590,25 +590,6 @@ def _types(device: DeviceFacts) -> str:
     takes = [f"{name} x{device.vector_widths.get(name, 1)}" for name in supported]
     lacks = [name for name in DEVICE_DTYPES if name not in supported]
     return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")
-
-
-@click.command()
-@click.argument("path", metavar="OUT", type=click.Path(path_type=Path))
-@running.takes(Bundle)
-def bundle(options: Bundle, path: Path) -> None:
-    """Write a folder that runs on a board without a network.
-
-    The board needs Python and an OpenCL driver; all else is in the folder OUT, downloaded by pip for the
-    board's processor. Copy it there and run it: OUT/run peak is gemmbench peak. A run that --save wrote on
-    the board is shown and drawn anywhere.
-    """
-    made = api.bundle(path, machine=options.machine, python=options.python, force=options.force)
-    count = len(made.packages)
-    click.echo(f"Wrote {path}: for {options.machine} with Python {options.python}, {count} packages.")
-    if made.left_out:
-        names = ", ".join(made.left_out)
-        click.echo(f"PyPI has no wheels for it of {names}: the board's own system must have them.", err=True)
-    click.echo(f"On the board: {path.name}/run peak")
 
 
 def _doctor(options: Doctor) -> None:

@@ -1,9 +1,8 @@
-"""The options of the commands that compare and report runs, and of `doctor` and `bundle`."""
+"""The options of the commands that compare and report runs, and of `doctor`."""
 
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -532,23 +531,3 @@ class Kernels(Options):
     kernels: str = measuring.kernels_option()
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option()
     dtype: str = measuring.dtype_option()
-
-
-MACHINES = ("aarch64", "armv7l", "x86_64")  # as uname -m says
-
-
-@dataclass(frozen=True, kw_only=True)
-class Bundle(Options):
-    """The options of ``bundle``."""
-
-    command: ClassVar[str] = "bundle"
-
-    machine: str = option("The board's processor, as uname -m says.", Choice(MACHINES), MACHINES[0])
-    python: str = option("The board's Python, 3.10 or newer.", default="3.11", metavar="VERSION")
-    force: bool = flag("Replace an existing bundle.")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        match = re.fullmatch(r"3\.([0-9]{1,3})", self.python)
-        if not match or int(match[1]) < 10:
-            raise UsageError(f"--python takes 3.10, 3.11 and so on, not {self.python!r}")

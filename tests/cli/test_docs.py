@@ -34,7 +34,7 @@ def test_every_page_is_on_the_menu_once() -> None:
         for name in names
     ]
     assert sorted(listed) == sorted({*PAGES, *site.GENERATED})
-    assert {"tune.md", "boards.md"} <= set(site.menu([*PAGES])[1]["How to"])
+    assert {"tune.md", "devices.md"} <= set(site.menu([*PAGES])[1]["How to"])
 
 
 @pytest.mark.parametrize("page", [*PAGES.values(), "tools/release.md"])

@@ -50,7 +50,7 @@ def with_source(row: Row) -> Row:
     return replace(row, source=BY_NAME[row.variant].fingerprint(row.dtype, parameters))
 
 
-TAKES_FILES = ("show", "plot", "compare", "check", "history", "tune", "report", "bundle", "completion")
+TAKES_FILES = ("show", "plot", "compare", "check", "history", "tune", "report", "completion")
 
 
 def commands(page: str) -> list[str]:
@@ -89,10 +89,6 @@ def test_every_command_is_understood(
         for name in SAVED.keys() & {*words, *(f"{word}run.jsonl" for word in words)}:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / SAVED[name], name)
-    if words[0] == "bundle":  # downloads
-        words = [*words, "--python", "2.7"]
-        assert "--python" in call(*words).stderr
-        return
     words = [
         "register" if words[0] == "tune" and word == "gpu-tile" else word for word in words
     ]  # a small space

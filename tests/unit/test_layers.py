@@ -27,7 +27,7 @@ BASE = ("model", "stats", "ladder")
 MACHINE = (*BASE, "report", "charts", "opencl", "measure")
 SUITE = (*MACHINE, "gemm", "probes")
 ALL = (
-    *SUITE, "suite", "tune", "regress", "doctor", "views", "exports", "chart_views", "pages", "bundle",
+    *SUITE, "suite", "tune", "regress", "doctor", "views", "exports", "chart_views", "pages",
     "options",
 )  # fmt: skip
 
@@ -63,10 +63,9 @@ ROOMS: dict[str, Room] = {
         "a report of saved runs as one HTML page",
         (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views"),
     ),
-    "bundle": Room("a folder for a board: gemmbench and what it imports, for its processor", ("model",)),
     "options": Room(
         "every command's options, declared once",
-        (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views", "bundle"),
+        (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
     "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
@@ -101,7 +100,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "PIL": ("charts",),
     "scipy": ("stats", "regress"),
     "junitparser": ("regress",),
-    "packaging": ("bundle",),
     "threadpoolctl": ("measure.host",),
     "pynvml": ("measure.energy",),
     "kernel_tuner": ("tune.search",),
