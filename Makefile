@@ -82,7 +82,7 @@ dist: $(VENV)/.dev  ## build dist/, check it, and run tests of the unpacked sdis
 	mkdir -p build/dist && tar -xzf dist/*.tar.gz -C build/dist --strip-components=1
 	$(MAKE) -C build/dist test ARGS='$(or $(ARGS),-k "packaging or completion or man_page or link")'
 
-bench: $(VENV)/.run  ## peak beside clpeak, what Python costs for each launch, how long a device waits between batches
+bench: $(VENV)/.run  ## peak and clpeak on the same driver, and what Python costs for each launch
 	@status=0; for script in tools/bench/*.py; do \
 	  echo "$$script"; $(BIN)/python "$$script" || status=$$?; echo; done; exit $$status
 

@@ -29,19 +29,18 @@ from gemmbench.stats import panels, rates
 from gemmbench.stats.conditions import counted_mhz, disturbed, limited
 from gemmbench.suite.auto import CHOOSABLE
 from tools import device_verification, experiments
-from tools.bench import auto_regret, beside_torch, repeat
+from tools.bench import auto_regret
 
 ROOT = Path(__file__).resolve().parents[1]
 LADDER, TENSOR, REGRET = "ladder", "table of tensor cores", "table of what auto loses"  # the parts
 ASYNC, MMA, WGMMA = "table of nv-async", "table of nv-mma", "table of nv-wgmma"
 STATES = "table of both states"
-FAULTS, REPEATED = "table of planted faults", "table of repeated rows"
+FAULTS = "table of planted faults"
 SMALL, THIN = "table of small", "table of thin"
 PACKED, VERSUS = "table of cpu-packed", "table of nv-wgmma in turn"
 ASYNC_VERSUS, LAYOUTS = "table of nv-async in turn", "table of layouts"
 PACKED_OVER, PACKED_SECOND = "table of cpu-packed by shape", "table of cpu-packed on a second CPU"
 EXPERIMENTS, SAMPLE, BEST = "table of experiments", "sample of square", "sample of best-shape"
-BESIDE = "table of protocols beside their tools"
 
 #   column  what it was measured on      where it is saved; later runs add what the first lacks
 RUNS = (
@@ -89,7 +88,7 @@ FILES = (
     *(*THIN_RUNS, *LAYOUT_RUNS, *VERSUS_RUNS, *PACKED_SECOND_RUNS),
     *(file for file in (*PACKED_RUNS, *PACKED_SHAPES) if (ROOT / file).exists()),
 )
-COUNTS = (device_verification.RESULT, repeat.RESULT, beside_torch.RESULT)  # no runs
+COUNTS = (device_verification.RESULT,)  # no runs
 PAGES = {  # where a part stands
     SAMPLE: "README.md",
     LADDER: "docs/ladder.md",
@@ -109,9 +108,7 @@ PAGES = {  # where a part stands
     STATES: "docs/conditions.md",
     EXPERIMENTS: "docs/experiments.md",
     FAULTS: "docs/verification.md",
-    REPEATED: "docs/conditions.md",
     BEST: "docs/best-shape.md",
-    BESIDE: "docs/protocols.md",
 }
 #   data type    column
 TENSOR_TYPES = {
@@ -627,8 +624,6 @@ def generated(root: Path) -> dict[str, str]:
         PACKED_OVER: packed_shapes([load(root / file) for file in _there(root, PACKED_SHAPES)]),
         EXPERIMENTS: experiments.table(root),
         FAULTS: device_verification.table(root),
-        REPEATED: repeat.table(root),
-        BESIDE: beside_torch.table(root),
         STATES: states(*(load(root / file) for file in STATE_RUNS)),
     }
 

@@ -30,7 +30,7 @@ _FEW_FROM, _FEW_TO = 20, 60  # samples, between which the second falls to 0
 _CAUTION = 3.0
 _SPANS = 3  # that the samples of a mean are cut into
 # Standard deviation of such means from process to process: an H200's power limit allows a hotter chip less,
-# and its neighbours heat it (`tools/bench/repeat.py`; docs/conditions.md has what was measured).
+# and its neighbours heat it (docs/conditions.md has what was measured).
 _FROM_RUN_TO_RUN = 0.003
 _CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
 
