@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 THREE  := -n 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races browser gate soak drivers plots readme man docs dist bench clean
+.PHONY: help setup run test check fmt races browser gate soak plots readme man docs dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -33,7 +33,6 @@ check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the packa
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
 	$(BIN)/python -m tools.generate_readme --check
-	$(BIN)/python -m tools.drivers --check
 	$(BIN)/python -m tools.man_page --check
 	$(BIN)/python tools/house.py --check
 
@@ -54,9 +53,6 @@ gate: $(VENV)/.dev  ## try the gate: kernels in turn with themselves are the sam
 soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minutes, and write docs/faults.md; verification in full
 	$(BIN)/python tools/soak.py
 	$(BIN)/python -m tools.verification
-
-drivers: $(VENV)/.dev  ## the exact tests on every OpenCL driver, into docs/drivers.md; ARGS=--install brings Debian's
-	$(BIN)/python -m tools.drivers $(ARGS)
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
 	@rm -f plots/*.png

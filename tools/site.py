@@ -37,7 +37,7 @@ ELSEWHERE = {  # pages of the repository outside of docs/, by their name on the 
 SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
     "Getting it": ("index.md", "install.md", "usage.md"),
     "How to": (),
-    "Results": ("gallery.md", "experiments.md", "drivers.md"),
+    "Results": ("gallery.md", "experiments.md"),
     "Kernels": (
         "ladder.md",
         "kernels.md",
