@@ -62,9 +62,8 @@ class Passed:
 
 @pytest.fixture(autouse=True)
 def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """What other programs do on this machine, and where its cores lie, disturbs no test."""
+    """What other programs do on this machine disturbs no test."""
     monkeypatch.setattr(conditions, "PROC", tmp_path_factory.getbasetemp() / "no-proc")
-    monkeypatch.setattr(conditions, "handed_gbs", lambda cores: None)
 
 
 @pytest.fixture(autouse=True)

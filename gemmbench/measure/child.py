@@ -129,7 +129,6 @@ class Worker:
         self._asked: dict[int, wire.Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
         self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
-        self._handed: list[float] = []  # what they have seen of the host's cores
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
@@ -183,7 +182,7 @@ class Worker:
 
         key = device.index if device else None
         if key not in self._monitors:
-            self._monitors[key] = Monitor(device, pid, every_handed=self._handed)
+            self._monitors[key] = Monitor(device, pid)
         return self._monitors[key]
 
     def of_former(

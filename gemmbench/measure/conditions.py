@@ -8,14 +8,12 @@ core.
 
 from __future__ import annotations
 
-import math
 import os
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from typing import Protocol
@@ -29,8 +27,6 @@ PROC = Path("/proc")
 _LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
 _POLL_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
-_HANDED_BYTES = 256 << 10  # from one core to another: these fit a second cache
-_HANDED_TRIES, _HANDED_S = 8, 0.05  # and how long they may take: a busier machine does not tell
 
 _CLOCK_SM, _TEMPERATURE_GPU = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
 _LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
@@ -219,35 +215,6 @@ def usable_cores() -> Collection[int] | None:
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
-def handed_gbs(cores: Collection[int] | None) -> float | None:
-    """GB/s at which a core reads what another has just written; None where it cannot be told.
-
-    A hypervisor moves the cores of a virtual machine, and no other counter tells: two that share a last-level
-    cache may lie on two a moment later. It is the best of a few tries, since a busy machine lengthens them.
-    """
-    if cores is None or len(cores) < 2 or not hasattr(os, "sched_setaffinity"):
-        return None
-    writer, reader = sorted(cores)[:2]
-    before, data, zeros = os.sched_getaffinity(0), bytearray(_HANDED_BYTES), bytes(_HANDED_BYTES)
-    best_s, end = math.inf, time.perf_counter() + _HANDED_S
-    try:
-        for _ in range(_HANDED_TRIES):
-            os.sched_setaffinity(0, {writer})
-            data[:] = zeros
-            os.sched_setaffinity(0, {reader})
-            begin = time.perf_counter()
-            data.find(1)
-            now = time.perf_counter()
-            best_s = min(best_s, now - begin)
-            if now > end:
-                return None
-    except OSError:
-        return None
-    finally:
-        os.sched_setaffinity(0, before)
-    return round(_HANDED_BYTES / best_s * 1e-9, 1) if best_s else None
-
-
 # --- the watch ----------------------------------------------------------------------------------------------
 
 
@@ -259,9 +226,7 @@ class Monitor(Watch):
         measuring: the process that measures; None if there is none at the moment.
         gauge: of the device; None to look for one.
         look: what the host has counted so far.
-        hand: `handed_gbs` at this moment; None beside a GPU, and where `look` is replaced.
         now: seconds; replaced in tests.
-        every_handed: what `hand` has told the monitors of one instrument, who share this list.
     """
 
     def __init__(
@@ -271,14 +236,8 @@ class Monitor(Watch):
         gauge: Gauge | None = None,
         look: Callable[[float, int | None], Usage | None] | None = None,
         now: Callable[[], float] = time.monotonic,
-        hand: Callable[[], float | None] | None = None,
-        every_handed: list[float] | None = None,
     ) -> None:
-        self._every_handed = [] if every_handed is None else every_handed
         is_cpu = device is None or device.type == "cpu"
-        own_hand = partial(handed_gbs, usable_cores()) if is_cpu and look is None else None
-        self._hand = hand or own_hand or (lambda: None)
-        self._handed: float | None = None
         self._measuring, self._now = measuring, now
         self._gauge = gauge or _gauge_of(device)
         self._look = look or (lambda moment, pid: usage(moment, os.getpid(), pid, usable_cores()))
@@ -290,7 +249,6 @@ class Monitor(Watch):
 
     def begin(self) -> None:
         self.close()  # a window that failed has not ended
-        self._handed = self._hand()
         self._before = self._look(self._now(), self._measuring())
         self._readings = []
         if self._gauge:
@@ -311,20 +269,16 @@ class Monitor(Watch):
         if not self._readings and others[0] is None and not any(batch.mhz for batch in batches):
             return None
         other_cores, steal_cores, switches = others
-        handed = [each for each in (self._handed, self._hand()) if each]
-        self._every_handed += handed
         readings = replace(
             assigned(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
             other_cores=other_cores,
             steal_cores=steal_cores,
             switches=switches,
-            handed_gbs=min(handed, default=None),
         )
         return Conditions(
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
             cores=after.cores if after else 0,
-            most_handed_gbs=max(self._every_handed) if handed else None,
             windows={clock: readings},
         )
 

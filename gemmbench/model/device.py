@@ -175,7 +175,6 @@ class Readings:
     other_cores: float | None = None  # that processes of others used; None where the system does not tell
     steal_cores: float | None = None  # that the hypervisor gave to others
     switches: int | None = None  # involuntary context switches of the measuring process
-    handed_gbs: float | None = None  # GB/s from one core to another, before or after: the lower
     counted_mhz: tuple[float | None, ...] = ()  # each batch's average, by the device's own counters
 
 
@@ -188,7 +187,6 @@ class Conditions:
     max_mhz: float | None = None  # that the device's clock can have
     cores: int = 0  # of the host that this process may use; 0 where not known
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
-    most_handed_gbs: float | None = None  # the highest `handed_gbs` of the run by then
 
 
 def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
@@ -200,11 +198,7 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
     for part in known:
         for clock, readings in part.windows.items():
             windows[clock] = _followed(windows[clock], readings) if clock in windows else readings
-    return replace(
-        known[0],
-        most_handed_gbs=max((part.most_handed_gbs for part in known if part.most_handed_gbs), default=None),
-        windows=windows,
-    )
+    return replace(known[0], windows=windows)
 
 
 def _followed(first: Readings, second: Readings) -> Readings:
@@ -222,5 +216,4 @@ def _followed(first: Readings, second: Readings) -> Readings:
         other_cores=mean(first.other_cores, second.other_cores),
         steal_cores=mean(first.steal_cores, second.steal_cores),
         switches=(first.switches or 0) + (second.switches or 0) if known else None,
-        handed_gbs=min((part for part in (first.handed_gbs, second.handed_gbs) if part), default=None),
     )

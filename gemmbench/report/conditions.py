@@ -24,7 +24,6 @@ from gemmbench.stats.conditions import disturbed, known
 _DEVICE = ("clock MHz", "of", "power W", "C", "limits")
 _COUNTED = ("counted MHz", "flop/cycle", "of peak at it")
 _HOST = ("other cores", "steal", "switches")
-_HANDED = ("core to core GB/s",)
 
 
 def sheets(run: Run) -> list[Sheet]:
@@ -44,7 +43,6 @@ def _sheet(run: Run, device: int) -> Sheet | None:
         return None
     speaks = any(window.clock_mhz or window.power_w for _, _, window in lines)
     counts = any(window.counted_mhz for _, _, window in lines)
-    hands = any(window.handed_gbs for _, _, window in lines)
     return Sheet(
         heading=heading(run, device),
         caption="conditions: medians of the batches, the highest temperature; ~ disturbed"
@@ -55,7 +53,6 @@ def _sheet(run: Run, device: int) -> Sheet | None:
             *((_DEVICE,) if speaks else ()),
             *((_COUNTED,) if counts else ()),
             _HOST,
-            *((_HANDED,) if hands else ()),
         ),
         rows=tuple(
             (
@@ -65,7 +62,6 @@ def _sheet(run: Run, device: int) -> Sheet | None:
                 *(_device(row, window) if speaks else ()),
                 *(_counted(run, row, window) if counts else ()),
                 *_host(window),
-                *((_number([window.handed_gbs]),) if hands else ()),
             )
             for row, clock, window in lines
         ),

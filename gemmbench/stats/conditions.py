@@ -18,7 +18,6 @@ from gemmbench.stats import rates
 
 _OTHERS = 0.1  # of the cores, that processes of others used
 STOLEN = 0.02  # of the cores
-_APART = 2.0  # times as long as before that data take from one core to another
 TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
 _HALVES = 0.02  # that the clock of one half of a row may lie from the other's
 _LEAST_CLOCKS = 20  # of both halves: a single reading is no steadier than the rate
@@ -30,10 +29,6 @@ def disturbances(conditions: Conditions | None, on_cpu: bool) -> tuple[str, ...]
         return ()
     windows = conditions.windows.items()
     reasons = _of_host([window for clock, window in windows if on_cpu or clock == "host"], conditions.cores)
-    handed, most = known([window.handed_gbs for _, window in windows]), conditions.most_handed_gbs
-    if on_cpu and handed and most and most > _APART * min(handed):
-        times = number(most / min(handed))
-        reasons.append(f"its cores were apart: data took {times} times as long from one to the other")
     for clock, window in () if on_cpu else windows:
         # Between transfers a device rests and its clock rises; in a burst the clock may fall.
         holds_still = clock not in ("host", PAGEABLE) and conditions.state != "burst"

@@ -6,14 +6,13 @@ import os
 import sys
 import time
 from dataclasses import replace
-from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from gemmbench.measure import conditions, host
-from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, handed_gbs, usage
+from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, usage
 from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
@@ -108,34 +107,6 @@ def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     other_cores = read.windows["host"].other_cores
     assert other_cores is not None
     assert other_cores <= read.cores - 0.7 * own_cores  # its own time is not another's
-
-
-def test_the_slower_way_from_core_to_core_is_a_windows() -> None:
-    script = iter([70.0, 25.0, 30.0, None])
-    monitor = Monitor(None, lambda: None, look=lambda now, pid: None, hand=lambda: next(script))
-    batch, read = Batch({"host": 1e-3}, 0.0, 1.0, 1, mhz=3500.0), []
-    for clock in ("device", "host"):
-        monitor.begin()
-        read.append(monitor.end(clock, (batch,)))
-    assert [each and each.most_handed_gbs for each in read] == [70.0, 70.0]
-    row = joined(read)
-    assert row is not None
-    assert [window.handed_gbs for window in row.windows.values()] == [25.0, 30.0]
-
-
-def test_a_machine_too_busy_to_tell_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
-    moved: list[set[int]] = []
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: before, raising=False)
-    monkeypatch.setattr(os, "sched_setaffinity", lambda pid, cores: moved.append(set(cores)), raising=False)
-    for step_s, told in ((1e-5, True), (0.03, False)):
-        clock = count(0, 1)
-        # Called in this turn of the loop alone.
-        monkeypatch.setattr(time, "perf_counter", lambda: next(clock) * step_s)  # noqa: B023
-        assert handed_gbs({3, 1, 5}) == (26.2 if told else None)
-        assert moved[:2] == [{1}, {3}]
-        assert moved[-1] == before
-    assert handed_gbs({0}) is None
 
 
 # --- NVML ---------------------------------------------------------------------------------------------------

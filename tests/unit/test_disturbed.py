@@ -150,12 +150,3 @@ def test_a_clock_that_moves_between_transfers_or_in_a_burst_is_no_disturbance() 
     burst = Conditions("burst", cores=16, windows={"device": moving})
     assert disturbances(burst, on_cpu=False) == ()
     assert disturbances(Conditions("settled", cores=16, windows={"device": moving}), on_cpu=False)
-
-
-@pytest.mark.parametrize(("handed", "marked"), [(25.0, True), (40.0, False), (None, False)])
-def test_cores_that_were_moved_apart_disturb_a_row_of_a_cpu(handed: float | None, marked: bool) -> None:
-    windows = {"host": Readings(window_s=1.0, handed_gbs=handed), "device": Readings(handed_gbs=70.0)}
-    row = Conditions("settled", cores=2, most_handed_gbs=70.0, windows=windows)
-    text = "its cores were apart: data took 2.80 times as long from one to the other"
-    assert disturbances(row, on_cpu=True) == ((text,) if marked else ())
-    assert disturbances(row, on_cpu=False) == ()
