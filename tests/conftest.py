@@ -11,12 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 # Before numpy is loaded: several tests run at a time, and OpenBLAS's threads spin while they wait for a core.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from gemmbench.measure import child, conditions
+from gemmbench.measure import child
+from tests.fake_proc import FakeProc
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -61,9 +63,9 @@ class Passed:
 
 
 @pytest.fixture(autouse=True)
-def quiet_host(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+def quiet_host(monkeypatch: pytest.MonkeyPatch) -> None:
     """What other programs do on this machine disturbs no test."""
-    monkeypatch.setattr(conditions, "PROC", tmp_path_factory.getbasetemp() / "no-proc")
+    monkeypatch.setattr(psutil, "cpu_times", FakeProc(is_blind=True).cpu_times)
 
 
 @pytest.fixture(autouse=True)

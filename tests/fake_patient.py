@@ -110,8 +110,7 @@ class Patient:
     steal: float = 0.0
 
     def __post_init__(self) -> None:
-        (self.root / "proc").mkdir(parents=True)
-        self.proc = FakeProc(self.root / "proc", CORES, steal_s=0.0)
+        self.proc = FakeProc(CORES, steal_s=0.0)
         for path, text in FILES.items():
             self.write(path, text)
         for core in range(CORES):
@@ -147,5 +146,6 @@ class Patient:
             own=OWN,
             sleep=lambda seconds: self.proc.run(seconds, other=self.other, steal=self.steal),
             now=lambda: self.proc.now,
+            counters=self.proc,
         )
         return replace(whole, **values)

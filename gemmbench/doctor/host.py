@@ -393,8 +393,8 @@ def steal(machine: Machine) -> Iterator[Finding]:
         "the hypervisor gives this machine's processors to others",
         f"{percent(max(now, ever))} of the time, and more where threads wait for the slowest",
         (
-            f"/proc/stat since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
-            f"/proc/stat over half a second: steal {number(taken_s)} s, work {number(ran_s)} s",
+            f"since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
+            f"over half a second: steal {number(taken_s)} s, work {number(ran_s)} s",
         ),
         "gemmbench check BASE --against OLD",
         "compares in turn, so that both sides lose alike; processors of your own are the provider's to give",
@@ -415,8 +415,8 @@ def load(machine: Machine) -> Iterator[Finding]:
         f"up to {percent(min(1.0, others / watched.after.cores))} of the time; a threaded BLAS waits for its "
         "slowest thread and loses more",
         (
-            f"/proc/stat over half a second: {number(others)} cores",
-            *((f"/proc/*/stat: {names}",) if names else ()),
+            f"processor times over half a second: {number(others)} cores",
+            *((f"processes: {names}",) if names else ()),
         ),
         f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
         if busiest

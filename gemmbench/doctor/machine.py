@@ -16,7 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from gemmbench.measure.conditions import Process, Usage, process_family, processes, usage
+from gemmbench.measure.conditions import Usage, family, processes, usage
 from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
 from gemmbench.measure.host import Pool, numpy_pool
 from gemmbench.model.device import DeviceFacts
@@ -93,6 +93,7 @@ class Machine:
     own: int = field(default_factory=os.getpid)  # the process whose family's load is its own
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
+    counters: Any = None  # a replacement for psutil
     _boards: dict[int, Answers] = field(default_factory=dict)
 
     # --- files ----------------------------------------------------------------------------------------------
@@ -168,26 +169,25 @@ class Machine:
     @cached_property
     def watched(self) -> Watched:
         """What happens while this process waits for half a second; `NotSeenError` if nothing tells."""
-        proc, counted = self.root / "proc", None
+        counted = None
         with suppress(NotSeenError):
             counted = self.allowed
 
-        def look() -> tuple[Usage | None, dict[int, Process]]:
-            return usage(self.now(), self.own, None, counted, proc), processes(proc)
+        def look() -> tuple[Usage, dict[int, tuple[str, float]]]:
+            counts = usage(self.now(), self.own, None, counted, self.counters)
+            if counts is None:
+                raise NotSeenError("the system does not count the time of its processors")
+            return counts, processes(self.counters)
 
         before, then = look()
-        if before is None:
-            self.read("proc/stat")
-            raise NotSeenError("/proc/stat has no times of processors")
         self.sleep(_WATCH_S)
-        after, after_then = look()
-        if after is None or after.since(before)[0] is None:
-            raise NotSeenError("/proc/stat stands still")
-        ours = process_family(after_then, self.own)
-        ticks = os.sysconf("SC_CLK_TCK") * (after.at_s - before.at_s)
+        after, now = look()
+        if after.since(before)[0] is None:
+            raise NotSeenError("the system's count of the time of its processors stands still")
+        ours = {process.pid for process in family(self.own, self.counters)}
         used = [
-            (number, each.name, (each.own_ticks - then[number].own_ticks) / ticks)
-            for number, each in after_then.items()
+            (number, name, (seconds - then[number][1]) / (after.at_s - before.at_s))
+            for number, (name, seconds) in now.items()
             if number in then and number not in ours
         ]
         return Watched(before, after, tuple(sorted(used, key=lambda each: -each[2])))

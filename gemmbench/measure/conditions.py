@@ -1,9 +1,8 @@
 """What a device and its host do while a row is measured: read by a thread of the parent, window by window.
 
 A device's readings (NVML: clock, power, temperature, limits) carry the machine's monotonic time and are
-assigned to batches by their begin and end. Of the host, Linux tells how busy the cores were that this process
-may use, what of that was this process and its children, and how often the measuring process had to wait for a
-core.
+assigned to batches by their begin and end. psutil reports how busy the usable cores were, how much of
+that was this process and its children, and how often the measuring process was preempted.
 """
 
 from __future__ import annotations
@@ -11,18 +10,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from statistics import fmean, median
-from typing import Protocol
+from typing import Any, Protocol
+
+import psutil
 
 from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
 from gemmbench.model.device import HARDWARE, POWER, THERMAL, Conditions, DeviceFacts, Reading, Readings
 from gemmbench.model.instrument import Batch, Watch
-
-PROC = Path("/proc")
 
 _LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
 _POLL_S = 0.01
@@ -34,9 +32,7 @@ _LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
     (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
     (0x08 | 0x80, HARDWARE),  # HwSlowdown, HwPowerBrakeSlowdown
 )
-_FIELDS_OF_BUSY = (0, 1, 2, 5, 6)  # user, nice, system, irq, softirq of /proc/stat
-_FIELD_OF_STEAL = 7
-_STAT_BYTES = 1024  # more than /proc/PID/stat has: 52 numbers and a name of 15 bytes
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
 
 class Gauge(Protocol):
@@ -86,7 +82,7 @@ class NvmlGauge:
 
 @dataclass(frozen=True)
 class Usage:
-    """What Linux had counted at one moment, in seconds since some time before."""
+    """What the system had counted at one moment, in seconds since some time before."""
 
     at_s: float
     cores: int
@@ -117,7 +113,7 @@ def usage(
     own: int,
     measuring: int | None = None,
     cores: Collection[int] | None = None,
-    proc: Path | None = None,
+    system: Any = None,
 ) -> Usage | None:
     """What has been counted so far; None where the system does not tell.
 
@@ -126,87 +122,57 @@ def usage(
         own: this process; its children and theirs count as its own.
         measuring: the process whose involuntary context switches count.
         cores: the numbers of those that this process may use; None for all.
-        proc: another folder than /proc.
+        system: a replacement for psutil.
     """
-    proc = proc or PROC
+    system = system or psutil
     try:
-        tick_s = 1 / os.sysconf("SC_CLK_TCK")
-        counts = [
-            [int(word) for word in words[1:]]
-            for line in (proc / "stat").read_text(encoding="ascii").splitlines()
-            if (words := line.split()) and words[0][:3] == "cpu" and words[0][3:].isdecimal()
-            if cores is None or int(words[0][3:]) in cores
+        times = [
+            each
+            for number, each in enumerate(system.cpu_times(percpu=True))
+            if cores is None or number in cores
         ]
         return Usage(
             now,
-            len(counts),
-            busy_s=tick_s * sum(count[field] for count in counts for field in _FIELDS_OF_BUSY),
-            idle_s=tick_s * sum(count[3] + count[4] for count in counts),
-            own_s=tick_s * _own_ticks(proc, own),
-            steal_s=tick_s * sum(count[_FIELD_OF_STEAL] for count in counts),
-            switches=None if measuring is None else _switches(proc / str(measuring) / "task"),
+            len(times),
+            busy_s=sum(getattr(each, field, 0.0) for each in times for field in _BUSY),
+            idle_s=sum(getattr(each, field, 0.0) for each in times for field in ("idle", "iowait")),
+            own_s=sum(map(_process_s, family(own, system))),
+            steal_s=sum(getattr(each, "steal", 0.0) for each in times),
+            switches=None if measuring is None else _switches(measuring, system),
         )
-    except (AttributeError, OSError, ValueError, IndexError):
+    except (psutil.Error, OSError):
         return None
 
 
-@dataclass(frozen=True)
-class Process:
-    """What a process has used so far."""
-
-    name: str
-    parent: int
-    own_ticks: int
-    ticks: int  # with those of children that are gone and were waited for
+def family(own: int, system: Any = None) -> list[psutil.Process]:
+    """A process and its descendants."""
+    process = (system or psutil).Process(own)
+    return [process, *process.children(recursive=True)]
 
 
-def processes(proc: Path | None = None) -> dict[int, Process]:
-    """Every process by its number; none where the system does not tell."""
-    listed: dict[int, Process] = {}
-    with suppress(OSError):
-        for entry in filter(lambda each: each.name.isdecimal(), os.scandir(proc or PROC)):
-            with suppress(OSError, ValueError, IndexError):  # it may be gone by now
-                start, _, rest = _bytes_of(f"{entry.path}/stat").rpartition(b")")
-                # The name may hold spaces and brackets: what counts follows its last bracket.
-                words = rest.split(None, 15)
-                name = start.partition(b"(")[2].decode("utf-8", "replace")
-                counts = [int(word) for word in words[11:15]]  # user, system, and both of children
-                listed[int(entry.name)] = Process(name, int(words[1]), sum(counts[:2]), sum(counts))
-    return listed
+def processes(system: Any = None) -> dict[int, tuple[str, float]]:
+    """Every process by its number: its name and the seconds it has used so far."""
+    listed = (system or psutil).process_iter(["name", "cpu_times"])
+    return {
+        each.pid: (each.info["name"] or "", times.user + times.system)
+        for each in listed
+        if (times := each.info["cpu_times"]) is not None
+    }
 
 
-def _bytes_of(file: str) -> bytes:
-    """The first bytes of a small file; there are hundreds of them, and pathlib takes three times as long."""
-    descriptor = os.open(file, os.O_RDONLY)
-    try:
-        return os.read(descriptor, _STAT_BYTES)
-    finally:
-        os.close(descriptor)
+def _process_s(process: psutil.Process) -> float:
+    """Seconds of a process and of its children that are gone and were waited for; 0 if it is gone."""
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system + times.children_user + times.children_system)
+    return 0.0
 
 
-def process_family(listed: Mapping[int, Process], own: int) -> set[int]:
-    """The numbers of a process and its descendants."""
-    members = {own}
-    while more := {number for number, each in listed.items() if each.parent in members} - members:
-        members |= more
-    return members
-
-
-def _own_ticks(proc: Path, own: int) -> int:
-    """Ticks of a process and its descendants, also of those that are gone and were waited for."""
-    listed = processes(proc)
-    return sum(listed[number].ticks for number in process_family(listed, own) if number in listed)
-
-
-def _switches(tasks: Path) -> int | None:
-    """Involuntary context switches of a process's threads; None if it is gone."""
-    with suppress(OSError, ValueError):
-        return sum(
-            int(line.split()[1])
-            for task in tasks.iterdir()
-            for line in (task / "status").read_text(encoding="utf-8", errors="replace").splitlines()
-            if line.startswith("nonvoluntary_ctxt_switches")
-        )
+def _switches(measuring: int, system: Any) -> int | None:
+    """Involuntary context switches of a process's threads; None if they are not known."""
+    with suppress(psutil.Error, OSError):
+        threads = [system.Process(thread.id) for thread in system.Process(measuring).threads()]
+        return sum(int(thread.num_ctx_switches().involuntary) for thread in threads)
     return None
 
 

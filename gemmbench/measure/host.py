@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import threadpoolctl
 
 from gemmbench.measure.conditions import usable_cores, usage
@@ -54,10 +55,8 @@ def all_cores() -> tuple[int, ...]:
 
 
 def other_threads() -> set[int]:
-    """The system's numbers of this process's threads, without the caller's; none but on Linux."""
-    with suppress(OSError):
-        return {int(task.name) for task in Path("/proc/self/task").iterdir()} - {threading.get_native_id()}
-    return set()
+    """The system's numbers of this process's threads, without the caller's."""
+    return {thread.id for thread in psutil.Process().threads()} - {threading.get_native_id()}
 
 
 def keep_apart(threads: Collection[int]) -> bool:
@@ -116,7 +115,7 @@ def host_facts() -> HostFacts:
     return HostFacts(
         cpu=_cpu_name(),
         cores=cores(),
-        memory_bytes=_memory_bytes(),
+        memory_bytes=psutil.virtual_memory().total,
         system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
         numpy=np.__version__,
@@ -171,13 +170,6 @@ def _cpu_name() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
-
-
-def _memory_bytes() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return 0
 
 
 class _SymbolFile(ctypes.Structure):

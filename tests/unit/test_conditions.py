@@ -1,14 +1,13 @@
-"""What is read of a device and its host while a row is measured: against a fake NVML and a fake /proc."""
+"""What is read of a device and its host while a row is measured: against a fake NVML and a fake psutil."""
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from gemmbench.measure import conditions, host
@@ -20,12 +19,12 @@ from tests.fake_proc import CHILD, OWN, FakeProc
 
 
 @pytest.fixture
-def proc(tmp_path: Path) -> FakeProc:
-    return FakeProc(tmp_path)
+def proc() -> FakeProc:
+    return FakeProc()
 
 
 def look(proc: FakeProc, measuring: int | None = CHILD, cores: tuple[int, ...] | None = None) -> Usage:
-    counted = usage(proc.now, OWN, measuring, cores, proc.folder)
+    counted = usage(proc.now, OWN, measuring, cores, proc)
     assert counted is not None
     return counted
 
@@ -58,16 +57,18 @@ def test_only_the_cores_that_we_may_use_count(proc: FakeProc) -> None:
 
 @pytest.mark.parametrize(("used", "busy"), [({0}, 1.0), ({1}, 0.0), ({0, 1}, 1.0)])
 def test_a_host_is_busy_where_this_process_may_run(
-    used: set[int], busy: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    used: set[int], busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seconds = iter((0.0, 1.0))
+    times: list[SimpleNamespace] = []
 
     def passing(_: float) -> None:
-        ticks = int(1000 + next(seconds) * os.sysconf("SC_CLK_TCK"))
-        text = f"cpu0 {ticks} 0 0 1000 0 0 0 0\ncpu1 1000 0 0 {ticks} 0 0 0 0\n"  # the other core is idle
-        (tmp_path / "stat").write_text(text, encoding="ascii")
+        passed = next(seconds)
+        cores = ((passed, 0.0), (0.0, passed))  # the other core is idle
+        times[:] = [SimpleNamespace(user=user, idle=idle) for user, idle in cores]
 
-    monkeypatch.setattr(conditions, "PROC", tmp_path)
+    monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(times))
+    monkeypatch.setattr(conditions, "family", lambda own, system: [])
     monkeypatch.setattr(host, "usable_cores", lambda: used)
     monkeypatch.setattr(host, "time", SimpleNamespace(sleep=passing, monotonic=iter((0.0, 1.0)).__next__))
     assert host._busy_cores() == pytest.approx(busy)
@@ -79,12 +80,10 @@ def test_a_process_that_is_gone_has_no_switches(proc: FakeProc) -> None:
     assert look(proc, measuring=12345).since(before)[2] is None
 
 
-@pytest.mark.parametrize("text", [None, "", "cpu0 1 2", "cpu0 a b c d e f g h"])
-def test_a_system_that_does_not_tell_is_not_guessed(text: str | None, tmp_path: Path) -> None:
-    if text is not None:
-        (tmp_path / "stat").write_text(text)
-    counted = usage(0.0, OWN, CHILD, None, tmp_path)
-    assert counted is None or counted.since(replace(counted, at_s=-1.0))[0] is None
+def test_a_system_that_does_not_tell_is_not_guessed(proc: FakeProc) -> None:
+    assert usage(0.0, OWN, CHILD, None, replace(proc, is_blind=True)) is None
+    none = look(proc, cores=())
+    assert none.since(replace(none, at_s=-1.0))[0] is None
 
 
 def test_counters_that_stand_still_say_nothing(proc: FakeProc) -> None:
@@ -92,9 +91,8 @@ def test_counters_that_stand_still_say_nothing(proc: FakeProc) -> None:
     assert replace(before, at_s=1.0).since(before) == (None, None, None)
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conditions, "PROC", Path("/proc"))
+    monkeypatch.undo()  # the real psutil
     monitor = Monitor(None, lambda: None)
     monitor.begin()
     begin, end = time.process_time(), time.monotonic() + 0.3

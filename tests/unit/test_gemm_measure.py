@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -440,7 +439,7 @@ class BusyHost(Watch):
         busy_s = max(0.0, min(now, self._until_s) - self._proc.now)
         if passed > 0:
             self._proc.run(passed, own=1.0, other=busy_s / passed)
-        return usage(now, OWN, pid, None, self._proc.folder)
+        return usage(now, OWN, pid, None, self._proc)
 
     def begin(self) -> None:
         self._monitor.begin()
@@ -449,9 +448,9 @@ class BusyHost(Watch):
         return self._monitor.end(clock, batches)
 
 
-def busy_host(folder: Path, until_s: float, quiet_s: float) -> FakeInstrument:
+def busy_host(until_s: float, quiet_s: float) -> FakeInstrument:
     instrument = FakeInstrument(prepared=Prepared(("host",)))
-    host = BusyHost(instrument.clock, FakeProc(folder), until_s)
+    host = BusyHost(instrument.clock, FakeProc(), until_s)
     instrument.watch = host
     instrument.seconds["numpy"] = host.seconds(quiet_s)
     return instrument
@@ -460,21 +459,21 @@ def busy_host(folder: Path, until_s: float, quiet_s: float) -> FakeInstrument:
 NUMPY = Case("gemm", -1, "numpy", "float", {}, LARGE)
 
 
-def test_a_busy_host_is_seen_in_the_row(tmp_path: Path) -> None:
+def test_a_busy_host_is_seen_in_the_row() -> None:
     """numpy at 256 showed 2.2 GFLOPS beside 129 and 290 at its neighbours, noise 0.0 %, without a word."""
-    instrument = busy_host(tmp_path, until_s=1000.0, quiet_s=1e-4)
+    instrument = busy_host(until_s=1000.0, quiet_s=1e-4)
     row = run(instrument, replace(NUMPY, problem=SMALL), Policy())
     assert row.status == "ok"
     (reason,) = disturbances(row.conditions, on_cpu=True)
     assert re.fullmatch(r"other programs used (0\.9|1\.0)\d+ of 2 cores", reason)
-    quiet = run(busy_host(tmp_path, until_s=0.0, quiet_s=1e-4), replace(NUMPY, problem=SMALL), Policy())
+    quiet = run(busy_host(until_s=0.0, quiet_s=1e-4), replace(NUMPY, problem=SMALL), Policy())
     assert quiet.conditions is not None
     assert disturbances(quiet.conditions, on_cpu=True) == ()
 
 
-def test_a_disturbed_trial_skips_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_disturbed_trial_skips_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """ "Would take about 60 s", said a trial beside another program."""
-    instrument = busy_host(tmp_path, until_s=0.9, quiet_s=0.008)
+    instrument = busy_host(until_s=0.9, quiet_s=0.008)
     monkeypatch.setattr(measure, "_sleep", instrument.watch.sleep)  # type: ignore[attr-defined]
     row = run(instrument, NUMPY)
     assert row.status == "ok"
@@ -487,9 +486,9 @@ def test_a_prediction_that_skips_is_made_twice() -> None:
 
 
 def test_what_is_skipped_beside_other_programs_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    instrument = busy_host(tmp_path, until_s=1000.0, quiet_s=0.008)
+    instrument = busy_host(until_s=1000.0, quiet_s=0.008)
     monkeypatch.setattr(measure, "_sleep", instrument.watch.sleep)  # type: ignore[attr-defined]
     with pytest.raises(NotMeasuredError, match=r"other programs used .* of 2 cores meanwhile") as caught:
         run(instrument, NUMPY)

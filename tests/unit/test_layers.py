@@ -100,6 +100,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "PIL": ("charts",),
     "scipy": ("stats", "regress"),
     "junitparser": ("regress",),
+    "psutil": ("measure",),
     "threadpoolctl": ("measure.host",),
     "pynvml": ("measure.energy",),
     "kernel_tuner": ("tune.search",),
