@@ -216,7 +216,7 @@ def pointer(run: Run) -> str:
 def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, float, str]]:
     """A peak, the fraction of it that a row reached, and the row's name."""
     if row.kind == "peak" and row.ran_on != "matrix" and row.variant == "flops":
-        top, rate = ceilings.ceiling(device, row.dtype), rates.rate(row, "kernel")
+        top, rate = ceilings.ceiling(device, row.dtype, max_mhz=row.max_mhz), rates.rate(row, "kernel")
         if top and rate and row.check.verdict == "ok":
             yield f"the ceiling of {row.dtype}", rate.best / top.per_second, "the probe"
     if row.kind != "gemm" or row.problem is None or row.grid or THREADS in row.parameters or row.beside:

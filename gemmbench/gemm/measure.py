@@ -79,20 +79,17 @@ class Ready:
 
 
 def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """A row that is wrong where its rate is above what the units can do, or that says how near it is.
-
-    What is held against the ceiling of a type is the median of the finest scope.
-    """
+    """Mark a row wrong if the median of its finest scope exceeds the theoretical peak."""
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
-    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
-    wrong, note = ceilings.judged(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
+    wrong = ceilings.why_above(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
     if wrong:
         reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
         check = Check("wrong", row.check.figures, (*row.check.reasons, reason))
         return replace(row, status="wrong", reason=reason, check=check)
-    return replace(row, notes=(*row.notes, *filter(None, [note])))
+    return row
 
 
 class WrongError(Exception):

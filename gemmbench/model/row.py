@@ -285,6 +285,11 @@ class Row:
         )
 
     @property
+    def max_mhz(self) -> float | None:
+        """The maximum clock of the device in MHz, as its vendor's own interface reports it."""
+        return self.conditions.max_mhz if self.conditions else None
+
+    @property
     def title(self) -> str:
         """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``, ``naive WX=8 WY=4``."""
         return titled(self.variant, self.parameters, self.grid)

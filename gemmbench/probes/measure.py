@@ -94,8 +94,7 @@ class _Task:
             rates[unit] = max(evidence.rate, rates.get(unit, 0.0))
         if check.verdict == "wrong":
             return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
-        _, note = races.beside_ceiling(evidence)
-        return replace(row, check=check, notes=(*row.notes, *filter(None, [note])))
+        return replace(row, check=check)
 
     @property
     def unit(self) -> Unit:
@@ -203,7 +202,7 @@ def _arithmetic(task: _Task) -> Stages:
             unrolling=race.unrolling(best, subject.unrolling),
             event_over_wall=agreement,
             wrong_result="; ".join(verified.reasons),
-            ceiling=most(task.device, counted_as, case.ran_on == "matrix"),
+            ceiling=most(task.device, counted_as, case.ran_on == "matrix", row.max_mhz),
             known=task.known.rates,
             raced=race.best_rate,
             subject=subject,

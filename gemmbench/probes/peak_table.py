@@ -290,7 +290,7 @@ def _scale(rows: Sequence[Row]) -> tuple[float, str]:
 def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
     if device == HOST or row.variant != PLAIN:
         return None
-    return theory.ceiling(run.header.devices[device], row.dtype)
+    return theory.ceiling(run.header.devices[device], row.dtype, max_mhz=row.max_mhz)
 
 
 # --- The tables of memory, transfers and latencies ----------------------------------------------------------

@@ -19,7 +19,7 @@ from gemmbench.model.row import Check, Parameters, Row, Verdict
 from gemmbench.model.units import GIGA, by_key, number
 from gemmbench.model.units import rate as shown_rate
 from gemmbench.probes.arithmetic import kernels_in
-from gemmbench.stats.ceilings import Ceiling, judged
+from gemmbench.stats.ceilings import Ceiling, why_above
 
 LAUNCH_S = 0.01  # one launch that is sampled lasts about this
 _RACE_S = 0.004  # and one in the race
@@ -336,7 +336,7 @@ def judge(evidence: Evidence) -> Check:
         reasons.append(
             f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
         )
-    too_fast, _ = beside_ceiling(evidence)
+    too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
     reasons.append(too_fast)
     if not evidence.rate >= SLOWED * evidence.raced:
         raced = _shown(evidence, evidence.raced)
@@ -349,11 +349,6 @@ def judge(evidence: Evidence) -> Check:
         figures["unrolling"] = evidence.unrolling
     verdict: Verdict = "wrong" if too_fast else "suspect" if reasons else "ok"
     return Check(verdict, figures, tuple(reasons))
-
-
-def beside_ceiling(evidence: Evidence) -> tuple[str, str]:
-    """Why its rate is wrong, and what is to be said of it beside its ceiling: see `ceilings.judged`."""
-    return judged(evidence.rate, evidence.ceiling, partial(_shown, evidence))
 
 
 def _alike(evidence: Evidence) -> str:

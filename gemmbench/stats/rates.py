@@ -17,10 +17,9 @@ from gemmbench.model.units import GIGA
 from gemmbench.model.units import rate as rate_of
 from gemmbench.model.units import seconds as time_of
 from gemmbench.stats import ceilings, intervals
-from gemmbench.stats.ceilings import ALLOWED
 from gemmbench.stats.intervals import Interval, Measure, Summary, log_median, ratio_in_turn, summarize
 
-ABOVE = ALLOWED  # a GEMM this many times as fast as the measured peak is not believed, or the peak is too low
+ABOVE = 1.02  # a GEMM this many times as fast as the measured peak is suspect, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
 DRIFTING = 0.03  # from here on a trend of the samples is told
@@ -123,17 +122,15 @@ def shown_samples(row: Row, scope: str) -> str:
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """One row of such a run."""
+    """Mark a row wrong if its rate exceeds the theoretical peak."""
     scope = finest_scope(row)
     if device is None or scope is None or row.status != "ok":
         return row
     if row.kind != "gemm" and (row.kind, row.variant) != ("peak", "flops"):
         return row
-    top = ceilings.most(device, row.dtype, row.ran_on == "matrix")
-    if top is None or flops_of(row) <= top.per_second * statistics.median(row.samples[scope].seconds):
-        return row
+    top = ceilings.most(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
     reached = flops_of(row) / statistics.median(row.samples[scope].seconds)
-    reason, _ = ceilings.judged(reached, top, partial(rate_of, integer=is_integer(row.dtype)))
+    reason = ceilings.why_above(reached, top, partial(rate_of, integer=is_integer(row.dtype)))
     return replace(row, status="wrong", reason=reason) if reason else row
 
 

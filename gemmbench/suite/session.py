@@ -286,8 +286,8 @@ class PeakWatch:
             return _judged(row, reached.median / top[0], reason), None
         best = rates.rate(again, "kernel")
         assert best is not None  # it is ok, and has samples
-        ceiling = ceilings.most(device, again.dtype, again.ran_on == "matrix")
-        is_possible = not ceilings.judged(best.best, ceiling, rate)[0]
+        ceiling = ceilings.most(device, again.dtype, again.ran_on == "matrix", again.max_mhz)
+        is_possible = not ceilings.why_above(best.best, ceiling, rate)
         better = again if best.best > top[0] and is_possible else None
         if better:
             self.record(better)

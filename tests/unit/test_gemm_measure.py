@@ -521,10 +521,9 @@ def test_a_kernel_is_held_against_the_ceiling_of_its_units() -> None:
         replace(case(), dtype=dtype, ran_on=cast(Any, units))
         for dtype, units in (("double", "device"), ("double", "matrix"))
     )
-    assert beside(36e12, plain, H200).status == "wrong"  # 33.5 at most
+    assert beside(43e12, plain, H200).status == "wrong"  # 33.5 at the listed clock, 25 % more allowed
     assert beside(36e12, matrix, H200).status == "ok"  # 66.9
-    (note,) = beside(33.8e12, plain, H200).notes
-    assert note.startswith("101.0 % of the derived ceiling (132 units at 1980 MHz")
+    assert beside(39.5e12, plain, H200).notes == ()  # 18 % above: OpenCL's clock is not the maximum
 
 
 def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end() -> None:

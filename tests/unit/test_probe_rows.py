@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -11,7 +12,8 @@ import pytest
 from gemmbench.measure import sampling
 from gemmbench.measure.sampling import Sampled, alone
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import Batch, Handle, NotMeasuredError
+from gemmbench.model.device import Conditions
+from gemmbench.model.instrument import Batch, Handle, NotMeasuredError, Watch
 from gemmbench.model.row import Energy, Parameters, Row, Work
 from gemmbench.probes import measure as probe_measure
 from gemmbench.probes.measure import Known, begun, measured
@@ -146,18 +148,29 @@ def test_a_rate_that_no_hardware_has_is_wrong() -> None:
     assert known.rates == {}
 
 
-def test_a_rate_above_its_ceiling_by_what_a_clock_may_be_is_said() -> None:
-    """Attack 19: an H100 at 101.1 %, without a word."""
+class Clocked(Watch):
+    """Reports the maximum clock, as NVML does."""
+
+    def __init__(self, max_mhz: float | None) -> None:
+        self._max_mhz = max_mhz
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions:
+        return Conditions(max_mhz=self._max_mhz)
+
+
+@pytest.mark.parametrize(
+    ("max_mhz", "share", "verdict"),
+    [(1000.0, 1.011, "ok"), (1000.0, 1.03, "wrong"), (None, 1.18, "ok"), (None, 1.27, "wrong")],
+)
+def test_a_rate_may_exceed_the_peak_by_what_the_clock_may_be_higher(
+    max_mhz: float | None, share: float, verdict: str
+) -> None:
+    """2 % above the maximum that NVML reports; 25 % where only OpenCL's clock is known."""
     gpu = replace(DEVICE, type="gpu", compute_capability=(9, 0), compute_units=1, clock_mhz=1000)
-    ceiling = 2 * 128 * 1e9  # flops a second
-    flops = int(ceiling * 1.011 * 1e-6)
-    fake = FakeProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=flops))
+    flops = int(2 * 128 * 1e9 * share * 1e-6)
+    fake = FakeProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=flops), watch=Clocked(max_mhz))
     row = in_process.result_of(measured(fake, FLOAT, gpu, POLICY, Known()))
-    assert row.check.verdict == "ok"
-    assert row.notes == (
-        "101.1 % of the derived ceiling (1 units at 1000 MHz, each with the multiply-adds of compute "
-        "capability 9.0); up to 102.0 % is allowed for the clock",
-    )
+    assert (row.check.verdict, row.notes) == (verdict, ())
 
 
 def test_two_depths_whose_rates_the_machine_moved_apart_are_measured_in_turn() -> None:
