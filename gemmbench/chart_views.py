@@ -137,7 +137,7 @@ KINDS: dict[str, Kind] = {
         suite_charts.together_panes,
     ),
     "resources": Kind(
-        "work-items in flight against the registers of each, or work-groups against the largest",
+        "work-groups as launched, and the largest that each kernel as built can have",
         "rows that tell what their kernels take",
         suite_charts.resource_panes,
         of_device=True,

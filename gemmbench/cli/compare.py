@@ -239,7 +239,7 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
 
     if kind == "list":
         kinds = [Entry(name, "", chart.idea) for name, chart in chart_views.KINDS.items()]
-        running.show(Group(*catalogue(kinds, {"": "kinds of charts, with what they show"}, {})))
+        running.show(Group(*catalogue(kinds, {"": "kinds of charts, with what they show"})))
         return
     if not files:
         raise click.UsageError("Missing argument 'FILES...'.", click.get_current_context())

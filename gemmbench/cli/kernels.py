@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,32 +15,28 @@ from rich.text import Text
 from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.doctor import page, to_record
-from gemmbench.ladder import BASELINE, FIRST_RUNG, VARIANTS, architectures
-from gemmbench.ladder.architectures import Architecture, Fit
-from gemmbench.ladder.variant import Values, Variant
+from gemmbench.ladder import BASELINE, VARIANTS
+from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Finished, Plan, Planned, Policy, Skip, Started
+from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import opening, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, clean_lines, listed
+from gemmbench.model.units import clean, clean_lines
 from gemmbench.options import names
 from gemmbench.options.comparing import Doctor, Kernels
 from gemmbench.report import notes, table
-from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.progress import Progress
-from gemmbench.report.table import NOTHING, Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
-from gemmbench.stats import panels, rates
-from gemmbench.stats.panels import Standing
+from gemmbench.report.table import Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
 from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of
 
 if TYPE_CHECKING:
-    from gemmbench.suite.charts import Mark
+    pass
 
 
 @click.command()
@@ -52,7 +44,7 @@ if TYPE_CHECKING:
 def kernels(options: Kernels) -> None:
     """List the ladder of GEMM kernels, or describe one.
 
-    --device, --kernel and --dtype are for --resources and --explain.
+    --device, --kernel and --dtype are for --resources.
     """
     if new := options.new:
         if others := [word for word in running.command_words() if word.startswith("--") and word != "--new"]:
@@ -64,54 +56,34 @@ def kernels(options: Kernels) -> None:
         return
     own, plot = names.own_kernels(options.kernel_files), options.plot
     names.check_overwriting([("--plot", plot)] if plot else [], names.kernel_inputs(options.kernel_files))
-    if options.resources and options.explain:
-        raise UsageError("--resources builds kernels and --explain builds none: choose one")
-    if options.resources or options.explain or options.device_facts:
+    if options.resources:
         _show_resources(options, own)
         return
     if plot:
-        raise UsageError("--plot is for --resources and --explain")
-    run = api.load(options.run) if options.run else None
+        raise UsageError("--plot is for --resources")
     if options.describe is None:
         before = [variant for variant in VARIANTS if variant.executor == "opencl"]
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
-        running.show(ladder([entry(variant) for variant in (*before, *own, *rest)], run))
+        running.show(ladder([entry(variant) for variant in (*before, *own, *rest)]))
         return
     for variant in names.named_variants(options.describe, own):
-        running.show(entry_page(entry(variant, picture(variant)), places(variant.name, run) if run else []))
+        running.show(entry_page(entry(variant, picture(variant))))
 
 
 def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
-    builds, plot = options.resources and not options.device_facts, options.plot
-    if options.describe or options.run:
-        does = "--resources builds kernels and shows what they take" if builds else "--explain plans kernels"
-        raise UsageError(f"{does}: --describe and --run do not fit")
+    if options.describe:
+        raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
     written = [variant for variant in names.choose_kernels(options.kernels, own=own) if variant.passes]
     if not written:
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
     dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
-    names.check_plot_path(plot)
-    if builds:
-        made = built(options.device, written, dtypes, running.command_words())
-        running.show(stack(sheets(made)))
-        if plot:
-            running.draw([made], "resources", plot)
-        return
-    pages = explained(facts_of(options.device_facts, options.device), written, dtypes)
-    running.show(stack(map(explain_sheet, pages)))
-    if plot:
-        from gemmbench.charts.pane import draw_panes
-        from gemmbench.suite.charts import constraint
-
-        panes = [
-            constraint(each.device, clean(each.device.title), each.dtype, each.marks)
-            for each in pages
-            if each.marks
-        ]
-        draw_panes(lambda: panes, plot, "kernels that the device runs", 2)
-        api.say(f"Drew {plot}.")
+    names.check_plot_path(options.plot)
+    run = built(options.device, written, dtypes, running.command_words())
+    running.show(stack(sheets(run)))
+    if options.plot:
+        running.draw([run], "resources", options.plot)
 
 
 def entry(variant: Variant, picture: str = "") -> Entry:
@@ -134,74 +106,9 @@ def entry(variant: Variant, picture: str = "") -> Entry:
     return Entry(variant.name, variant.family, variant.idea, needed, facts, pictures)
 
 
-def ladder(entries: Sequence[Entry], run: Run | None = None) -> RenderableType:
-    """Every variant in the order given, by family: its idea and what it needs.
-
-    With a run also what each reached there, in its first device and type, at the largest size that most have:
-    GFLOPS, and how many times naive's.
-    """
-    families = {entry.family: entry.family for entry in entries}
-    if run is None:
-        return Group(*catalogue(entries, families, {}))
-    measured, figures = _measured(run)
-    return Group(measured, Text(""), *catalogue(entries, families, figures))
-
-
-def _measured(run: Run) -> tuple[Sheet, dict[str, tuple[Cell, Cell]]]:
-    """Whose figures the ladder shows, and the figure of each variant."""
-    settings = [(setting, panels.common_problem(run, setting)) for setting in panels.settings(run)]
-    setting, problem = next((each for each in settings if each[1]), (None, None))
-    if setting is None or problem is None:
-        return Sheet(caption=f"{clean(run.path)} has no measured GEMM row"), {}
-    standings = panels.standings(run, setting, problem, FIRST_RUNG)
-    what = f"{setting.dtype}, {rates.view_scope(run)} scope, {problem.title}; * the best"
-    caption = f"GFLOPS ({what}) and times {FIRST_RUNG}'s"
-    cells = {
-        variant: (_figure(result), Cell(f"x {units.number(result.speedup)}") if result.speedup else NOTHING)
-        for variant, result in standings.items()
-    }
-    return Sheet(heading=heading(run, setting.device, setting.dtype), caption=caption), cells
-
-
-def _figure(result: Standing) -> Cell:
-    if result.row.status != "ok":
-        return Cell(WORDS[result.row.status], style=STYLES[result.row.status])
-    return Cell(units.gflops(result.rate.median) if result.rate else "-", best=result.rank == 1)
-
-
-def places(variant: str, run: Run) -> list[Sheet]:
-    """A variant's place among the others at every size, a table for each device and type that it ran with."""
-    tables = []
-    for setting in panels.settings(run):
-        lines, scope = [], rates.view_scope(run)
-        for problem in panels.problems(run, setting):
-            standings = panels.standings(run, setting, problem, FIRST_RUNG)
-            if variant in standings:
-                ranked = sum(result.rank is not None for result in standings.values())
-                lines.append(_ladder_place(run, standings[variant], ranked))
-                scope = rates.shown_scope(standings[variant].row, rates.view_scope(run))
-        if lines:
-            tables.append(
-                Sheet(
-                    heading=heading(run, setting.device, setting.dtype),
-                    caption=f"{setting.dtype}, {scope} scope; rank among all that have it",
-                    keys=("size",),
-                    blocks=(("rank", "GFLOPS", "of peak", f"x {FIRST_RUNG}"),),
-                    rows=tuple(lines),
-                )
-            )
-    return tables or [Sheet(notes=(Note("", f"{clean(run.path)} has no row of {variant}."),))]
-
-
-def _ladder_place(run: Run, result: Standing, ranked: int) -> tuple[Cell, ...]:
-    fraction = rates.peak_fraction(run, result.row, rates.view_scope(run))
-    return (
-        Cell(shape(result.row)),
-        Cell(f"{result.rank} of {ranked}" if result.rank else "-", best=result.rank == 1),
-        replace(_figure(result), best=False),
-        Cell(units.percent(fraction) if fraction is not None and result.rate else "-"),
-        Cell(units.number(result.speedup) if result.speedup else "-"),
-    )
+def ladder(entries: Sequence[Entry]) -> RenderableType:
+    """Every variant in the order given, by family: its idea and what it needs."""
+    return Group(*catalogue(entries, {entry.family: entry.family for entry in entries}))
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
@@ -313,39 +220,34 @@ def sheets(run: Run) -> list[Sheet]:
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     every = [kernel for row in rows for kernel in row.resources]
     reported = any(kernel.registers is not None for kernel in every)
-    fits = any(kernel.fit is not None for kernel in every)
     lines = [
         (
             Cell("" if index else clean(row.variant)),
             Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
-            *_cells(kernel, reported, fits),
+            *_cells(kernel, reported),
         )
         for row in rows
         for index, kernel in enumerate(row.resources)
     ]
     columns = [("group", "most", "multiple"), ("private", "local")]
     columns += [("registers", "spills")] if reported else []
-    columns += [("fit", "limit")] if fits else []
     advice = [] if reported else [Note("registers", "this driver does not tell registers and spills", "dim")]
-    fit = [Note("fit", "work-items that a compute unit holds at once, and what keeps it from more", "dim")]
     return Sheet(
         heading=heading(run, device),
         caption=f"{dtype}: kernels as built, with the parameters preset for this device",
         keys=("", "kernel"),
         blocks=tuple(columns),
         rows=tuple(lines),
-        left=frozenset({"kernel", "limit"}),
+        left=frozenset({"kernel"}),
         notes=(
             *(Note(name, text, "dim") for name, text in _LEGEND.items()),
-            *(fit if fits else []),
-            *(_architecture_notes(known) if (known := architectures.of(run.header.devices[device])) else []),
             *advice,
             *notes.troubles(rows, lambda row: row.dtype),
         ),
     )
 
 
-def _cells(kernel: Resources, reported: bool, fits: bool) -> tuple[Cell, ...]:
+def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     def text(value: int | None) -> str:
         return "-" if value is None else str(value)
 
@@ -354,162 +256,7 @@ def _cells(kernel: Resources, reported: bool, fits: bool) -> tuple[Cell, ...]:
     if reported:
         spilled = units.size(kernel.spill_bytes) if kernel.spill_bytes is not None else "-"
         cells += [Cell(text(kernel.registers)), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
-    if fits:
-        cells += [Cell(text(kernel.fit)), Cell(clean(kernel.limit) or "-")]
     return tuple(cells)
-
-
-# --- ``kernels --explain``: the ladder as planned for a device, which need not be here ----------------------
-
-
-@dataclass(frozen=True)
-class KernelPlan:
-    """One variant as planned for a device."""
-
-    variant: str
-    row: Row  # why it does not run, if it does not
-    preset: str = ""  # the last key of its presets that counts
-    parameters: Values = field(default_factory=dict)
-    group: int = 0
-    local: int = 0  # bytes
-    registers: int = 0  # 32-bit, that a work-item wants
-    room: Fit = field(default_factory=lambda: Fit(None))
-
-
-@dataclass(frozen=True)
-class Explained:
-    """The ladder as planned for one device and data type."""
-
-    device: DeviceFacts
-    dtype: str
-    kernels: tuple[KernelPlan, ...]
-
-    @property
-    def marks(self) -> list[Mark]:
-        """Those that run, for the chart."""
-        from gemmbench.suite.charts import Mark  # matplotlib takes a second to import
-
-        return [
-            Mark(each.variant, each.group, self.device.max_work_group_size, each.registers, "at least")
-            for each in self.kernels
-            if each.group
-        ]
-
-
-def facts_of(file: Path | None, selector: str) -> tuple[DeviceFacts, ...]:
-    """The devices that a selector names, of this machine or of those that a file describes.
-
-    The file is JSON as ``devices --json`` prints it, of a device or several, or a saved run; without a
-    selector it is all of them. `UsageError` if it cannot be read, or no device is described or selected.
-    """
-    if file is None:
-        return select(api.devices_and_host()[0], selector)
-    if file.suffix == ".jsonl":
-        return select(api.load(file).header.devices, selector or "all")
-    import msgspec
-
-    try:
-        text = file.read_bytes()
-        kind = list[DeviceFacts] if text.lstrip().startswith(b"[") else DeviceFacts
-        read = msgspec.json.decode(text, type=kind)
-    except OSError as error:
-        raise UsageError(f"--device-facts {file}: {units.reason_of(error)}") from None
-    except msgspec.MsgspecError as error:
-        raise UsageError(
-            f"--device-facts {file} does not describe a device as `gemmbench devices --json` does: "
-            f"{clean(str(error))}"
-        ) from None
-    devices = read if isinstance(read, list) else [read]
-    if not devices:
-        raise UsageError(f"--device-facts {file} describes no device")
-    numbered = tuple(replace(device, index=index) for index, device in enumerate(devices))
-    return select(numbered, selector or "all")
-
-
-def explained(
-    devices: Sequence[DeviceFacts], chosen: Sequence[Variant], dtypes: Sequence[str]
-) -> list[Explained]:
-    """Every variant as it would run at m = n = k = 1024; no device is touched."""
-    pages = []
-    for device, dtype in itertools.product(devices, dtypes):
-        problem = Gemm(_SIZE, _SIZE, _SIZE, dtype)
-        plan = gemm_plan([device], chosen, [problem])
-        pages.append(Explained(device, dtype, tuple(map(partial(_planned, device, problem), chosen, plan))))
-    return pages
-
-
-def _planned(device: DeviceFacts, problem: Gemm, variant: Variant, step: Case | Skip) -> KernelPlan:
-    if isinstance(step, Skip):
-        return KernelPlan(variant.name, step.row)
-    parameters = step.numbers
-    full = {**parameters, **variant.chosen(problem, device, parameters)}
-    values = variant.values(problem, full)
-    multiply = next(each for each in variant.steps(values) if each.role == "multiply")
-    group = math.prod(multiply.group_within(values, device.max_work_group_size, device.max_work_item_sizes))
-    local = variant.local_bytes(problem.dtype, full)
-    registers = variant.wanted_registers(problem, device, parameters)
-    keys = variant.preset_keys(device.family, problem.dtype)
-    shipped = variant.preset(device.family, dtype=problem.dtype, device=device)
-    near = "" if parameters == shipped else "near "  # a preset whose groups the device does not take
-    room = architectures.fit(device, group, local, registers)
-    preset = near + keys[-1] if keys else "own choice"
-    return KernelPlan(variant.name, step.row("ok"), preset, full, group, local, registers, room)
-
-
-def explain_sheet(page: Explained) -> Sheet:
-    """A line for each kernel: what it runs with there, and what limits it."""
-    device, known = page.device, architectures.of(page.device)
-
-    def cells(each: KernelPlan) -> tuple[Cell, ...]:
-        items = each.room.items
-        flight = "-" if items is None else str(items) if items else "none"
-        local = units.size(each.local) if each.local else "-"
-        texts = map(Cell, (str(each.group), local, str(each.registers)))
-        return (*texts, Cell(flight, style="yellow" if items == 0 else ""), Cell(each.room.limit or "-"))
-
-    runs = [each for each in page.kernels if each.group]
-    lines = [
-        (
-            Cell(clean(each.variant)),
-            Cell(each.preset if each.group else WORDS[each.row.status], style="" if each.group else "dim"),
-            *(cells(each) if each.group else (Cell(""),) * 5),
-        )
-        for each in page.kernels
-    ]
-    rows = [each.row for each in page.kernels if not each.group]
-    parameters = [Note(each.variant, listed(each.parameters), "dim") for each in runs if each.parameters]
-    return Sheet(
-        heading=(clean(device.title), f"{device.compute_units} units"),
-        caption=f"{page.dtype} at m = n = k = {_SIZE}: {len(runs)} of {len(lines)} kernels would run; "
-        "nothing was built",
-        keys=("", "preset"),
-        blocks=(("group", "local"), ("registers", "in flight", "limit")),
-        rows=tuple(lines),
-        left=frozenset({"preset", "limit"}),
-        notes=(
-            Note("registers", "32-bit, of a work-item: what the kernel is written for, at least", "dim"),
-            Note("in flight", "work-items that a core holds at once, and what keeps it from more", "dim"),
-            *_architecture_notes(known),
-            *parameters,
-            *notes.troubles(rows, lambda row: row.dtype),
-        ),
-    )
-
-
-def _architecture_notes(known: Architecture | None) -> list[Note]:
-    if known is None:
-        return [Note("cores", "nothing here tells its registers and how they are handed out", "dim")]
-
-    def text(value: object) -> str:
-        return "not documented" if value is None else str(value)
-
-    waves = " or ".join(map(str, known.waves))
-    local = f"{known.core_kib} KiB" if known.core_kib else "in main memory, or not documented"
-    return [
-        Note(known.name, f"{known.formula}; registers x work-items <= {known.product:,}"),
-        Note("cores", f"waves of {waves}, largest group {text(known.group)}, local memory {local}", "dim"),
-        Note("source", known.source, "dim"),
-    ]
 
 
 # --- ``gemmbench devices``: a card for each -----------------------------------------------------------------

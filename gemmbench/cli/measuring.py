@@ -38,7 +38,7 @@ def _peak(options: measuring.Peak) -> None:
         running.measure(options, running.as_text(options.format, options.quiet))
     elif options.describe == measuring.EVERY_PROBE:
         heads = {family: f"{family}: {idea}" for family, idea in measuring.FAMILIES.items()}
-        running.show(Group(*catalogue(entries(), heads, {})))
+        running.show(Group(*catalogue(entries(), heads)))
     else:
         chosen = choose(options.describe, NAMES, "probe")
         running.show(stack(entry_page(entry(probe)) for probe in chosen))
@@ -55,7 +55,7 @@ def _protocols(options: measuring.Protocols) -> None:
     if options.describe:
         heads = {protocol.source: protocol.source or "gemmbench's own" for protocol in PROTOCOLS}
         listed_protocols = [Entry(each.name, each.source, each.idea) for each in PROTOCOLS]
-        running.show(Group(*catalogue(listed_protocols, heads, {})))
+        running.show(Group(*catalogue(listed_protocols, heads)))
         return
     running.measure(options, running.as_text(options.format))
 

@@ -110,7 +110,6 @@ BY_NAME: Mapping[str, Variant] = {
 ORDER: tuple[str, ...] = tuple(BY_NAME)
 FAMILIES: Mapping[str, str] = {name: variant.family for name, variant in BY_NAME.items()}
 LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "opencl")
-FIRST_RUNG = LADDER[0]  # what every speed-up is over
 BASELINES: tuple[str, ...] = tuple(v.name for v in _LIBRARIES)
 BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
 NEAR_PEAK: Mapping[str, tuple[str, ...]] = {

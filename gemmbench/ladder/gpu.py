@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gemmbench.ladder import architectures
 from gemmbench.ladder.variant import (
     COLUMNS,
     OURS,
@@ -221,14 +220,11 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
-        room = architectures.fit(device, members, local, None).items
         tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
         return (
-            (room is None or room >= len(rates) * members)
+            ceilings.resident_groups(device, members, local) >= len(rates)
             and (members >= _SCHEDULERS * _WARP or tiles <= units * len(rates))  # else the last round is slow
-            and not (
-                _is_segmented(form) and tiles < units * len(rates)
-            )  # less does not meet the limit of power
+            and not (_is_segmented(form) and tiles < units * len(rates))  # less never meets the power limit
             and not (problem.trans_a and _is_segmented(form) and problem.n < _LEAST_COLUMNS)
         )
 

@@ -413,10 +413,6 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
         batches=True,
         presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
         constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
-        # The sums, by lanes in `dot`, vectors of one operand's rows and one of the other's.
-        registers=lambda p: (
-            (p["WIDTH"] if kernel == "dot_rows" else block * block) + (block + 1) * p["WIDTH"]
-        ),
         extents=BT_EXTENTS,
         temporaries=BT,
         edge=lambda p: max(p["WIDTH"], block * p["WX"], block * p["WY"]),

@@ -41,7 +41,6 @@ OWN = "own kernels"  # the family of a user's
 
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
-_REGISTER_BYTES = 4
 _LONG = 1 << 20  # a length of which a tile is no part worth mentioning
 PIXEL = 4  # elements in a pixel of an RGBA image
 
@@ -164,8 +163,6 @@ class Variant:
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)
-    # Elements that a work-item keeps in registers, where there are more than those of C: an estimate.
-    registers: Formula | None = None
     local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
     local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
@@ -443,17 +440,6 @@ class Variant:
         itemsize = DTYPES[dtype].itemsize
         return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
-    def wanted_registers(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> int:
-        """32-bit registers that a work-item of the multiplying kernel wants: at least those of C's elements.
-
-        What the kernel is written to keep in registers, not what a compiler makes of it.
-        """
-        values = self.values(problem, {**parameters, **self.chosen(problem, device, parameters)})
-        step = next(step for step in self.steps(values) if step.role == "multiply")
-        own = -(-problem.m * problem.n * problem.batch // math.prod(step.items(values)))
-        elements = max(own, self.registers(values) if self.registers else 0)
-        return -(-elements * DTYPES[problem.dtype].itemsize // _REGISTER_BYTES)
-
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
         """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
 
@@ -625,7 +611,7 @@ def tile_edge(v: Values) -> int:
 
 
 def mobile(**values: int) -> dict[str, dict[str, int]]:
-    """Presets for GPUs of phones, whose cores have a tenth of the registers: see `architectures`.
+    """Presets for GPUs of phones, whose cores have a tenth of the registers.
 
     Small enough that a group of the kernel fits Mali Midgard's 4,096 registers of 32 bits and Adreno 5xx's
     12,288. From documents: never timed there.

@@ -164,8 +164,6 @@ class Resources:
     local_bytes: int  # of each work-group
     registers: int | None = None  # of each work-item
     spill_bytes: int | None = None  # stored to memory for want of registers
-    fit: int | None = None  # work-items on a compute unit at once
-    limit: str = ""  # what keeps there from being more: registers, local memory, work-items
 
 
 @dataclass(frozen=True)

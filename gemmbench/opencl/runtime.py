@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.ladder import architectures
 from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import HostArray
@@ -557,12 +556,8 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: 
 
         most, local = ask(info.WORK_GROUP_SIZE), ask(info.LOCAL_MEM_SIZE)
         multiple, private = ask(info.PREFERRED_WORK_GROUP_SIZE_MULTIPLE), ask(info.PRIVATE_MEM_SIZE)
-        # A device attribute of NVIDIA's extension.
-        nvidia = "cl_nv_device_attribute_query" in runtime.facts.extensions
-        file = int(runtime.device.registers_per_block_nv) if nvidia else 0
     registers, spills = registers_and_spills(built.log, step.kernel)
     group = math.prod(step.group_within(values, most, runtime.facts.max_work_item_sizes, fixed))
-    room = architectures.fit(runtime.facts, group, local, registers, file)
     return Resources(
         kernel=step.kernel,
         role=step.role,
@@ -573,8 +568,6 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: 
         local_bytes=local,
         registers=registers,
         spill_bytes=spills,
-        fit=None if room.items is None else max(room.items, group),
-        limit=room.limit,
     )
 
 

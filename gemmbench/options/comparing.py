@@ -507,23 +507,10 @@ class Kernels(Options):
     describe: str | None = option(
         "Explain one: idea, tiles, passes, parameters.", metavar="NAME", names=names.kernels
     )
-    run: Path | None = option(
-        "A saved run: what each kernel reached there, and its rank.", FILE, metavar="FILE"
-    )
     resources: bool = flag(
-        "Build every kernel for a device: memory, registers, work-group sizes, and how many work-items fit."
+        "Build every kernel for a device, and show its memory, registers and work-group sizes."
     )
-    explain: bool = flag(
-        "Plan every kernel for a device, and build none: preset, group, registers, what limits it."
-    )
-    device_facts: Path | None = option(
-        "For --explain: devices that are not here, as `gemmbench devices --json` prints them.",
-        INPUT,
-        metavar="FILE.json",
-    )
-    plot: Path | None = option(
-        "For --resources and --explain: registers against work-items in flight.", FILE, metavar=CHART
-    )
+    plot: Path | None = option("For --resources: work-group sizes as a chart.", FILE, metavar=CHART)
     new: Path | None = option(
         "Write a kernel to start from, described and working, into a new file.", FILE, metavar="FILE.cl"
     )

@@ -339,34 +339,26 @@ class Entry:
     pictures: Sequence[str] = ()  # the opening comments of its kernels
 
 
-def catalogue(
-    entries: Sequence[Entry], families: Mapping[str, str], figures: Mapping[str, tuple[Cell, ...]]
-) -> list[RenderableType]:
-    """Every entry in a line, in the order given, by family.
-
-    `families` are headings, `figures` what stands beside the names; nothing at all if that is empty.
-    """
+def catalogue(entries: Sequence[Entry], families: Mapping[str, str]) -> list[RenderableType]:
+    """Every entry in a line, in the order given, by family; `families` are the headings."""
     parts: list[RenderableType] = []
-    widths = [max((len(entry.name) for entry in entries), default=0) + 2]
-    widths += [max(len(cell.plain) for cell in column) for column in zip(*figures.values(), strict=True)]
+    width = max((len(entry.name) for entry in entries), default=0) + 2
     for family, head in families.items():
         grid = Table.grid(padding=(0, 2, 0, 0))
-        for index, width in enumerate(widths):
-            grid.add_column(no_wrap=True, min_width=width, justify="right" if index else "left")
+        grid.add_column(no_wrap=True, min_width=width)
         grid.add_column(overflow="fold")
         for entry in entries:
             if entry.family == family:
                 idea = Text(entry.idea)
                 if entry.needs:
                     idea.append(f" (needs {entry.needs})", style="dim")
-                cells = figures.get(entry.name, (NOTHING,) * (len(widths) - 1))
-                grid.add_row(Text(f"  {entry.name}", style="bold"), *(cell.rich() for cell in cells), idea)
+                grid.add_row(Text(f"  {entry.name}", style="bold"), idea)
         parts += [*([Text("")] if parts else []), Text(head, style="dim"), grid]
     return parts
 
 
-def entry_page(entry: Entry, sheets: Sequence[Sheet] = ()) -> RenderableType:
-    """One entry: idea, facts, tables of its own, and its kernels' pictures."""
+def entry_page(entry: Entry) -> RenderableType:
+    """One entry: idea, facts, and its kernels' pictures."""
     card = Table.grid(padding=(0, 2, 0, 0))
     card.add_column(style="dim", no_wrap=True)
     card.add_column(overflow="fold")
@@ -374,8 +366,7 @@ def entry_page(entry: Entry, sheets: Sequence[Sheet] = ()) -> RenderableType:
         card.add_row(word, Text(text))
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
-    below: list[RenderableType] = [*sheets, *map(Picture, entry.pictures)]
-    return Group(head, Text(entry.idea), Text(""), *_separated([card, *below]))
+    return Group(head, Text(entry.idea), Text(""), *_separated([card, *map(Picture, entry.pictures)]))
 
 
 def finite(value: object) -> object:

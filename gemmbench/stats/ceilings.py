@@ -51,7 +51,7 @@ _ALIKE = {"bfloat16": "half"}  # on matrix units
 
 # Work-items and KiB of shared memory of one multiprocessor, by compute capability, from the same guide's
 # technical specifications; each resident group takes one KiB for itself.
-MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
+_MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
     (7, 0): (2048, 96),
     (7, 5): (1024, 64),
     (8, 0): (2048, 164),
@@ -64,9 +64,9 @@ MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
     (12, 0): (1536, 100),
     (12, 1): (1536, 100),
 }
-OF_A_GROUP = 1024  # bytes
+_OF_A_GROUP = 1024  # bytes
 _LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
-_LEAST_KIB = 100  # of a multiprocessor that has them
+_LEAST_MULTIPROCESSOR = (1536, 100)  # of those that have them
 
 _FASTEST_CLOCK_HZ = 7e9  # of CPUs: no processor sold runs faster. A bound, not an estimate
 _VECTOR_BITS = 512
@@ -162,5 +162,11 @@ def group_local_bytes(device: DeviceFacts) -> int:
     """
     if device.compute_capability < _LARGE_GROUPS:
         return device.local_mem_bytes
-    _, kib = MULTIPROCESSOR.get(device.compute_capability, (0, _LEAST_KIB))
-    return max(device.local_mem_bytes, (kib << 10) - OF_A_GROUP)
+    _, kib = _MULTIPROCESSOR.get(device.compute_capability, _LEAST_MULTIPROCESSOR)
+    return max(device.local_mem_bytes, (kib << 10) - _OF_A_GROUP)
+
+
+def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
+    """Work-groups that a multiprocessor holds at once, by work-items and bytes of local memory."""
+    most, kib = _MULTIPROCESSOR.get(device.compute_capability, _LEAST_MULTIPROCESSOR)
+    return min(most // items, (kib << 10) // (local + _OF_A_GROUP))

@@ -143,7 +143,6 @@ class Standing:
     row: Row  # its fastest, where it ran with several sets of parameters
     rate: rates.Rate | None  # in the scope of the view; the host's own BLAS has only the host scope
     rank: int | None  # 1 is the fastest; None without a rate in the scope, and for `auto`
-    speedup: float | None  # over the first rung, never of the host's own BLAS
 
 
 def settings(run: Run) -> list[Setting]:
@@ -159,12 +158,10 @@ def problems(run: Run, setting: Setting) -> list[Problem]:
     return sorted(_rows(run, setting), key=lambda problem: problem.flops)
 
 
-def standings(
-    run: Run, setting: Setting, problem: Problem, first_rung: str = "", scope: str = ""
-) -> dict[str, Standing]:
+def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> dict[str, Standing]:
     """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
 
-    Speed-ups are over `first_rung`; without a scope it is that of the run's own view.
+    Without a scope it is that of the run's own view.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
@@ -178,13 +175,11 @@ def standings(
         return rates.what_ran(row) == row.variant and rates.is_compared(run, setting.device, row, scope)
 
     order = sorted((rate.median for row, rate in best.values() if rate and is_ranked(row)), reverse=True)
-    first = best.get(first_rung, (None, None))[1]
     return {
         variant: Standing(
             row,
             rate,
             order.index(rate.median) + 1 if rate and is_ranked(row) else None,
-            rate.median / first.median if rate and first and row.device != HOST else None,
         )
         for variant, (row, rate) in best.items()
     }
@@ -198,7 +193,7 @@ def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
-    """The problem that variants are shown at, where they are shown at one: in `kernels`, README and charts.
+    """The problem that variants are shown at, where they are shown at one: in README and charts.
 
     It is the largest that most of the measured variants have a figure for, in all of the settings, which are
     shown beside each other; None if nothing has one.

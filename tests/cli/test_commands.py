@@ -11,7 +11,7 @@ import click
 import pytest
 
 from gemmbench import cli
-from gemmbench.ladder import BY_NAME, VARIANTS
+from gemmbench.ladder import VARIANTS
 from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 
@@ -138,37 +138,6 @@ def test_types_take_turns_so_that_their_ratio_is_fair(call: Call, tmp_path: Path
     gemms = [(row.variant, row.dtype) for row in load(path).rows if row.kind == "gemm"]
     dtypes = ("half", "float", "double")
     assert gemms == [(variant, dtype) for variant in ("naive", "tiled", "numpy") for dtype in dtypes]
-
-
-def test_the_ladder_with_the_figures_of_a_run(call: Call, tmp_path: Path) -> None:
-    path = str(tmp_path / "run.jsonl")
-    call("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--save", path)
-    lines = call("kernels", "--run", path).stdout.splitlines()
-    assert "GFLOPS (float, device scope, m = n = k = 16; * the best) and times naive's" in lines
-    words = [line.split() for line in lines]
-    figures = {found[0]: found[1] for found in words if found and found[0] in BY_NAME}
-    assert float(figures["tiled"]) > float(figures["naive"]) > 0
-    assert figures["register"].startswith("*")
-    assert figures["padded"] == "-"
-    assert float(figures["numpy"]) > 0
-    times = {found[0]: found[2:4] for found in words if found and found[0] in BY_NAME}
-    assert times["naive"] == ["x", "1.00"]
-    assert float(times["tiled"][1]) == pytest.approx(
-        float(figures["tiled"]) / float(figures["naive"]), rel=0.02
-    )
-    assert times["numpy"][0] == "-"  # the host scope is no speed-up of a kernel
-
-
-def test_the_place_of_a_kernel_in_a_run(
-    call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    call("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--save", "run.jsonl")
-    described = call("kernels", "--describe", "naive", "--run", "run.jsonl")
-    assert (described.exit_code, described.stderr) == (0, "")
-    golden("cli/describe-naive-run.txt", described.stdout)
-    other = call("kernels", "--describe", "padded", "--run", "run.jsonl")
-    assert "\nrun.jsonl has no row of padded.\n" in other.stdout
 
 
 def test_no_page_of_the_ladder_is_cut_off(call: Call) -> None:

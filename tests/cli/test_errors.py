@@ -120,8 +120,6 @@ ERRORS: dict[str, tuple[str, str]] = {
     "plot file, kind":      ("plot good.jsonl --kind nonsense",                 "unknown kind of chart 'nonsense'"),
     "plot file, cut":       ("plot cut.jsonl",                                  "cut.jsonl: line 45 is cut short"),
     "plot file, no rows":   ("plot no-rows.jsonl",                              "nothing to draw: no-rows.jsonl has no measured peak row"),
-    "kernels, no run":      ("kernels --run none.jsonl",                        "none.jsonl: no such file or directory"),
-    "kernels, cut run":     ("kernels --describe naive --run cut.jsonl",        "cut.jsonl: line 45 is cut short"),
     "precision, sizes":     ("precision --sizes 8,many",                        "--sizes takes whole numbers of 1 or more with commas, not '8,many'"),
     "precision, type":      ("precision --dtype quad",                          "unknown data type 'quad'"),
     "precision, one type":  ("precision --dtype float --plot out.png",          "--plot holds data types against each other; --dtype has only one"),

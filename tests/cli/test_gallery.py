@@ -18,12 +18,13 @@ from click.testing import CliRunner
 
 from gemmbench import chart_views, cli
 from gemmbench.charts import named
-from gemmbench.ladder import FAMILIES
+from gemmbench.ladder import FAMILIES, ORDER
 from gemmbench.model import units
+from gemmbench.model.device import HOST
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run, load
 from gemmbench.report.progress import row_label
-from gemmbench.stats import rates
+from gemmbench.stats import panels, rates
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.rates import peak_fraction
 from tests.cli.conftest import ROOT
@@ -202,36 +203,39 @@ def test_table_and_chart_have_one_break_even(run: Path, pictures: Pictures) -> N
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
-def test_table_and_chart_show_the_ladder_at_one_problem(run: Path, pictures: Pictures) -> None:
-    """And each kernel's rate there, the best of them, and its share of the peak."""
-    table = said("kernels", "--run", str(run), columns=200)
-    told = re.search(r"GFLOPS \((\w+), (\w+) scope, (.*?); \* the best\)", table)
+def test_the_ladder_chart_has_each_kernels_rate_at_one_problem(run: Path, pictures: Pictures) -> None:
+    """And the best of them, and its share of the peak."""
+    saved = load(run)
     chart = texts(pictures, run, "ladder")
-    assert bool(told) == bool(chart)
-    if not told:
+    places = ((setting, panels.common_problem(saved, setting)) for setting in panels.settings(saved))
+    setting, problem = next((place for place in places if place[1]), (None, None))
+    assert bool(setting) == bool(chart)
+    if setting is None or problem is None:
         return
-    dtype, scope, title = told.groups()
+    scope = rates.view_scope(saved)
     first = [text.startswith("speed-up over ") for text, _ in chart].index(True)
-    assert sum(f"{dtype}, {scope} scope, {title};" in text for text, _ in chart) == 1
+    assert sum(f"{setting.dtype}, {scope} scope, {problem.title};" in text for text, _ in chart) == 1
     heads = [text for text, _ in chart]
     pane = chart[first : heads.index("speed-up")]  # of the first device and type
     divisor = 1e12 if "TFLOPS" in heads[: heads.index("speed-up") + 2] else 1e9
     figures = [at for at, (text, _) in enumerate(pane) if re.fullmatch(r"[\d.,]+x", text)][:-1]  # the peak's
-    saved = load(run)
-    kernels = dict(re.findall(r"^  (\S+) +(\*?[\d.,]+) +(?:x [\d.]+|-) ", table, re.MULTILINE))
-    for host in ("numpy", "cblas"):
-        kernels.pop(host, None)
+    standings = panels.standings(saved, setting, problem)
+    kernels = {
+        name: standings[name]
+        for name in ORDER
+        if name in standings and standings[name].rate and standings[name].row.device != HOST
+    }
     assert len(figures) == len(kernels)
-    for at, (name, figure) in zip(figures, kernels.items(), strict=True):
+    for at, (name, standing) in zip(figures, kernels.items(), strict=True):
         rate, share = pane[at + 1][0], pane[at + 2][0]
-        known = float(figure.strip("*").replace(",", "")) * 1e9
-        assert float(rate.replace(",", "")) * divisor == pytest.approx(known, rel=0.01), name
-        assert pane[at][1] == figure.startswith("*"), name
+        assert standing.rate
+        assert float(rate.replace(",", "")) * divisor == pytest.approx(standing.rate.median, rel=0.01), name
+        assert pane[at][1] == (standing.rank == 1), name
         fractions = [
             peak_fraction(saved, row, scope)
             for row in saved.rows
-            if (row.kind, row.variant, row.dtype) == ("gemm", name, dtype)
-            if row.problem and row.problem.title == title
+            if (row.kind, row.variant, row.dtype) == ("gemm", name, setting.dtype)
+            if row.problem == problem
         ]
         if known_ones := [fraction for fraction in fractions if fraction is not None]:
             assert share == units.percent(max(known_ones)), name
@@ -302,7 +306,10 @@ def test_numpy_beside_a_gpu_is_ranked_in_the_host_scope_only() -> None:
         assert "*" not in line, run
 
 
-def test_numpy_on_a_cpu_is_ranked_beside_kernels_with_all_their_passes() -> None:
-    table = said("kernels", "--run", str(PLOTS / "cpu-pocl-square.jsonl"), columns=200)
-    assert "device scope" in table
-    assert re.search(r"^  numpy +\d", table, re.MULTILINE)
+def test_numpy_on_a_cpu_is_ranked_with_kernels_with_all_their_passes() -> None:
+    run = load(PLOTS / "cpu-pocl-square.jsonl")
+    assert rates.view_scope(run) == "device"
+    setting = panels.settings(run)[0]
+    problem = panels.common_problem(run, setting)
+    assert problem
+    assert panels.standings(run, setting, problem)["numpy"].rank

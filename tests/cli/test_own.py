@@ -195,7 +195,7 @@ OVER = "would replace --kernel-file mine.cl, which is read"
             "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
         ),
         (
-            ("kernels", "--kernel-file", "drawn.svg", "--explain", "--plot", "drawn.svg"),
+            ("kernels", "--kernel-file", "drawn.svg", "--resources", "--plot", "drawn.svg"),
             "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
         ),
     ],

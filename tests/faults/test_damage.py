@@ -33,8 +33,6 @@ READING = (
     "compare good.jsonl FILE --format github --ratio naive,peak",
     "history good.jsonl FILE",
     "history good.jsonl FILE --format csv",
-    "kernels --run FILE",
-    "kernels --describe naive --run FILE",
 )
 ALPHABETS = (b"0123456789", b'0123456789eE+-.,:"{}[]\\ntfu \n', bytes(range(256)))
 CHART_EACH = 8  # readings: drawing is slow

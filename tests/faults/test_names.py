@@ -115,7 +115,7 @@ def test_hostile_names(
 
 
 def assert_shown(call: Call, path: str, name: str) -> None:
-    for words in (("show", path), ("show", path, "-v"), ("history", path), ("kernels", "--run", path)):
+    for words in (("show", path), ("show", path, "-v"), ("history", path)):
         result = call(*words)
         assert result.exit_code == 0
         if words[0] in ("show", "history"):

@@ -921,35 +921,19 @@ def test_runs_without_a_grid_have_no_heat_map() -> None:
     assert "no measured rows of a grid" in chart_views.suited([fake.fake_square()])["heat-map"]
 
 
-# --- registers against work-items in flight -----------------------------------------------------------------
+# --- work-groups against the largest ------------------------------------------------------------------------
 
 
-def test_a_largest_group_that_is_a_step_stands_on_the_steps() -> None:
-    """A Mali's driver tells no registers; the largest group of a built kernel says how many it took."""
-    mali = replace(fake.GPU, name="Mali-T760", compute_capability=(0, 0), device_version="OpenCL 1.1")
+def test_a_group_beyond_the_largest_is_drawn_in_another_colour() -> None:
     rows = []
-    for variant, most in (("naive", 256), ("tiled", 128), ("register", 64)):
-        kernel = Resources(variant, "multiply", 64, most, 4, 0, 0)
+    for variant, most in (("naive", 256), ("tiled", 32)):
+        kernel = Resources(variant, "multiply", 64, most, 4, 0, 0, registers=168 if most == 32 else None)
         rows.append(replace(fake.gemm_row(variant, Problem(64, 64, 64), 1.0, 0), resources=(kernel,)))
-    run = Run(fake.header(("gemmbench", "square"), (mali,)), tuple(rows), "mali.jsonl")
+    run = Run(fake.header(("gemmbench", "square"), (fake.GPU,)), tuple(rows), "mali.jsonl")
     axes = only(draw(run, "resources"))
-    assert axes.get_xlabel() == "32-bit registers of a work-item, at most"
-    words = " ".join(texts(axes))
-    for line in (
-        "a: 256 in flight: naive (16)",
-        "b: 128 in flight: tiled (32)",
-        "64 in flight: register (64)",
-    ):
-        assert line in words
-
-
-def test_a_group_beyond_its_registers_is_named() -> None:
-    hopper = replace(fake.GPU, compute_capability=(9, 0))
-    kernel = Resources("naive", "multiply", 1024, 1024, 32, 0, 0, registers=168)
-    row = replace(fake.gemm_row("naive", Problem(64, 64, 64), 1.0, 0), resources=(kernel,))
-    axes = only(draw(Run(fake.header(("gemmbench", "square"), (hopper,)), (row,), "h.jsonl"), "resources"))
-    assert any("a: 384 in flight: naive (168, group of 1024)" in word for word in texts(axes))
-    assert axes.lines[-1].get_color() == charts.COLOURS[1]
+    assert axes.get_xlabel() == "work-items of a group"
+    assert {"naive", "tiled (168)"} <= set(texts(axes))
+    assert [line.get_color() for line in axes.lines if line.get_marker() == "o"] == list(charts.COLOURS[:2])
 
 
 def test_a_narrow_axis_of_ratios_has_more_ticks_than_one() -> None:

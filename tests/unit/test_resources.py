@@ -1,4 +1,4 @@
-"""What kernels take: the compiler's log, and how many work-items fit."""
+"""What kernels take: the compiler's log, and the groups that a driver takes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pytest
 from gemmbench.cli.kernels import sheets
 from gemmbench.gemm.opencl import GemmExecutor, smaller_notes
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.architectures import Fit, fit
 from gemmbench.model.case import Case
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
@@ -42,32 +41,10 @@ def test_the_compilers_log_is_read_kernel_by_kernel() -> None:
     assert registers_and_spills("", "naive") == (None, None)
 
 
-HOPPER = replace(DEVICE, type="gpu", local_mem_emulated=False, compute_capability=(9, 0))
-UNKNOWN_GPU = replace(HOPPER, compute_capability=(0, 0))
-
-
-@pytest.mark.parametrize(
-    ("facts", "group", "local", "registers", "file", "expected"),
-    [
-        (HOPPER, 256, 0, 32, 65536, (2048, "work-items")),
-        (HOPPER, 256, 33028, 128, 65536, (512, "registers")),
-        (HOPPER, 64, 49152, 32, 65536, (4 * 64, "local memory")),
-        (HOPPER, 256, 0, 33, 65536, (6 * 256, "registers")),  # 33 registers are handed out as 40
-        (UNKNOWN_GPU, 64, 16 << 10, None, 0, (3 * 64, "local memory")),
-        (UNKNOWN_GPU, 64, 0, None, 0, (None, "")),
-        (DEVICE, 64, 16 << 10, None, 0, (None, "")),  # a CPU runs one group after the other
-    ],
-)
-def test_how_many_work_items_fit(
-    facts: Any, group: int, local: int, registers: int | None, file: int, expected: tuple[int | None, str]
-) -> None:
-    assert fit(facts, group, local, registers, file) == Fit(*expected)
-
-
 def test_a_kernel_that_spills_and_one_that_was_not_built_are_told_apart() -> None:
     run = fake_square()
     row = next(row for row in run.rows if row.kind == "gemm" and row.device == 0)
-    spilling = Resources("big", "multiply", 128, 256, 32, 0, 33028, 255, 128, 256, "registers")
+    spilling = Resources("big", "multiply", 128, 256, 32, 0, 33028, 255, 128)
     rows = (
         replace(row, status="ok", resources=(spilling,)),
         replace(row, variant="tiled", status="unsupported", reason="no such thing", resources=()),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.ladder import FIRST_RUNG
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.stats.panels import Setting, common_problem, problems, settings, standings
@@ -29,7 +28,7 @@ def squares(**rates: tuple[float | None, ...]) -> Run:
 
 def test_the_fastest_is_first_and_the_host_is_ranked_on_a_cpu() -> None:
     run = squares(naive=(2.0,), tiled=(8.0,), register=(6.0,), padded=(None,), numpy=(100.0,))
-    places = standings(run, FLOAT, Problem(64, 64, 64), FIRST_RUNG)
+    places = standings(run, FLOAT, Problem(64, 64, 64))
     assert {name: place.rank for name, place in places.items()} == {
         "naive": 4,
         "tiled": 2,
@@ -37,19 +36,7 @@ def test_the_fastest_is_first_and_the_host_is_ranked_on_a_cpu() -> None:
         "padded": None,
         "numpy": 1,
     }
-    assert {name: place.speedup and round(place.speedup, 3) for name, place in places.items()} == {
-        "naive": 1.0,
-        "tiled": 4.0,
-        "register": 3.0,
-        "padded": None,
-        "numpy": None,
-    }
     assert places["numpy"].rate is not None
-
-
-def test_without_naive_there_is_no_speed_up() -> None:
-    run = squares(naive=(None,), tiled=(8.0,))
-    assert standings(run, FLOAT, Problem(64, 64, 64), FIRST_RUNG)["tiled"].speedup is None
 
 
 def test_the_best_parameters_count() -> None:
