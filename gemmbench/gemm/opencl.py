@@ -16,7 +16,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm import verify
-from gemmbench.gemm.opencl_bench import Bench, Bind, LoweringBench, Prepared, Step, Timed, WallBench
+from gemmbench.gemm.opencl_bench import Bench, Bind, Prepared, Step, Timed, WallBench
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
@@ -246,19 +246,6 @@ class GemmExecutor:
             cl.enqueue_copy(queue, result, buffers["C"])  # never empty: guard cells stand behind it
             queue.finish()
         return result
-
-
-class LoweringExecutor:
-    """Lowers convolutions on one OpenCL device: cases of kind ``lowering``."""
-
-    def __init__(self, runtime: Runtime) -> None:
-        self.runtime = runtime
-
-    def prepare(
-        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
-    ) -> LoweringBench:
-        with errors():
-            return LoweringBench(self.runtime, case, policy)
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:

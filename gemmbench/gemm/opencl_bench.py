@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm import workloads
 from gemmbench.gemm.answers import Answers, Paces
 from gemmbench.gemm.operands import (
     SPLIT,
@@ -27,13 +26,13 @@ from gemmbench.gemm.operands import (
     operand_sets,
     same_bits,
 )
-from gemmbench.ladder.variant import Layout, Variant, round_up
+from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import DTYPES, HostArray
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch, Work
+from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch
 from gemmbench.opencl.batches import Checked, Comparer, Replay, erased, silently
 from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
 
@@ -45,7 +44,6 @@ _GUARD = np.uint8(37)  # in each byte behind C
 _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
 _AGAIN = 8  # of a row's time limit, a share: batches run again for so long, four times at most
 _HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
-_WARM = "cold: im2col has the same images and matrix in every run, and what fits stays in the cache"
 
 
 class Step(Protocol):
@@ -135,7 +133,7 @@ class Queued:
 
     def __init__(
         self,
-        bench: Bench | LoweringBench,
+        bench: Bench,
         events: Sequence[tuple[str, Any]],
         count: int,
         begin: float,
@@ -805,75 +803,6 @@ class WallBench(Bench):
             span.end()
         mhz = span.mhz() if span else None
         return Batch({"device": (end - begin) / count}, begin, end, count, mhz=mhz)
-
-
-class LoweringBench:
-    """The images of one tower and the matrix that im2col makes of them: a `measure.instrument.Bench`."""
-
-    _GROUP = 64  # work-items along a row
-
-    def __init__(self, runtime: Runtime, case: Case, policy: Policy) -> None:
-        self.runtime = runtime
-        self.timed: list[list[float]] = []
-        self._has_run = False  # a batch, since the result was erased
-        layer, batch = workloads.layer_of(case)
-        bits = np.dtype(getattr(np, f"uint{8 * DTYPES[case.dtype].itemsize}"))
-        shape = (batch, layer.channels // layer.groups, layer.edge, layer.edge)
-        drawn = np.random.default_rng(_SEED).integers(0, np.iinfo(bits).max, shape, bits, endpoint=True)
-        self._expected = workloads.lowered(drawn, layer)
-        rows, columns = self._expected.shape
-        self._images, self._result = runtime.filled(drawn), runtime.buffer(self._expected.nbytes)
-        group = (min(self._GROUP, runtime.facts.max_work_group_size), 1)
-        program = runtime.build(workloads.FILE, workloads.options(layer, case.dtype, runtime.facts))
-        kernel = runtime.kernel(program, workloads.IM2COL, group)
-        items = rows // (layer.size * workloads.rows_each(layer, runtime.facts))
-        kernel.set_args(np.int32(columns), self._images, self._result)
-        self._step = Prepared(
-            "multiply", workloads.IM2COL, kernel, (round_up(columns, group[0]), items), group, {}
-        )
-        moved = Work(bytes=drawn.nbytes + self._expected.nbytes)
-        built = instrument.Built(program.seconds, source=case.source)
-        notes = (_WARM,) if policy.cold else ()
-        self.prepared = instrument.Prepared(("device",), built=built, unit=moved, notes=notes)
-
-    def verify(self, when: instrument.When) -> instrument.Verified:
-        """Every element against numpy's lowering: what the last batch left, and what one more run makes.
-
-        Either was erased before, so that what is not written is not right.
-        """
-        with errors():
-            reasons = [self._wrong("after the last batch: ")] if when == "after" and self._has_run else []
-            self._erase()
-            self._step.enqueue(self.runtime.queue)
-            reasons.append(self._wrong())
-            self._erase()
-        wrong = tuple(filter(None, reasons))
-        return instrument.Verified(Check("wrong", {}, wrong) if wrong else Check("ok"))
-
-    def _erase(self) -> None:
-        """Leave no bit of the result right."""
-        cl.enqueue_copy(self.runtime.queue, self._result, np.bitwise_not(self._expected))
-        self._has_run = False
-
-    def _wrong(self, when: str = "") -> str:
-        """What is wrong with the result as it is, or ""."""
-        lowered = np.empty_like(self._expected)
-        cl.enqueue_copy(self.runtime.queue, lowered, self._result)
-        wrong = int(np.count_nonzero(lowered != self._expected))
-        return f"{when}{wrong} of {lowered.size} elements differ from numpy's lowering" if wrong else ""
-
-    def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Lower so many times, back to back."""
-        with errors():
-            assert self.runtime.launch_s  # measured before the batch, not in it
-            span = self.runtime.span()
-            begin = time.monotonic()
-            events = [(self._step.role, self._step.enqueue(self.runtime.queue)) for _ in range(count)]
-            self._has_run = True
-            return Queued(self, events, count, begin, span).finish()
-
-    def release(self) -> None:
-        """Nothing to do: buffers go with the last reference."""
 
 
 def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:

@@ -296,53 +296,41 @@ def net_sheets(run: Run) -> list[Sheet]:
 
 
 _NET = (
-    "A layer of two towers runs twice. Convolutions and dense layers alone are summed: pooling, "
-    "normalisation and activations are not run."
+    "Lowering (im2col) is excluded. A layer of two towers runs twice. Pooling, normalisation and activations "
+    "are not run."
 )
 
 
 def _net_sheet(run: Run, net: workloads.Net) -> Sheet:
-    def times(lowering_s: float, product_s: float | None) -> tuple[Cell, ...]:
-        lowered = Cell(units.seconds(lowering_s)) if lowering_s else NOTHING
+    def times(product_s: float | None) -> tuple[Cell, Cell]:
         if product_s is None:
-            return lowered, NOTHING, NOTHING, NOTHING
-        time_s = lowering_s + product_s
-        share = NOTHING if net.missing else Cell(units.percent(time_s / net.whole_s))
-        return lowered, Cell(units.seconds(product_s)), Cell(units.seconds(time_s)), share
+            return NOTHING, NOTHING
+        share = NOTHING if net.missing else Cell(units.percent(product_s / net.whole_s))
+        return Cell(units.seconds(product_s)), share
 
     body = [
         (
             Cell(layer.name),
             Cell(str(layer.runs)),
-            *times(layer.lowering_s, layer.product_s),
+            *times(layer.product_s),
             Cell(notes.marked(run, layer.product, clean(layer.product.title)) if layer.product else "-"),
         )
         for layer in net.layers
     ]
     if not net.missing:
-        dense_s = net.whole_s - net.convolutions_s
-        products_s = net.convolutions_s - net.lowering_s
         body += [
-            (Cell("convolutions"), Cell(""), *times(net.lowering_s, products_s), Cell("")),
-            (Cell("dense layers"), Cell(""), *times(0.0, dense_s), Cell("")),
-            (Cell("net"), Cell(""), *times(net.lowering_s, products_s + dense_s), Cell("")),
+            (Cell("convolutions"), Cell(""), *times(net.convolutions_s), Cell("")),
+            (Cell("dense layers"), Cell(""), *times(net.whole_s - net.convolutions_s), Cell("")),
+            (Cell("net"), Cell(""), *times(net.whole_s), Cell("")),
         ]
-    subject = ("lowering", net.device, net.dtype)
-    rows = [row for row in run.rows if (row.kind, row.device, row.dtype) == subject]
     return Sheet(
         heading=heading(run, net.device, net.dtype),
-        caption=f"AlexNet, {net.dtype}, device scope: im2col and each layer's fastest product",
+        caption=f"AlexNet, {net.dtype}, device scope: each layer's fastest product, lowering excluded",
         keys=("layer",),
-        blocks=(("runs", "lowering", "products", "time", "share", "best"),),
+        blocks=(("runs", "time", "share", "best"),),
         rows=tuple(body),
         left=frozenset({"best"}),
-        notes=(
-            Note("", _NET, "dim"),
-            *notes.troubles(rows, _place, "layer"),
-            *notes.noisy(run, rows, _place),
-            *notes.remarks(rows, _place, "layer"),
-            Note("AlexNet", f"{net.sentence}.", "bold"),
-        ),
+        notes=(Note("", _NET, "dim"), Note("AlexNet", f"{net.sentence}.", "bold")),
     )
 
 

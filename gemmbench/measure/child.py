@@ -36,7 +36,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 
 CONDUCTORS = {
-    **dict.fromkeys(("gemm", "lowering"), "gemmbench.gemm.measure"),
+    "gemm": "gemmbench.gemm.measure",
     "protocols": "gemmbench.gemm.protocols",
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
 }

@@ -22,7 +22,6 @@ EXECUTORS = {
     CLBLAST: "gemmbench.gemm.opencl:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
-    "lowering": "gemmbench.gemm.opencl:LoweringExecutor",
     CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
     **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }

@@ -24,7 +24,7 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "lowering", "protocols", "look"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "protocols", "look"]
 """A look is a short one at a problem, in the search of `suite.best_shape`: its C is not verified."""
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
@@ -238,7 +238,7 @@ class Row:
     parameters: Parameters  # what was asked for
     status: Status
     reason: str = ""
-    problem: Problem | None = None  # for kind gemm; of a lowering, the product that it is for
+    problem: Problem | None = None  # for kind gemm
     label: str = ""  # what the problem is called in a set of workloads: "alexnet conv1"
     work: Work | None = None  # for the other kinds
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on

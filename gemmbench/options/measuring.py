@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
-from gemmbench.gemm import protocols, workloads
+from gemmbench.gemm import protocols
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
@@ -595,8 +595,8 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel, and --kernel all measures those too that are not likely to win. AlexNet's
-    convolutions are lowered on the device, and the net is summed. --dry-run lists the shapes and sources.
+    shape; -v shows every kernel, and --kernel all measures those too that are not likely to win. The times of
+    AlexNet's products are summed, lowering excluded. --dry-run lists the shapes and sources.
     """
 
     command: ClassVar[str] = "workloads"
@@ -637,15 +637,6 @@ class Workloads(Ladder):
 
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
         return shape.trans_a, shape.trans_b
-
-    def _gemms(
-        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
-    ) -> Plan:
-        """The lowering of AlexNet's convolutions before their products."""
-        gemms = super()._gemms(devices, dtype, find_tuned, own)
-        lowers = workloads.NET in self.set_names and not self.trans_b  # im2col makes a B of k rows
-        first = workloads.plan(devices, gemms, dtype, self.batch) if lowers else ()
-        return first + gemms
 
 
 @dataclass(frozen=True, kw_only=True)

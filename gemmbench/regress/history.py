@@ -502,7 +502,7 @@ LEAST_NODES = 4  # of fewer the middle is too easily one of the odd
 
 WHAT = {
     "gemm": "GEMMs", "peak": "arithmetic peaks", "bandwidth": "memory bandwidth", "transfer": "transfers",
-    "latency": "latencies", "lowering": "lowerings",
+    "latency": "latencies",
 }  # fmt: skip
 
 

@@ -66,7 +66,7 @@ _MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
 }
 _OF_A_GROUP = 1024  # bytes
 _LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
-_LEAST_MULTIPROCESSOR = (1536, 100)  # of those that have them
+_LEAST_KIB = 100  # of a multiprocessor that has them
 
 _FASTEST_CLOCK_HZ = 7e9  # of CPUs: no processor sold runs faster. A bound, not an estimate
 _VECTOR_BITS = 512
@@ -162,11 +162,13 @@ def group_local_bytes(device: DeviceFacts) -> int:
     """
     if device.compute_capability < _LARGE_GROUPS:
         return device.local_mem_bytes
-    _, kib = _MULTIPROCESSOR.get(device.compute_capability, _LEAST_MULTIPROCESSOR)
+    _, kib = _MULTIPROCESSOR.get(device.compute_capability, (0, _LEAST_KIB))
     return max(device.local_mem_bytes, (kib << 10) - _OF_A_GROUP)
 
 
 def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
     """Work-groups that a multiprocessor holds at once, by work-items and bytes of local memory."""
-    most, kib = _MULTIPROCESSOR.get(device.compute_capability, _LEAST_MULTIPROCESSOR)
+    if device.compute_capability not in _MULTIPROCESSOR:
+        return device.local_mem_bytes // local  # at least: what one group may have
+    most, kib = _MULTIPROCESSOR[device.compute_capability]
     return min(most // items, (kib << 10) // (local + _OF_A_GROUP))

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from gemmbench import UsageError
-from gemmbench.gemm import workloads
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER, VARIANTS
 from gemmbench.ladder import variant as variants
@@ -552,9 +551,6 @@ def rebuild(
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
             step = _gemm(row, devices[max(position, 0)], own)
-        elif row.kind == "lowering":
-            what = f"lowering {listed(row.parameters)}"
-            step = workloads.rebuilt(row, devices[position]) or _unknown(row, what)
         elif row.kind == "protocols":
             step = _unknown(row, "way to measure protocols again")
         else:

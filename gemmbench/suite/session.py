@@ -58,7 +58,7 @@ class Shares:
         left, self._cases = self._cases, self._cases - 1
         if self._policy.total_s is None:
             return self._policy
-        if case.kind not in ("gemm", "lowering"):
+        if case.kind != "gemm":
             return replace(self._policy, budget_s=Policy.budget_s)
         share_s = max(_LEAST_SHARE_S, (self._end - self._now()) / max(1, left))
         share_s = min(share_s, self._policy.budget_s)
@@ -198,7 +198,7 @@ class Steps:
         """Measure a case, hold it against the peak, and remember it for `auto`; it is not saved yet."""
         device = self.devices[case.device] if case.device >= 0 else None
         policy = self.shares.next(case)
-        if self._has_gemms and case.kind not in ("gemm", "lowering"):  # measured for its rate alone
+        if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
         if device and case.variant == AUTO:
             row = yield from self.automatic.measure(case, device, policy, worker)

@@ -7,19 +7,15 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from gemmbench.gemm import workloads
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import Bind, LoweringBench
+from gemmbench.gemm.opencl_bench import Bind
 from gemmbench.gemm.verify import ExactTest
-from gemmbench.gemm.workloads import Convolution
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, Variant, laid_out
 from gemmbench.model import kernel_files
-from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
@@ -47,20 +43,6 @@ def smallest(variant: Variant) -> dict[str, int]:
     return min(spaces, key=lambda parameters: (variant.edge(parameters), sum(parameters.values())))
 
 
-def lower(runtime: Runtime, dtype: str) -> None:
-    """The lowering of two small towers of two images, as on a CPU and as on a GPU."""
-    layers = Convolution("strided", 3, 4, 5, 4, 0, 13, 1), Convolution("padded", 4, 6, 3, 2, 1, 8, 2)
-    for layer in layers:
-        for kind in ("cpu", "gpu"):
-            runtime.facts = replace(runtime.facts, type=kind)
-            case = Case("lowering", 0, workloads.IM2COL, dtype, {"layer": layer.name, "batch": 2})
-            workloads._BY_NAME.update({layer.name: layer})
-            check = LoweringBench(runtime, case, Policy()).verify("before").check
-            if check.verdict != "ok":
-                print("; ".join(check.reasons))
-    print("done")
-
-
 def exact_run(executor: GemmExecutor, problem: Gemm, bind: Bind, padding: int | None) -> str:
     """What is wrong with one exact problem, or ""; with `padding`, rows begin where so long vectors do."""
     if padding is None:
@@ -79,9 +61,6 @@ def main() -> None:
         planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
-    if name == workloads.IM2COL:
-        lower(Keeping(device), dtype)
-        return
     executor = GemmExecutor(Keeping(device))
     variant = BY_NAME[name]
     parameters = {**smallest(variant), **given}

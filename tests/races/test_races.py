@@ -85,12 +85,6 @@ def test_a_kernel_is_clean_with_parameters(name: str, parameters: tuple[str, ...
     assert printed.strip() == "done"
 
 
-def test_im2col_is_clean(tmp_path: Path) -> None:
-    printed, said = oclgrind(tmp_path / "log", "im2col", "float")
-    assert said == ""
-    assert printed.strip() == "done"
-
-
 @pytest.mark.parametrize(
     "name",
     [

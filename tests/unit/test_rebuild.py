@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.gemm import workloads
-from gemmbench.gemm.workloads import CONVOLUTIONS
 from gemmbench.ladder import LADDER, VARIANTS
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
@@ -48,22 +46,6 @@ def test_parameters_that_were_asked_for_are_kept() -> None:
     assert rebuild(rows(plan), [one], {0: 0}) == plan
 
 
-def test_alexnets_lowering_is_built_again() -> None:
-    one, other = placed(fake.CPU, fake.GPU)
-    naive = next(variant for variant in VARIANTS if variant.name == "naive")
-    gemms = gemm_plan([one], [naive], [Gemm(64, 64, 64, "double")])
-    plan = workloads.plan([one], gemms, "double", 3)
-    assert len(plan) == len(CONVOLUTIONS)
-    assert rebuild(rows(plan), [one], {0: 0}) == plan
-    steps = rebuild(rows(plan), [other, one], {0: 1})
-    assert [step.key for step in steps if isinstance(step, Case)] == [
-        replace(row, device=1).key for row in rows(plan)
-    ]
-    small = replace(one, max_alloc_bytes=1)
-    steps = rebuild(rows(plan), [small], {0: 0})
-    assert {step.row.status for step in steps if isinstance(step, Skip)} == {"skipped"}
-
-
 def test_devices_are_at_other_places_now() -> None:
     row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0, device=2)
     host = fake.gemm_row("numpy", Problem(8, 8, 8), 1.0, device=-1)
@@ -86,8 +68,6 @@ def test_what_this_version_does_not_have_says_so() -> None:
         fake.gemm_row("tiled", problem, 1.0, parameters={"TS": 0}),
         replace(fake.peak_row(1, 1.0), variant="gone"),
         replace(fake.peak_row(1, 1.0), parameters={"width": 3}),
-        Row("lowering", 0, workloads.IM2COL, "float", {"layer": "conv9", "batch": 1}, "ok"),
-        Row("lowering", 0, workloads.IM2COL, "float", {"layer": "conv1", "batch": "x"}, "ok"),
         Row("protocols", 0, "naive", "float", {}, "ok", problem=problem),
         Row("protocols", HOST, "numpy", "float", {}, "ok", problem=problem),
         replace(fake.peak_row(1, 1.0), device=HOST),

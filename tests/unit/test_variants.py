@@ -7,7 +7,6 @@ import re
 
 import pytest
 
-from gemmbench.gemm import workloads
 from gemmbench.ladder import BY_NAME, LADDER, ORDER, VARIANTS, own
 from gemmbench.ladder.variant import Group, ParameterError, Variant, laid_out, round_up, smaller_group
 from gemmbench.model import kernel_files
@@ -36,7 +35,7 @@ def test_every_kernel_file_is_used() -> None:
     used = {file for variant in OPENCL for file in variant.files}
     used |= {*laid_out(BY_NAME["nv-async"], Gemm(4097, 4097, 4097)).files}
     there = {f"gemm/{path.name}" for path in (kernel_files.folder() / "gemm").glob("*.cl")}
-    assert there == used | {workloads.FILE, own.UNPAD}
+    assert there == used | {own.UNPAD}
 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
