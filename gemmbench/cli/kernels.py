@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Group, RenderableType
@@ -34,9 +32,6 @@ from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
 from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.command()
