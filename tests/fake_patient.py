@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
+
 from gemmbench.doctor.machine import Machine
-from gemmbench.measure.energy import CounterError
 from gemmbench.model.device import DeviceFacts
 from tests import fake_runs
 from tests.fake_proc import OWN, FakeProc
@@ -79,15 +81,18 @@ CPUFREQ = {
 
 
 class Board:
-    """A board that answers from a table; what the table lacks is not supported."""
+    """NVML that answers from a table; what the table lacks is not supported."""
 
     def __init__(self, answers: dict[str, Any]) -> None:
         self._answers = answers
 
-    def ask(self, function: str, *arguments: object) -> Any:
-        if function not in self._answers:
-            raise CounterError("NVML says: not supported")
-        return self._answers[function]
+    def __getattr__(self, function: str) -> Callable[..., Any]:
+        def answer(board: object, *arguments: object) -> Any:
+            if function not in self._answers:
+                raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+            return self._answers[function]
+
+        return answer
 
 
 @dataclass
@@ -142,7 +147,8 @@ class Patient:
             [each for each in self.devices if each.index in self.chosen],
             blas=self.blas,
             environ=self.environ,
-            open_board=lambda device: Board(self.board),
+            nvml=Board(self.board),
+            open_board=lambda device: None,
             own=OWN,
             sleep=lambda seconds: self.proc.run(seconds, other=self.other, steal=self.steal),
             now=lambda: self.proc.now,

@@ -16,8 +16,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import pynvml
+
 from gemmbench.measure.conditions import Usage, family, processes, usage
-from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
+from gemmbench.measure.energy import CounterError, answering, board_of, is_nvidia
 from gemmbench.measure.host import Pool, numpy_pool
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
@@ -89,12 +91,13 @@ class Machine:
     trouble: str = ""  # why the devices could not be listed
     blas: Pool | None = field(default_factory=numpy_pool)  # as threadpoolctl describes it
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
-    open_board: Callable[[DeviceFacts], Answers] = Board  # raises CounterError
+    nvml: Any = pynvml
+    open_board: Callable[[DeviceFacts], Any] = board_of  # raises CounterError
     own: int = field(default_factory=os.getpid)  # the process whose family's load is its own
     sleep: Callable[[float], None] = time.sleep
     now: Callable[[], float] = time.monotonic
     counters: Any = None  # a replacement for psutil
-    _boards: dict[int, Answers] = field(default_factory=dict)
+    _boards: dict[int, Any] = field(default_factory=dict)
 
     # --- files ----------------------------------------------------------------------------------------------
 
@@ -204,8 +207,8 @@ class Machine:
 
     # --- boards ---------------------------------------------------------------------------------------------
 
-    def board(self, device: DeviceFacts) -> Answers:
-        """What answers questions about a device's board; `NotSeenError` if there is none."""
+    def board(self, device: DeviceFacts) -> Any:
+        """NVML's handle of a device's board; `NotSeenError` if there is none."""
         if not is_nvidia(device):
             raise NotSeenError("only NVIDIA's boards can be asked (NVML)")
         if device.index not in self._boards:
@@ -219,7 +222,8 @@ class Machine:
         """What NVML answers about a device's board; `NotSeenError` if there is none, or it has no answer."""
         board = self.board(device)
         try:
-            return board.ask(function, *arguments)
+            with answering():
+                return getattr(self.nvml, function)(board, *arguments)
         except CounterError as error:
             raise NotSeenError(f"{function}: {error}") from None
 

@@ -17,8 +17,9 @@ from statistics import fmean, median
 from typing import Any, Protocol
 
 import psutil
+import pynvml
 
-from gemmbench.measure.energy import Answers, Board, CounterError, is_nvidia
+from gemmbench.measure.energy import CounterError, board_of, is_nvidia
 from gemmbench.model.device import HARDWARE, POWER, THERMAL, Conditions, DeviceFacts, Reading, Readings
 from gemmbench.model.instrument import Batch, Watch
 
@@ -26,7 +27,6 @@ _LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
 _POLL_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
 
-_CLOCK_SM, _TEMPERATURE_GPU = 1, 0  # NVML_CLOCK_SM, NVML_TEMPERATURE_GPU
 _LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
     (0x04, POWER),  # SwPowerCap
     (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
@@ -49,31 +49,31 @@ class NvmlGauge:
         CounterError: there is no board that can be read.
     """
 
-    def __init__(self, device: DeviceFacts, board: Answers | None = None) -> None:
-        self._board = board or Board(device)
-        self._max_mhz = self._number("nvmlDeviceGetMaxClockInfo", _CLOCK_SM)
-        limit_mw = self._number("nvmlDeviceGetEnforcedPowerLimit")
+    def __init__(self, device: DeviceFacts) -> None:
+        self._board = board_of(device)
+        self._max_mhz = self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+        limit_mw = self._number(pynvml.nvmlDeviceGetEnforcedPowerLimit)
         self._limit_w = limit_mw * 1e-3 if limit_mw else None
 
     def read(self, now: float) -> Reading:
         """See `Gauge`; takes about 0.35 ms."""
-        milliwatts = self._number("nvmlDeviceGetPowerUsage")
-        reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
-        if reasons is None:  # what older drivers and packages call it
-            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
+        milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
+        reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+        if reasons is None:  # drivers before 535
+            reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
         return Reading(
             now,
-            self._number("nvmlDeviceGetClockInfo", _CLOCK_SM),
+            self._number(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
             self._max_mhz,
             None if milliwatts is None else milliwatts * 1e-3,
-            self._number("nvmlDeviceGetTemperature", _TEMPERATURE_GPU),
+            self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
             tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
             self._limit_w,
         )
 
-    def _number(self, function: str, *arguments: object) -> float | None:
-        with suppress(CounterError):
-            return float(self._board.ask(function, *arguments))
+    def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
+        with suppress(pynvml.NVMLError):
+            return float(function(self._board, *arguments))
         return None
 
 

@@ -13,11 +13,13 @@ joules.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
+
+import pynvml
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.row import Energy
@@ -162,71 +164,41 @@ def _warm(run: Batch, clock: Clock) -> tuple[int, float]:
             return batch, now - begin
 
 
-class Answers(Protocol):
-    """What answers questions about a board. `Board` is the real one."""
-
-    def ask(self, function: str, *arguments: object) -> Any:
-        """What the management library answers.
-
-        Raises:
-            CounterError: it has no answer.
-        """
+@contextmanager
+def answering() -> Iterator[None]:
+    """Raise NVML's errors as `CounterError`."""
+    try:
+        yield
+    except pynvml.NVMLError as error:
+        raise CounterError(f"NVML says: {str(error).lower()}") from None
 
 
-class Board:
-    """An NVIDIA board in its driver's management library.
+def board_of(device: DeviceFacts) -> Any:
+    """NVML's handle of the board in a device's PCI slot; if that is not known, of the only one of its name.
 
     Raises:
-        CounterError: nvidia-ml-py or the library is missing, or the board is not found.
+        CounterError: the board, or NVIDIA's driver, is not found.
     """
-
-    def __init__(self, device: DeviceFacts) -> None:
-        try:
-            import pynvml
-        except ImportError:
-            raise CounterError('NVML needs nvidia-ml-py: pip install "gemmbench[energy]"') from None
-        self._nvml = pynvml
-        self._ask("nvmlInit")
-        self._handle = self._find(device)
-
-    def ask(self, function: str, *arguments: object) -> Any:
-        """What the library answers about this board.
-
-        Raises:
-            CounterError: it has no answer; the message is the library's.
-        """
-        return self._ask(function, self._handle, *arguments)
-
-    def _find(self, device: DeviceFacts) -> Any:
-        """The board in the device's PCI slot; where that is not known, the only one of its name."""
+    with answering():
+        pynvml.nvmlInit()
         if device.pci:
-            with suppress(CounterError):
-                return self._ask("nvmlDeviceGetHandleByPciBusId", device.pci)
-        count = self._ask("nvmlDeviceGetCount")
-        boards = [self._ask("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
-        named = [board for board in boards if self._ask("nvmlDeviceGetName", board) == device.name]
-        if len(named) != 1:
-            raise CounterError(
-                f"NVML lists {len(named)} boards called {device.name}"
-                + (", and OpenCL does not say which one this is" if named else "")
-            )
-        return named[0]
-
-    def _ask(self, function: str, *arguments: object) -> Any:
-        question = getattr(self._nvml, function, None)
-        if question is None:
-            raise CounterError(f"this version of nvidia-ml-py has no {function}")
-        try:
-            return question(*arguments)
-        except self._nvml.NVMLError as error:
-            raise CounterError(f"NVML says: {str(error).lower()}") from None
+            with suppress(pynvml.NVMLError):
+                return pynvml.nvmlDeviceGetHandleByPciBusId(device.pci)
+        boards = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        named = [board for board in boards if pynvml.nvmlDeviceGetName(board) == device.name]
+    if len(named) != 1:
+        raise CounterError(
+            f"NVML lists {len(named)} boards called {device.name}"
+            + (", and OpenCL does not say which one this is" if named else "")
+        )
+    return named[0]
 
 
 class Nvml:
     """The total energy of an NVIDIA board.
 
     Raises:
-        CounterError: the board has no counter or is not found: see `Board`.
+        CounterError: the board has no counter or is not found: see `board_of`.
     """
 
     name = "NVML"
@@ -234,11 +206,12 @@ class Nvml:
     step_s = 0.1  # 20 to 100 ms, by board
 
     def __init__(self, device: DeviceFacts) -> None:
-        self._board = Board(device)
+        self._board = board_of(device)
         self.joules()
 
     def joules(self) -> float:
-        return int(self._board.ask("nvmlDeviceGetTotalEnergyConsumption")) * 1e-3
+        with answering():
+            return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._board)) * 1e-3
 
 
 class Rapl:

@@ -76,7 +76,7 @@ PAGES_AND_RECIPES = sorted(
 )
 INSTALL = re.compile(r"(?:pip install|pipx install|uvx --from)((?: +-[-\w]+)*) +[\"']?([^\s\"'`]+)")
 # Where gemmbench is installed already, this adds to it, and needs no index that has it.
-ADDS = {"docs/install.md": {"gemmbench[energy]"}}
+ADDS = {"docs/install.md": {"gemmbench[cublas]"}}
 
 
 @pytest.mark.parametrize("page", PAGES_AND_RECIPES)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 
 import psutil
+import pynvml
 import pytest
 
 from gemmbench.measure import conditions, host
@@ -110,14 +111,12 @@ def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
 # --- NVML ---------------------------------------------------------------------------------------------------
 
 
-class NVMLError(Exception):
-    """What nvidia-ml-py raises."""
-
-
 class Nvml(SimpleNamespace):
     """nvidia-ml-py with one board that is in a state; what the state lacks is not supported."""
 
-    NVMLError = NVMLError
+    def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        for name in filter(lambda name: name.startswith("nvml"), dir(self)):
+            monkeypatch.setattr(pynvml, name, getattr(self, name))
 
     def nvmlInit(self) -> None:
         pass
@@ -133,7 +132,7 @@ class Nvml(SimpleNamespace):
 
     def _say(self, name: str) -> int:
         if name not in self.state:
-            raise NVMLError("Not Supported")
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return int(self.state[name])
 
     def nvmlDeviceGetMaxClockInfo(self, board: int, kind: int) -> int:
@@ -144,21 +143,34 @@ class Nvml(SimpleNamespace):
         assert kind == 1
         return self._say("clock")
 
+    def nvmlDeviceGetEnforcedPowerLimit(self, board: int) -> int:
+        return self._say("limit")
+
     def nvmlDeviceGetPowerUsage(self, board: int) -> int:
         return self._say("milliwatts")
 
     def nvmlDeviceGetTemperature(self, board: int, sensor: int) -> int:
         return self._say("celsius")
 
+    def nvmlDeviceGetCurrentClocksEventReasons(self, board: int) -> int:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)  # an older driver
+
     def nvmlDeviceGetCurrentClocksThrottleReasons(self, board: int) -> int:
         return self._say("reasons")
+
+
+def raises(error: int) -> Callable[[], None]:
+    def function() -> None:
+        raise pynvml.NVMLError(error)
+
+    return function
 
 
 HOT = {"max": 1980, "clock": 1440, "milliwatts": 692_000, "celsius": 54, "reasons": 0x4}
 
 
 def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvmlGauge:
-    monkeypatch.setitem(sys.modules, "pynvml", Nvml(state=state))
+    Nvml(state=state).install(monkeypatch)
     return NvmlGauge(fake.GPU)
 
 
@@ -192,7 +204,7 @@ def test_what_a_board_does_not_support_is_not_known(monkeypatch: pytest.MonkeyPa
 
 
 def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
+    monkeypatch.setattr(pynvml, "nvmlInit", raises(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     monitor = Monitor(fake.GPU, lambda: None, look=lambda now, pid: None)
     monitor.begin()
     assert monitor.reading() is None

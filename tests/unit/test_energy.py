@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pynvml
 import pytest
 
 from gemmbench.gemm import measure as measure_module
@@ -200,21 +200,15 @@ def test_a_counter_that_is_no_number_is_refused(tree: Path) -> None:
 # --- NVML ---------------------------------------------------------------------------------------------------
 
 
-class NVMLError(Exception):
-    pass
-
-
 class Library(SimpleNamespace):
     """nvidia-ml-py with these boards: PCI id, name, millijoules (None: no counter)."""
-
-    NVMLError = NVMLError
 
     def __init__(self, *boards: tuple[str, str, int | None], missing: bool = False) -> None:
         super().__init__(boards=boards, missing=missing)
 
     def nvmlInit(self) -> None:
         if self.missing:
-            raise NVMLError("NVML Shared Library Not Found")
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
 
     def nvmlDeviceGetCount(self) -> int:
         return len(self.boards)
@@ -226,7 +220,7 @@ class Library(SimpleNamespace):
         for index, (place, _, _) in enumerate(self.boards):
             if place == pci:
                 return index
-        raise NVMLError("Not Found")
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
     def nvmlDeviceGetName(self, board: int) -> str:
         return str(self.boards[board][1])
@@ -234,7 +228,7 @@ class Library(SimpleNamespace):
     def nvmlDeviceGetTotalEnergyConsumption(self, board: int) -> int:
         millijoules = self.boards[board][2]
         if millijoules is None:
-            raise NVMLError("Not Supported")
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         return int(millijoules)
 
 
@@ -243,8 +237,9 @@ OTHER = ("0000:65:00.0", "NVIDIA H200", 7_000_000)
 SMALL = ("0000:05:00.0", "NVIDIA T4", 1_000)
 
 
-def install(monkeypatch: pytest.MonkeyPatch, library: Library | None) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", library)
+def install(monkeypatch: pytest.MonkeyPatch, library: Library) -> None:
+    for name in filter(lambda name: name.startswith("nvml"), dir(library)):
+        monkeypatch.setattr(pynvml, name, getattr(library, name))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +261,6 @@ def test_a_board_is_found_by_its_slot_or_else_by_its_name(
 @pytest.mark.parametrize(
     ("library", "why"),
     [
-        (None, 'NVML needs nvidia-ml-py: pip install "gemmbench[energy]"'),
         (Library(missing=True), "NVML says: nvml shared library not found"),
         (Library((*H200[:2], None)), "NVML says: not supported"),
         (Library(SMALL), "NVML lists 0 boards called NVIDIA H200"),
@@ -276,9 +270,7 @@ def test_a_board_is_found_by_its_slot_or_else_by_its_name(
         ),
     ],
 )
-def test_why_a_board_has_no_joules(
-    library: Library | None, why: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_why_a_board_has_no_joules(library: Library, why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, library)
     with pytest.raises(CounterError):
         open_counter(fake.GPU)  # at once, not after a rest

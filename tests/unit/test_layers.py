@@ -102,7 +102,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "junitparser": ("regress",),
     "psutil": ("measure",),
     "threadpoolctl": ("measure.host",),
-    "pynvml": ("measure.energy",),
+    "pynvml": ("measure", "doctor.machine"),
     "kernel_tuner": ("tune.search",),
 }
 
