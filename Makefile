@@ -104,5 +104,5 @@ $(VENV)/.run: pyproject.toml | $(BIN)/python
 
 $(VENV)/.dev: pyproject.toml | $(BIN)/python
 	@echo "Installing gemmbench, a CPU driver and the tools for tests into $(VENV), once." >&2
-	@$(PIP) install --quiet --no-compile -e ".[cpu,dev,tune]"
+	@$(PIP) install --quiet --no-compile -e ".[cpu,dev]"
 	@touch $@ $(VENV)/.run

@@ -692,12 +692,9 @@ def tune(**values: Any) -> Result:
     Raises:
         KeyboardInterrupt: Ctrl-C; the same call goes on where it was.
         NothingMeasured: no configuration could be measured.
-        UsageError: an option, a file or a device cannot be used, or there is no kernel-tuner.
+        UsageError: an option, a file or a device cannot be used.
     """
-    from gemmbench.tune.session import check_tuner
-
     chosen = build(Tune, values)
-    check_tuner()
     with tuning(chosen) as prepared_tuning:
         outcome = follow_tuning(prepared_tuning, chosen)
     if outcome.error:
@@ -725,7 +722,6 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
         chosen.variant,
         chosen.problems,
         chosen.device,
-        chosen.strategy,
         chosen.seed,
         chosen.budget,
         chosen.time_limit,
@@ -739,10 +735,8 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
 
 def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
-    from gemmbench.tune.result import TuneProgress
-
     warn_if_busy(prepared_tuning.host, chosen.quiet)
-    with TuneProgress(stderr(), chosen.quiet, chosen.verbose) as progress:
+    with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
 
 

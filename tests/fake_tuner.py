@@ -73,12 +73,24 @@ class Machine:
         return replace(row, former=partner)
 
 
-def row(parameters: Mapping[str, int], gflops: float, size: int = SIZE, phase: str = TRIAL) -> Row:
-    """One row of a tuner's file."""
+def row(
+    parameters: Mapping[str, int],
+    gflops: float,
+    size: int = SIZE,
+    phase: str = TRIAL,
+    versus: tuple[Mapping[str, int], float] | None = None,
+) -> Row:
+    """One row of a tuner's file; `versus` is what it was timed in turn with, and its GFLOPS."""
     step = rules.case(fake.CPU, REGISTER, Gemm(size, size, size), parameters, phase)
     assert isinstance(step, Case)
-    made = fake.gemm_row("register", step.row("ok").problem, gflops, parameters=dict(parameters))  # type: ignore[arg-type]
-    return replace(made, phase=phase, source=step.source)
+    problem = step.row("ok").problem
+    assert problem is not None
+    made = fake.gemm_row("register", problem, gflops, parameters=dict(parameters))
+    made = replace(made, phase=phase, source=step.source)
+    if versus is None:
+        return made
+    other = fake.gemm_row("register", problem, versus[1])
+    return replace(made, former=Partner(step.source, other.samples, "register", dict(versus[0])))
 
 
 def bad(parameters: Mapping[str, int], status: str, reason: str) -> Row:
@@ -116,5 +128,5 @@ def fake_tune(gain: float = 1.3, elsewhere: float = 0.9) -> Run:
         phase = round_phase(number)
         mood = 1 + 0.02 * number
         for size, factor in ((SIZE, gain), (SIZE // 4, elsewhere), (SIZE - 1, 1.0)):
-            rows += [row(shipped, 20.0 * mood, size, phase), row(winner, 20.0 * mood * factor, size, phase)]
+            rows.append(row(winner, 20.0 * mood * factor, size, phase, (shipped, 20.0 * mood)))
     return Run(fake.header(WORDS), tuple(rows), "register.jsonl")

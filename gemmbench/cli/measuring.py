@@ -148,7 +148,7 @@ def _listed(values: Iterable[object]) -> str:
 def tune(options: Tune) -> None:
     """Search a kernel's parameters on this device, and keep the winner.
 
-    A random sample of the declared space, then a local search from its best. Every configuration is verified
+    A random sample of the declared space, then hill climbing from its best. Every configuration is verified
     and measured in a process of its own, so that a crash, a hang or a wrong answer costs that configuration
     only. The best few are timed again beside the shipped preset; the winner is kept, for every command, if it
     beats the preset beyond doubt. Stopped or killed, the same command goes on where it was.
@@ -156,8 +156,6 @@ def tune(options: Tune) -> None:
     if options.forget:
         _forget(options)
         return
-    if not options.dry_run:
-        tuning.check_tuner()
     with api.tuning(options) as prepared:
         if options.dry_run:
             _say_space(prepared, options)

@@ -375,9 +375,6 @@ class Tune(Options):
     budget: float = measuring.seconds_option(
         "For all of it: two thirds to search, the rest to time the best few again.", 300.0
     )
-    strategy: str = option(
-        "How to go on after a random sample.", Choice((*space.STRATEGIES,)), next(iter(space.STRATEGIES))
-    )
     seed: int = option("Of the search.", LENGTH, 1)
     device: str = measuring.device_option()
     cache: Path | None = option(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import rich.progress
 from rich.console import Console
@@ -20,13 +20,12 @@ from gemmbench.report.notes import FEW, WORDS
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
 
-_Self = TypeVar("_Self", bound="Bar")
 
+class Progress:
+    """How a session is getting on: cases done, time left, the case in flight.
 
-class Bar:
-    """A bar that follows events; nothing at all where stderr is not a terminal.
-
-    From `verbose` 1 on, a line for everything that is finished, terminal or not.
+    Nothing at all where stderr is not a terminal. From `verbose` 1 on, a line for everything that is
+    finished, terminal or not.
     """
 
     def __init__(
@@ -35,53 +34,20 @@ class Bar:
         self._console = console
         self._lines = verbose > 0 and not quiet
         self._clock = clock
+        self._left = TimeLeft()
         self._label = ""
         self._task: rich.progress.TaskID | None = None
         self._bar: rich.progress.Progress | None = None
         if console.is_terminal and not quiet:
-            text = rich.progress.TextColumn("{task.description}", markup=False)
-            self._bar = rich.progress.Progress(*self._columns(), text, console=console, transient=True)
-
-    def _columns(self) -> tuple[rich.progress.ProgressColumn, ...]:
-        return rich.progress.SpinnerColumn(), rich.progress.BarColumn(bar_width=12)
-
-    def _start(self, total: float) -> None:
-        """Another task, in the place of the one before."""
-        if self._bar:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task("", total=total)
-
-    def _say(self, line: str) -> None:
-        if self._lines:
-            self._console.print(Text(line), soft_wrap=True)
-
-    def _update(self, advance: float = 0, **fields: Any) -> None:
-        if self._bar and self._task is not None:
-            self._bar.update(self._task, advance=advance, **fields)
-
-    def __enter__(self: _Self) -> _Self:
-        if self._bar:
-            self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._bar:
-            self._bar.stop()
-
-
-class Progress(Bar):
-    """How a session is getting on: cases done, time left, the case in flight."""
-
-    def __init__(
-        self, console: Console, quiet: bool, verbose: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
-        self._left = TimeLeft()
-        super().__init__(console, quiet, verbose, clock)
-
-    def _columns(self) -> tuple[rich.progress.ProgressColumn, ...]:
-        spinner, bar = rich.progress.SpinnerColumn(), rich.progress.BarColumn(bar_width=16)
-        return spinner, rich.progress.MofNCompleteColumn(), bar, _Remaining(self._left, self._clock)
+            self._bar = rich.progress.Progress(
+                rich.progress.SpinnerColumn(),
+                rich.progress.MofNCompleteColumn(),
+                rich.progress.BarColumn(bar_width=16),
+                _Remaining(self._left, self._clock),
+                rich.progress.TextColumn("{task.description}", markup=False),
+                console=console,
+                transient=True,
+            )
 
     def handle(self, event: Event) -> None:
         now = self._clock()
@@ -97,7 +63,28 @@ class Progress(Bar):
             if event.is_planned and not event.resumed:
                 self._left.finish(now)
                 self._update(advance=1)
-            self._say(line(event.row))
+            if self._lines:
+                self._console.print(Text(line(event.row)), soft_wrap=True)
+
+    def _start(self, total: float) -> None:
+        """Another task, in the place of the one before."""
+        if self._bar:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task("", total=total)
+
+    def _update(self, advance: float = 0, **fields: Any) -> None:
+        if self._bar and self._task is not None:
+            self._bar.update(self._task, advance=advance, **fields)
+
+    def __enter__(self) -> Progress:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._bar:
+            self._bar.stop()
 
 
 class TimeLeft:

@@ -1,7 +1,7 @@
 """What a tuner's rows say: attempts in the order of the search, and the winner against the shipped preset.
 
 A tuner's file is a saved run. A row's phase says what it is for: `TRIAL` in the search, `FINALIST` of the few
-that were timed again, `round_phase` of the winner in turn with the preset (older files have a row for each).
+that were timed again, `round_phase` of the winner in turn with the preset.
 The first attempt of a search is always the shipped preset.
 """
 
@@ -9,29 +9,24 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
-
 from gemmbench.model import units
-from gemmbench.model.case import Staged, Started
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.progress import Bar, line
 from gemmbench.report.table import Cell, Note, Sheet, heading
+from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
-from gemmbench.stats.intervals import CONFIDENCE, SEED, Interval, resampled
+from gemmbench.stats.intervals import Interval, Measure
 
 SCOPE = "device"  # that decides: packing and padding count
 TRIAL = "trial"
 FINALIST = "finalist"
 
 _NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # a shipped preset that anything beats
-_RESAMPLES = 2000  # of rounds and samples: more than samples alone need
 
 
 def round_phase(number: int) -> str:
@@ -106,41 +101,6 @@ class Result:
         return fails or (self.overall is not None and self.overall.is_above(1))
 
 
-@dataclass(frozen=True)
-class Searching:
-    """The search begins."""
-
-    configurations: int  # in the space
-    known: int  # measured by an earlier call
-    seconds: float  # that it may take
-
-
-@dataclass(frozen=True)
-class Tried:
-    """A configuration is through."""
-
-    attempt: Attempt
-    recalled: bool  # from the file
-
-
-@dataclass(frozen=True)
-class Retiming:
-    """The finals begin."""
-
-    cases: int
-
-
-@dataclass(frozen=True)
-class Retimed:
-    """A row of the finals is on the disk."""
-
-    row: Row
-
-
-Event = Searching | Tried | Retiming | Retimed | Started | Staged
-Tell = Callable[[Event], None]
-
-
 def result(run: Run) -> Result:
     """What the rows of a tuner's file say; of several finals the last counts."""
     tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
@@ -151,19 +111,18 @@ def result(run: Run) -> Result:
     best = max(heat, key=lambda each: each.rate or 0, default=None)
     if best is None or best.parameters == tried[0].parameters:
         return Result(tried, None, bool(finals), None, ())
-    pairs: dict[Problem, list[Pair]] = {}
+    ratios: dict[Problem, Measure | None] = {}
     comparisons = []
     for problem, rows in by_key((row.problem, row) for row in rounds if row.problem).items():
-        timed = pairs[problem] = _pairs(rows, tried[0].parameters, best.parameters)
+        ratio = ratios[problem] = _ratio(rows)
         bad = next((row for row in rows if row.status != "ok"), None)
         # The notes of a row that could not be timed in turn with the other side say why.
-        why = f"{bad.status}: {bad.reason}" if bad else "" if timed else "; ".join(rows[0].notes)
-        comparisons.append(Comparison(problem, problem in searched, speedup(timed) if timed else None, why))
-    together = [pair for problem in searched for pair in pairs.get(problem, ())]
-    overall = speedup(together) if together else None
+        why = f"{bad.status}: {bad.reason}" if bad else "" if ratio else "; ".join(rows[0].notes)
+        comparisons.append(Comparison(problem, problem in searched, _speedup(ratio) if ratio else None, why))
+    together = [ratio for problem in searched if (ratio := ratios.get(problem))]
+    overall = _speedup(intervals.mean(together)) if together else None
     finished = bool(rounds) or tried[0].rate is None
-    own_rows = (row for row in rounds if row.parameters == best.parameters)
-    fault = next((row for row in own_rows if row.status in FAILED), None)
+    fault = next((row for row in rounds if row.status in FAILED), None)
     return Result(tried, best.parameters, finished, overall, tuple(comparisons), fault)
 
 
@@ -182,31 +141,23 @@ def median_s(row: Row) -> float | None:
     return statistics.median(row.samples[SCOPE].seconds)
 
 
-Pair = tuple[Sequence[float], Sequence[float]]
+def _ratio(rounds: Sequence[Row]) -> Measure | None:
+    """The winner's seconds over the shipped preset's at one problem; None if no round has both.
 
-
-def speedup(pairs: Sequence[Pair]) -> Interval:
-    """The geometric mean of ratios of medians, with its bootstrap interval; `ValueError` without any samples.
-
-    Rounds are drawn anew as well as the samples within each, so that what changes from round to round (a
-    clock, a neighbour) widens the interval as it should. A pair is the seconds of the slow and of the fast
-    side in a round.
+    If the rounds differ by more than their own errors, the spread between them decides: a clock or a
+    neighbour changed.
     """
-    if not pairs:
-        raise ValueError("no rounds")
-    random = np.random.default_rng(SEED)
+    ratios = [ratio for row in rounds if (ratio := derive.in_turn(row, SCOPE))]
+    if not ratios:
+        return None
+    together, values = intervals.mean(ratios), [ratio.value for ratio in ratios]
+    spread = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return together if spread <= together.error else Measure(together.value, spread, len(values) - 1)
 
-    def medians(samples: Sequence[float]) -> npt.NDArray[np.float64]:
-        values = np.asarray(samples, dtype=float)
-        many = values.size > 1
-        return resampled(values, random, _RESAMPLES).medians if many else values.repeat(_RESAMPLES)
 
-    logs = np.stack([np.log(medians(slow) / medians(fast)) for slow, fast in pairs])
-    chosen = random.integers(len(pairs), size=(len(pairs), _RESAMPLES))
-    means = logs[chosen, np.arange(_RESAMPLES)].mean(axis=0)
-    low, high = np.quantile(means, ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-    middle = float(np.mean([np.log(np.median(slow) / np.median(fast)) for slow, fast in pairs]))
-    return Interval(math.exp(middle), math.exp(low), math.exp(high))
+def _speedup(ratio: Measure) -> Interval:
+    """How many times as fast, from the logarithm of the ratio of times."""
+    return Measure(-ratio.value, ratio.error, ratio.freedom).interval()
 
 
 def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
@@ -225,18 +176,6 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
         if row.phase == FINALIST and (index == 0 or rows[index - 1].phase != FINALIST)
     ]
     return tuple(row for row in rows[starts[-1] :] if row.phase != TRIAL) if starts else ()
-
-
-def _pairs(rounds: Sequence[Row], slow: Parameters, fast: Parameters) -> list[Pair]:
-    """The samples of both sides, round by round; only rounds that both sides finished."""
-    sides: dict[str, dict[bool, Sequence[float]]] = {}
-    for row in rounds:
-        if row.status == "ok" and row.parameters in (slow, fast):
-            side = sides.setdefault(row.phase, {})
-            side[row.parameters == fast] = row.samples[SCOPE].seconds
-            if row.former:
-                side[False] = row.former.samples[SCOPE].seconds
-    return [(side[False], side[True]) for side in sides.values() if len(side) == len((slow, fast))]
 
 
 # --- As tables: the best configurations, what failed, the winner beside the shipped preset ------------------
@@ -407,68 +346,3 @@ def _losses(outcome: Result) -> list[Note]:
     ratios = ((each.problem.shape, each.speedup.median) for each in lost if each.speedup)
     where = ", ".join(f"{shape} ({units.ratio(ratio)})" for shape, ratio in ratios)
     return [Note("slower", f"at {where}; gemmbench tune --forget brings the shipped preset back", "yellow")]
-
-
-# --- How a tuner is getting on: tried, failed, best so far, time left. On stderr, and only for people.
-
-
-class TuneProgress(Bar):
-    """How a tuner is getting on: tried, failed, the best so far, time left."""
-
-    _tried = _failed = 0
-    _shipped: Attempt | None = None
-    _best: Attempt | None = None
-    _end = 0.0
-
-    def handle(self, event: Event) -> None:
-        if isinstance(event, Searching):
-            self._end = self._clock() + event.seconds
-            self._start(event.seconds)
-        elif isinstance(event, Retiming):
-            self._end = 0.0
-            self._start(event.cases)
-        elif isinstance(event, Started):
-            self._label = clean(event.label)
-        elif isinstance(event, Tried):
-            self._count(event.attempt)
-            if not event.recalled:
-                self._say(_line(event.attempt))
-        elif isinstance(event, Retimed):
-            self._update(advance=1)
-            self._say(f"{event.row.phase}: {line(event.row)}")
-        stage = f"{self._label}: {clean(event.stage)}" if isinstance(event, Staged) else self._label
-        self._update(description=f"{self.standing()} | {stage}")
-        if self._end and self._bar and self._task is not None:
-            self._update(completed=(self._bar.tasks[self._task].total or 0.0) - self._left_s())
-
-    def standing(self) -> str:
-        words = [f"{self._tried} tried"]
-        if self._failed:
-            words.append(f"{self._failed} failed")
-        if self._best and self._best.rate:
-            gain = ""
-            if self._shipped and self._shipped.rate:
-                gain = f", {units.number(self._best.rate / self._shipped.rate)} x shipped"
-            words.append(f"best {units.rate(self._best.rate)}{gain}")
-        if self._end:
-            minutes, seconds = divmod(round(self._left_s()), 60)
-            words.append(f"{minutes}:{seconds:02d} left")
-        return ", ".join(words)
-
-    def _left_s(self) -> float:
-        return max(0.0, self._end - self._clock())
-
-    def _count(self, attempt: Attempt) -> None:
-        self._tried += 1
-        self._shipped = self._shipped or attempt
-        if attempt.rate is None:
-            self._failed += 1
-        elif self._best is None or attempt.rate > (self._best.rate or 0):
-            self._best = attempt
-
-
-def _line(attempt: Attempt) -> str:
-    """A configuration in one line: ``BM=64, BN=64: 38.2 GFLOPS``."""
-    trouble = attempt.trouble
-    what = f"{trouble.status}: {clean(trouble.reason)}" if trouble else units.rate(attempt.rate or 0)
-    return f"{listed(attempt.parameters)}: {what}"

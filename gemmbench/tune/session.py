@@ -18,7 +18,7 @@ from gemmbench import UsageError
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Policy, Skip, Started, saved_problem
+from gemmbench.model.case import Case, Event, Finished, Planned, Policy, Skip, Started, saved_problem
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
@@ -28,11 +28,13 @@ from gemmbench.suite.plan import select
 from gemmbench.suite.run import every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
-from gemmbench.tune.result import TRIAL, Attempt, Retimed, Retiming, Searching, Tell, Tried
+from gemmbench.tune.result import TRIAL, Attempt
+from gemmbench.tune.search import Hooks, search
 
 MakeCaching = Callable[[str], object]  # a machine that keeps what it compiles in a folder
 
 Measure = Callable[[Case, Policy], Row]
+Tell = Callable[[Event], None]
 Ahead = Callable[[Sequence[Case]], None]  # gets what will probably be measured next
 
 
@@ -43,7 +45,6 @@ class Request:
     variant: Variant
     problems: Callable[[DeviceFacts], tuple[Gemm, ...]]
     device: str  # as --device takes it
-    strategy: str
     seed: int
     budget_s: float
     time_limit_s: float
@@ -60,7 +61,6 @@ class Task:
     variant: Variant
     problems: tuple[Gemm, ...]  # of the search, of one data type
     space: rules.Space
-    strategy: str
     seed: int
     budget_s: float
     time_limit_s: float  # of a row
@@ -159,10 +159,7 @@ def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -
             space = rules.space(variant, device, problems)
         except rules.TuningError as error:
             raise UsageError(str(error)) from None
-        task = Task(
-            device, variant, problems, space, request.strategy, request.seed, request.budget_s,
-            request.time_limit_s,
-        )  # fmt: skip
+        task = Task(device, variant, problems, space, request.seed, request.budget_s, request.time_limit_s)
         yield Tuning(request, task, host, worker, make_caching)
 
 
@@ -184,14 +181,6 @@ def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) 
     if store.notes:
         raise UsageError(store.notes[0])
     return gone
-
-
-def check_tuner() -> None:
-    """Raise `UsageError` before anything is measured if there is no kernel-tuner."""
-    try:
-        import gemmbench.tune.search  # noqa: F401  whether it can be imported is the question
-    except ImportError as error:
-        raise UsageError(f"tune needs kernel-tuner ({error}): pip install gemmbench[tune]") from None
 
 
 def _header(task: Task, host: HostFacts) -> Header:
@@ -257,19 +246,17 @@ class _Session:
     tell: Tell
     ahead: Ahead
     clock: Callable[[], float]
-    tried: int = 0
+    rates: list[float | None] = field(default_factory=list)  # of each attempt in this call; None: it failed
     default_s: dict[Gemm, float | None] = field(default_factory=dict)  # of the shipped preset
     took: list[float] = field(default_factory=list)  # seconds of each attempt that was measured in this call
 
     def search(self) -> None:
-        """The shipped preset, then whatever the strategy asks for until its share of the budget is spent."""
-        from gemmbench.tune.search import Hooks, search  # kernel-tuner, an extra
-
+        """The shipped preset, then what the search asks for until its share of the budget is spent."""
         task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
         begin = self.clock()
         self._check_source()
-        self.tell(Searching(len(task.space.configurations), self.cache.recalled, search_s))
+        self.tell(Planned(1, search_s))
         default = self._attempt(task.space.default)
         for problem, row in zip(task.problems, default.rows, strict=False):
             self.default_s[problem] = facts.median_s(row)
@@ -284,7 +271,7 @@ class _Session:
             over=lambda: self.clock() - begin > search_s,
             ahead=self._announce,
         )
-        search(task.space, task.strategy, task.seed, hooks)
+        search(task.space, task.seed, hooks)
         self.ahead(())
 
     def finals(self) -> None:
@@ -300,7 +287,8 @@ class _Session:
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
         overhead_s = sum(self.took) / len(self.took) / len(task.problems) if self.took else 0.0
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
-        self.tell(Retiming((len(top) + 1) * len(task.problems)))
+        heat_s = plan.policy.budget_s * (len(top) + 1) * len(task.problems)
+        self.tell(Planned((len(top) + 1) * len(task.problems), heat_s))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
         for problem in task.problems:
             for parameters in entrants:
@@ -309,9 +297,9 @@ class _Session:
         if winner is None or not shipped.rate:
             return
         problems = (*task.problems, *plan.others)
-        self.tell(Retiming(rules.ROUNDS * len(problems)))
-        policy = plan.policy
+        policy, count = plan.policy, rules.ROUNDS * len(problems)
         both = replace(policy, budget_s=2 * policy.budget_s, time_limit_s=2 * policy.time_limit_s)
+        self.tell(Planned(count, count * both.budget_s))
         for number in range(1, rules.ROUNDS + 1):
             for problem in problems:
                 self._retime(problem, winner, facts.round_phase(number), both, shipped.parameters)
@@ -332,7 +320,6 @@ class _Session:
 
     def _attempt(self, parameters: Mapping[str, int]) -> Attempt:
         """One configuration on every problem, up to the first that it fails on."""
-        self.tried += 1
         rows: list[Row] = []
         begin, recalled = self.clock(), True
         for problem in self.task.problems:
@@ -349,12 +336,13 @@ class _Session:
                     known = replace(known, reason=reason)
                 self.cache.append(known)
             rows.append(known)
+            self.tell(Finished(known, recalled, is_planned=False))
             if known.status != "ok":
                 break
         if not recalled:
             self.took.append(self.clock() - begin)
-        attempt = Attempt(self.tried, dict(parameters), tuple(rows))
-        self.tell(Tried(attempt, recalled))
+        attempt = Attempt(len(self.rates) + 1, dict(parameters), tuple(rows))
+        self.rates.append(attempt.rate)
         return attempt
 
     def _retime(
@@ -367,7 +355,7 @@ class _Session:
             step = replace(step, versus=other) if isinstance(other, Case) else other
         row = self._run(step, policy)
         self.cache.append(row)
-        self.tell(Retimed(row))
+        self.tell(Finished(row))
 
     def _case(
         self, problem: Gemm, parameters: Mapping[str, int | float | str], phase: str = facts.TRIAL
@@ -378,11 +366,21 @@ class _Session:
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
         if isinstance(step, Skip):
             return step.row
-        self.tell(Started(self.tried, step.label))
+        self.tell(Started(len(self.rates), f"{self._standing()} | {step.label}"))
         row = self.measure(step, policy)
         if row.status == "skipped" and step.parameters == self.task.space.asked(self.task.space.default):
             row = self.measure(step, rules.patient(self.task.budget_s, self.task.time_limit_s))
         return row
+
+    def _standing(self) -> str:
+        """``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped``."""
+        rates = [rate for rate in self.rates if rate]
+        words = [f"{len(self.rates)} tried"]
+        words += [f"{len(self.rates) - len(rates)} failed"] if len(rates) < len(self.rates) else []
+        words += [f"best {units.rate(max(rates))}"] if rates else []
+        shipped = self.rates[0] if self.rates else None
+        words += [f"{units.number(max(rates) / shipped)} x shipped"] if shipped else []
+        return ", ".join(words)
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
         steps = (self._case(self.task.problems[0], configuration) for configuration in configurations)
@@ -419,7 +417,6 @@ class Cache:
         self._timed: set[Problem | None] = set()  # where the shipped preset has a time
         for row in self._file.done:
             self._know(row)
-        self.recalled = len(self._searched)
 
     def find(self, key: RowKey) -> Row | None:
         """The search's row of a case; None if it is to be measured."""

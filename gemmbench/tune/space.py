@@ -13,15 +13,6 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import gemm_plan, why_not
 
-#   name                  what it does after a random sample
-STRATEGIES: Mapping[str, str] = {
-    "local": "to better neighbours until there are none, then anew from a few steps beside the best",
-    "greedy_ils": "kernel-tuner's greedy iterated local search",
-    "mls": "kernel-tuner's multi-start local search",
-    "simulated_annealing": "kernel-tuner's simulated annealing",
-    "random_sample": "more of the random sample",
-}
-
 FINALISTS = 5  # beside the shipped preset
 ROUNDS = 3  # of the winner and the shipped preset, in turns
 

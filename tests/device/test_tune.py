@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import time
 from contextlib import closing
 from dataclasses import replace
@@ -23,16 +22,13 @@ from gemmbench.tune import space as rules
 from gemmbench.tune.session import Builders, Cache, Task, measured_by, tune
 from tests import fake_runs
 
-if importlib.util.find_spec("kernel_tuner") is None:
-    pytest.skip("kernel-tuner is an extra", allow_module_level=True)
-
 TILED = BY_NAME["tiled"]
 PROBLEM = Gemm(64, 64, 64)
 
 
 def task(device: DeviceFacts) -> Task:
     space = rules.space(TILED, device, [PROBLEM])
-    return Task(device, TILED, (PROBLEM,), space, "local", 1, 10.0, 60.0)
+    return Task(device, TILED, (PROBLEM,), space, 1, 10.0, 60.0)
 
 
 def test_a_short_tune(device: DeviceFacts, tmp_path: Path) -> None:

@@ -103,7 +103,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "psutil": ("measure",),
     "threadpoolctl": ("measure.host",),
     "pynvml": ("measure", "doctor.machine"),
-    "kernel_tuner": ("tune.search",),
 }
 
 # What only the child process imports: pyopencl stands in no other module.

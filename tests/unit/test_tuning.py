@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
+import re
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import replace
@@ -14,22 +14,19 @@ import pytest
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import run_file
-from gemmbench.model.case import Case
+from gemmbench.model.case import Case, Event, Finished, Planned, Started
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import Header, RunFileError, load
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
-from gemmbench.tune.result import FINALIST, TRIAL, Event, Retimed, Retiming, Searching, Tried
+from gemmbench.tune.result import FINALIST, TRIAL
 from gemmbench.tune.search import Hooks, search
 from gemmbench.tune.session import Cache, Task, tune
-from gemmbench.tune.space import STRATEGIES, Space
+from gemmbench.tune.space import Space
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.fake_tuner import PROBLEM, REGISTER, Machine
-
-if importlib.util.find_spec("kernel_tuner") is None:
-    pytest.skip("kernel-tuner is an extra", allow_module_level=True)
 
 HEADER = fake.header(tuner.WORDS)
 Key = tuple[tuple[str, object], ...]
@@ -42,7 +39,7 @@ class StoppedError(Exception):
 def task(budget_s: float = 60.0, device: DeviceFacts = fake.CPU, **changed: Any) -> Task:
     problems: tuple[Gemm, ...] = changed.pop("problems", (PROBLEM,))
     space = rules.space(changed.get("variant", REGISTER), device, problems)
-    whole = Task(device, REGISTER, problems, space, "local", 1, budget_s, 30.0)
+    whole = Task(device, REGISTER, problems, space, 1, budget_s, 30.0)
     return replace(whole, **changed)
 
 
@@ -115,7 +112,7 @@ def test_a_shipped_preset_that_fails_in_turn_is_told(tmp_path: Path) -> None:
     machine.trouble = lambda case: ("wrong", "why") if fails["on"] and case.parameters == shipped else None
 
     def tell(event: Event) -> None:
-        fails["on"] |= isinstance(event, Retimed) and event.row.phase == FINALIST
+        fails["on"] |= isinstance(event, Finished) and event.row.phase == FINALIST
 
     found = run(tmp_path / "t.jsonl", machine, tell=tell, budget_s=200.0)
     assert not found.is_kept
@@ -281,12 +278,14 @@ def test_events_tell_how_it_goes(tmp_path: Path) -> None:
     events: list[Event] = []
     machine = Machine()
     run(tmp_path / "t.jsonl", machine, tell=events.append)
-    assert isinstance(events[0], Searching)
-    assert (events[0].configurations, events[0].known) == (108, 0)
-    tried = [event for event in events if isinstance(event, Tried)]
-    assert [event.attempt.number for event in tried] == list(range(1, len(tried) + 1))
-    heat, duel = (event.cases for event in events if isinstance(event, Retiming))
-    assert heat + duel == sum(isinstance(event, Retimed) for event in events)
+    search, heat, duel = (event for event in events if isinstance(event, Planned))
+    assert (search.cases, search.seconds) == (1, pytest.approx(42.0))
+    finished = [event for event in events if isinstance(event, Finished)]
+    assert [event.row.phase == TRIAL for event in finished] == [not event.is_planned for event in finished]
+    assert heat.cases + duel.cases == sum(event.is_planned for event in finished)
+    labels = [event.label for event in events if isinstance(event, Started)]
+    assert labels[0].startswith("0 tried | register")
+    assert re.match(r"\d+ tried, best [\d.]+ GFLOPS, [\d.]+ x shipped \| register", labels[-1])
 
 
 # --- the file ---------------------------------------------------------------------------------------------
@@ -374,7 +373,7 @@ def test_a_folder_that_cannot_be_written_is_a_sentence(tmp_path: Path) -> None:
         Cache(tmp_path / "file" / "t.jsonl", HEADER)
 
 
-# --- kernel-tuner -----------------------------------------------------------------------------------------
+# --- the search -------------------------------------------------------------------------------------------
 
 VALUES = {"A": (1, 2, 4, 8, 16), "B": (1, 2, 4, 8, 16), "C": (1, 2, 3, 4, 5, 6)}
 CONFIGURATIONS = tuple(
@@ -388,9 +387,8 @@ def cost(one: dict[str, int]) -> float | None:
     return None if one["C"] == 5 else 1.0 + abs(one["A"] - 8) + abs(one["B"] - 4) + abs(one["C"] - 3)
 
 
-@pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("most", [40, 10_000])
-def test_every_strategy_asks_once_for_what_is_in_the_space(strategy: str, most: int) -> None:
+def test_it_asks_once_for_what_is_in_the_space(most: int) -> None:
     """With no limit the whole space is tried."""
     asked: list[dict[str, int]] = []
 
@@ -399,14 +397,14 @@ def test_every_strategy_asks_once_for_what_is_in_the_space(strategy: str, most: 
         return cost(one)
 
     hooks = Hooks(measured, lambda: len(asked) >= 10, lambda: len(asked) >= most, lambda _: None)
-    search(SPACE, strategy, 1, hooks)
+    search(SPACE, 1, hooks)
     assert asked[0] == SPACE.default
     assert all(one in CONFIGURATIONS for one in asked)
     assert len({tuple(one.values()) for one in asked}) == len(asked) == min(most, len(CONFIGURATIONS))
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_the_local_search_finds_the_bottom_long_before_chance_does(seed: int) -> None:
+def test_the_climb_finds_the_bottom_long_before_chance_does(seed: int) -> None:
     asked: list[float] = []
 
     def measured(one: dict[str, int]) -> float | None:
@@ -414,7 +412,7 @@ def test_the_local_search_finds_the_bottom_long_before_chance_does(seed: int) ->
         return cost(one)
 
     hooks = Hooks(measured, lambda: len(asked) >= 8, lambda: len(asked) >= 60, lambda _: None)
-    search(SPACE, "local", seed, hooks)
+    search(SPACE, seed, hooks)
     assert min(asked) == 1.0
 
 
@@ -431,7 +429,7 @@ def test_what_comes_next_is_announced_before_it_is_asked_for() -> None:
         assert not {tuple(one.values()) for one in those} & set(asked)
         announced.update(tuple(one.values()) for one in those)
 
-    search(SPACE, "local", 1, Hooks(measured, lambda: len(asked) >= 8, lambda: len(asked) >= 60, ahead))
+    search(SPACE, 1, Hooks(measured, lambda: len(asked) >= 8, lambda: len(asked) >= 60, ahead))
     kicked = [one for one in asked[1:] if one not in announced]
     assert len(kicked) < len(asked) / 10
 
@@ -442,16 +440,5 @@ def test_a_space_where_nothing_works_ends() -> None:
     def measured(one: dict[str, int]) -> None:
         asked.append(one)
 
-    search(SPACE, "local", 1, Hooks(measured, lambda: False, lambda: False, lambda _: None))
+    search(SPACE, 1, Hooks(measured, lambda: False, lambda: False, lambda _: None))
     assert len(asked) == len(CONFIGURATIONS)
-
-
-def test_kernel_tuner_brings_no_opencl_into_the_parent() -> None:
-    """Drivers belong to the child; pandas and the like would cost seconds."""
-    import subprocess
-    import sys
-
-    heavy = "{'pyopencl', 'pandas', 'sklearn', 'pymoo', 'torch'}"
-    code = f"import sys, gemmbench.tune.session; print(*sorted({heavy} & sys.modules.keys()))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
