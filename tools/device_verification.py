@@ -1,26 +1,24 @@
 """Planted faults and drawn right products on a device, through the launches that are timed.
 
-    python -m tools.device_verification [--device NAME] [--seconds 60] [--out FILE.jsonl]
+    python -m tools.device_verification [--device NAME] [--seconds 60]
 
 Each fault is planted behind the multiplication of a shipped kernel, in every type that the device runs, at
 256, 1024 and 2048, on generated operands and on a user's: all must be called wrong. Right products of drawn
-shapes, scalars and operands must not be. Every case is a line of the file, as soon as it is known.
+shapes, scalars and operands must not be. A case that is not called what it is gets a line.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from gemmbench.gemm import reference
@@ -32,9 +30,7 @@ from gemmbench.model.dtypes import PLAIN_DTYPES, decode, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.suite.plan import gemm_plan, select
 from tests import rounding
-from tools.gate_report import bounded
 
-ROOT = Path(__file__).resolve().parents[1]
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.001, min_batches=3)
 SIZES = (256, 1024, 2048)
 KERNELS = {  # by type, the first of them that a device runs
@@ -206,7 +202,7 @@ def right_cases(rng: np.random.Generator, count: int, dtypes: Sequence[str]) -> 
 def tried(
     device: DeviceFacts, executor: Any, planned: Planned, rng: np.random.Generator
 ) -> Iterator[dict[str, Any]]:
-    """Cases on the same operands, each as a line of the file."""
+    """Cases on the same operands."""
     draw, problem, faults = planned
     with tempfile.TemporaryDirectory() as folder:
         operands, reason = stored_operands(Path(folder), draw, problem, rng), ""
@@ -238,61 +234,6 @@ def case_line(kernel: str, draw: str, p: Gemm, fault: str, called: str, why: str
     }  # fmt: skip
 
 
-RESULT = "docs/verification.json"
-
-
-@dataclass(frozen=True)
-class Tried:
-    """Cases of one device, type and kernel."""
-
-    device: str
-    dtype: str
-    kernel: str
-    size: int  # of the planted faults; 0: of right products, whose shapes were drawn
-    cases: int
-    called_right: int  # what they are
-    missed: tuple[str, ...] = ()  # faults that were not, and wrongs that were none
-
-
-def counted(lines: Iterable[dict[str, Any]]) -> list[Tried]:
-    """Cases by device, type and kernel; a right product of a fault's operands counts among the right."""
-    groups: dict[tuple[str, str, str, int], list[dict[str, Any]]] = {}
-    for line in lines:
-        if line["called"] != "unsupported":
-            size = line["shape"][0] if line["fault"] else 0
-            groups.setdefault((line["device"], line["dtype"], line["kernel"], size), []).append(line)
-    return [
-        Tried(
-            *key,
-            len(group),
-            sum(map(is_right, group)),
-            tuple(dict.fromkeys(line["fault"] or line["why"] for line in group if not is_right(line))),
-        )
-        for key, group in groups.items()
-    ]
-
-
-def table(root: Path) -> str:
-    """What was called what it is on devices, from the kept counts: a part of docs/verification.md."""
-    every = msgspec.json.decode((root / RESULT).read_bytes(), type=list[Tried])
-    lines = [f"| device | type | kernel | {' | '.join(map(str, SIZES))} | right products |"]
-    lines.append(f"|---|---|---|{'--:|' * (len(SIZES) + 1)}")
-    cells: dict[tuple[str, str, str], dict[int, str]] = {}
-    for each in every:
-        missed = f", not {', '.join(each.missed)}" if each.missed else ""
-        text = f"{each.called_right} of {each.cases}{missed}"
-        names = each.device.replace(" | ", ", "), each.dtype, f"`{each.kernel}`"
-        cells.setdefault(names, {})[each.size] = text
-    for names, by_size in cells.items():
-        lines.append(
-            f"| {' | '.join(names)} | {' | '.join(by_size.get(size, '-') for size in (*SIZES, 0))} |"
-        )
-    right = [each for each in every if not each.size]
-    cases, wrong = sum(each.cases for each in right), sum(each.cases - each.called_right for each in right)
-    lines += ["", f"Right products called wrong: {bounded(wrong, cases)}."]
-    return "\n".join(lines)
-
-
 def is_right(line: dict[str, Any]) -> bool:
     """Whether a case was called what it is."""
     return line["called"] in ("unsupported", "wrong" if line["fault"] else "ok")
@@ -307,23 +248,7 @@ def main() -> int:
     parser.add_argument("--sizes", default=",".join(map(str, SIZES)), help="of the faults, with commas")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--types", default=",".join(KERNELS), help="data types, with commas")
-    parser.add_argument("--out", type=Path, help="a line for each case")
-    parser.add_argument(
-        "--keep",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help=f"count such lines in {RESULT}; other devices stay",
-    )
     options = parser.parse_args()
-    if options.keep:
-        new = counted(json.loads(line) for path in options.keep for line in path.read_text().splitlines())
-        old = msgspec.json.decode((ROOT / RESULT).read_bytes(), type=list[Tried])
-        names = {each.device for each in new}
-        kept = [*(each for each in old if each.device not in names), *new]
-        kept.sort(key=lambda each: (each.device, list(KERNELS).index(each.dtype), each.size))
-        (ROOT / RESULT).write_bytes(msgspec.json.format(msgspec.json.encode(kept), indent=1) + b"\n")
-        return 0
     from gemmbench.gemm.opencl import GemmExecutor
     from gemmbench.opencl.runtime import Runtime
 
@@ -333,15 +258,12 @@ def main() -> int:
     rng = np.random.default_rng(options.seed)
     sizes, dtypes = [int(size) for size in options.sizes.split(",") if size], options.types.split(",")
     counts: Counter[tuple[str, str]] = Counter()
-    out = options.out.open("w") if options.out else None
     for planned in (*planted_cases(sizes, dtypes), *right_cases(rng, options.right, dtypes)):
         if time.monotonic() - begin > options.seconds:
             print(f"time was over at {planned}")
             break
         for line in tried(device, executor, planned, rng):
             counts["a fault" if line["fault"] else "right", line["called"]] += 1
-            if out:
-                print(json.dumps(line | {"device": device.title}), file=out, flush=True)
             if not is_right(line):
                 print(line, flush=True)
     print(f"{device.title}: {time.monotonic() - begin:.0f} s")

@@ -1,15 +1,13 @@
-"""What is tried, how often, and what became of the rows: the one list that tests, soak and docs share."""
+"""The list of faults: what is tried, how often, and what must hold."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
-from pathlib import Path
 
-RESULTS = "GEMMBENCH_SOAK_RESULTS"  # a folder for results; where it is set the counts are the full ones
+SOAK = "GEMMBENCH_SOAK"  # if it is set, every fault is tried in full
 
 
 @dataclass(frozen=True)
@@ -57,7 +55,7 @@ class Entry:
     def wanted(self) -> int:
         """How often it is to be tried; 0 for everywhere."""
         fault = FAULTS[self._key]
-        return fault.many if os.environ.get(RESULTS) else fault.few
+        return fault.many if os.environ.get(SOAK) else fault.few
 
     def hold(self, wanted: Iterable[Hashable], found: Iterable[Hashable], times: int = 1) -> None:
         """Count rows that should be there against rows that are; each must be there exactly once."""
@@ -73,19 +71,3 @@ class Entry:
     def survived(self, times: int = 1) -> None:
         """Count a fault that no rows hung on."""
         self.times += times
-
-    def write(self) -> None:
-        """Leave the result for the table, where there is to be one."""
-        if folder := os.environ.get(RESULTS):
-            found = {"times": self.times, "rows": self.rows, "lost": self.lost, "twice": self.twice}
-            (Path(folder) / f"{self._key}.json").write_text(json.dumps(found))
-
-
-def table(results: dict[str, dict[str, int]]) -> str:
-    """The faults as markdown."""
-    lines = ["| fault | what must hold | times | rows | lost | twice |", "|---|---|--:|--:|--:|--:|"]
-    for key, fault in FAULTS.items():
-        found = results[key]
-        rows = (f"{found[name]:,}" if found["rows"] else "-" for name in ("rows", "lost", "twice"))
-        lines.append(f"| {fault.title} | {fault.promise} | {found['times']:,} | {' | '.join(rows)} |")
-    return "\n".join(lines) + "\n"

@@ -24,7 +24,7 @@ from rich.cells import cell_len
 from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 from tests.faults.conftest import Start
-from tests.faults.ledger import RESULTS, Entry
+from tests.faults.ledger import SOAK, Entry
 from tests.faults.process import LIMIT_S, assert_sentence, command, environment, finish, keys
 
 pytestmark = pytest.mark.skipif(
@@ -38,7 +38,7 @@ REQUIRED = "GEMMBENCH_REQUIRE_DRIVERS"  # set where continuous integration count
 
 def lacking(what: str) -> None:
     """Skip, but fail where everything should be there."""
-    if os.environ.get(REQUIRED) or os.environ.get(RESULTS):
+    if os.environ.get(REQUIRED) or os.environ.get(SOAK):
         pytest.fail(f"there is no {what}")
     pytest.skip(f"there is no {what}")
 
