@@ -1,9 +1,7 @@
-"""What a release is made of agrees with the package: recipe, container, workflow, notes."""
+"""What a release is made of agrees with the package: container, workflow, notes."""
 
 from __future__ import annotations
 
-import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,60 +9,22 @@ import pytest
 import yaml
 
 from gemmbench import __version__
-from tools import container, release_notes
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+from tools import release_notes
 
 ROOT = Path(__file__).resolve().parents[2]
-PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-CONDA = {"matplotlib": "matplotlib-base"}  # without its windows, which a chart in a file does not need
 
 
 def loaded(name: str) -> Any:
     return yaml.safe_load((ROOT / name).read_text(encoding="utf-8"))
 
 
-def test_the_conda_recipe_has_the_packages_dependencies() -> None:
-    recipe = loaded("recipe/recipe.yaml")
-    wanted = {"python": PROJECT["requires-python"]}
-    for text in PROJECT["dependencies"]:
-        match = re.match(r"([a-z0-9-]+)([^ ;]*)", text)
-        assert match is not None
-        wanted[CONDA.get(match[1], match[1])] = match[2]
-    assert dict(line.split() for line in recipe["requirements"]["run"]) == wanted
-    assert recipe["context"]["version"] == __version__
-    scripts = [f"{name} = {target}" for name, target in PROJECT["scripts"].items()]
-    assert recipe["build"]["python"]["entry_points"] == scripts
-
-
-def test_the_containerfile_is_understood() -> None:
-    made = container.image((ROOT / "Containerfile").read_text(encoding="utf-8"))
-    assert (made.user, made.folder, made.entrypoint) == ("gemmbench", "/work", ["gemmbench"])
-    assert re.fullmatch("[a-z]+", made.suite)
-    packages, install = (step for step, _ in made.runs)
-    assert "pocl-opencl-icd" in packages
-    assert install.startswith("python3 -m venv /opt/gemmbench ")
-    assert container.SOURCE in install
+def test_the_container_is_built_from_what_it_is_given() -> None:
+    text = (ROOT / "Containerfile").read_text(encoding="utf-8")
+    assert "pocl-opencl-icd" in text
+    assert text.endswith('ENTRYPOINT ["gemmbench"]\n')
     kept = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
     for name in ("docs/gemmbench.1", "gemmbench", "kernels", "pyproject.toml", "README.md", "LICENSE"):
         assert f"!{name}" in kept  # the wheel is built from these
-
-
-def test_a_step_has_the_environment_before_it() -> None:
-    made = container.image("FROM debian:trixie-slim\n# no\nRUN a \\\n && b\nENV X=1\nRUN c\n")
-    assert [(" ".join(step.split()), environment) for step, environment in made.runs] == [
-        ("a && b", {}),
-        ("c", {"X": "1"}),
-    ]
-
-
-@pytest.mark.parametrize("line", ["FROM alpine:3", "COPY . /src", "CMD x"])
-def test_an_instruction_that_the_folder_does_not_know_is_refused(line: str) -> None:
-    with pytest.raises(ValueError, match="does not know"):
-        container.image(line)
 
 
 def test_a_release_is_published_without_a_token_and_after_its_checks() -> None:
