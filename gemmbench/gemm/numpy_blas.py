@@ -26,6 +26,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import THREADS, Check, titled
+from gemmbench.opencl import discovery
 
 _MOST_BYTES = 4 << 30  # of all operand sets
 _WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
@@ -107,8 +108,8 @@ class NumpyBench:
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
-        cache = host.last_level_cache_bytes() if policy.cold else 0
-        sets = rotating_sets(self._problem, cache or 0, _MOST_BYTES) if policy.cold else 1
+        cache = discovery.last_level_cache_bytes() if policy.cold else 0
+        sets = rotating_sets(self._problem, cache, _MOST_BYTES) if policy.cold else 1
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]

@@ -64,14 +64,17 @@ def keep_apart(threads: Collection[int]) -> bool:
 
     Linux may wake one on its caller's core and leave it there. Each then waits for the other until a tick
     ends its turn: a product of 512 x 512 takes 24 ms, not 2. CPU drivers keep theirs apart, too: see
-    `measure.child.for_threads`. Returns whether there is a core for each.
+    `measure.child.for_threads`. Returns whether each has a core; a container may refuse that.
     """
     cores = all_cores()[1:]
     if not cores or len(cores) != len(threads):
         return False
-    for thread, core in zip(sorted(threads), cores, strict=True):
-        with suppress(OSError):  # it has ended
-            os.sched_setaffinity(thread, {core})
+    try:
+        for thread, core in zip(sorted(threads), cores, strict=True):
+            with suppress(ProcessLookupError):  # it has ended
+                os.sched_setaffinity(thread, {core})
+    except OSError:
+        return False
     return True
 
 
@@ -83,16 +86,18 @@ def numpy_is_apart() -> bool:
 
 @contextmanager
 def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """The calling thread may use these cores meanwhile; all that it may already where there are none."""
+    """Keep the calling thread on these cores, or where it is if there are none or the system refuses."""
     before = usable_cores() if cores else None
-    if before is None:
-        yield
-        return
-    os.sched_setaffinity(0, cores)
+    try:
+        if before is not None:
+            os.sched_setaffinity(0, cores)
+    except OSError:  # a container may forbid it
+        before = None
     try:
         yield
     finally:
-        os.sched_setaffinity(0, before)
+        if before is not None:
+            os.sched_setaffinity(0, before)
 
 
 def pool_title(pool: Pool) -> str:
@@ -122,22 +127,6 @@ def host_facts() -> HostFacts:
         blas=pool_title(pool) if pool else "unknown BLAS",
         busy=_busy_cores(),
     )
-
-
-def last_level_cache_bytes(root: str = "/sys/devices/system/cpu") -> int | None:
-    """All last-level caches of the host together; None where the system does not tell."""
-    caches: dict[tuple[int, str], int] = {}
-    for folder in Path(root).glob("cpu[0-9]*/cache/index*"):
-        try:
-            level, cores, size = (
-                (folder / name).read_text(encoding="ascii").strip()
-                for name in ("level", "shared_cpu_list", "size")
-            )
-            caches[int(level), cores] = int(size.removesuffix("K")) << 10
-        except (OSError, ValueError):
-            continue
-    last = max((level for level, _ in caches), default=0)
-    return sum(size for (level, _), size in caches.items() if level == last) or None
 
 
 def _busy_cores() -> float:

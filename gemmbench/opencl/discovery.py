@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
+import os
 import platform as host_platform
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +178,7 @@ def _facts(
         origin=source[1],
         warnings=(*((warning,) if warning else ()), *warnings),
         pci=_pci(device) if "cl_nv_device_attribute_query" in extensions else "",
-        last_level_cache_bytes=max(data_caches(), default=0) if kind == "cpu" else 0,
+        last_level_cache_bytes=last_level_cache_bytes() if kind == "cpu" else 0,
         data_caches=data_caches() if kind == "cpu" else (),
         processor=host_platform.machine() if kind == "cpu" else "",
         compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
@@ -235,6 +236,31 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
             if kind != "Instruction":
                 sizes[int(level)] = int(size.removesuffix("K")) << 10
     return tuple(sizes[level] for level in sorted(sizes))
+
+
+def last_level_cache_bytes(
+    folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None
+) -> int:
+    """Bytes of all last-level caches together that this process can use; 0 where the system does not tell.
+
+    A CPU may have several: 16 of 32 MiB on an EPYC of 128 cores.
+
+    Args:
+        folder: of the system's cores.
+        cores: that this process can use; None for what the system says.
+    """
+    if cores is None and hasattr(os, "sched_getaffinity"):
+        cores = os.sched_getaffinity(0)
+    caches: dict[tuple[int, str], int] = {}
+    for entry in folder.glob("cpu[0-9]*/cache/index*"):
+        with contextlib.suppress(OSError, ValueError):
+            level, shared, size = (
+                (entry / name).read_text().strip() for name in ("level", "shared_cpu_list", "size")
+            )
+            if cores is None or int(entry.parts[-3].removeprefix("cpu")) in cores:
+                caches[int(level), shared] = int(size.removesuffix("K")) << 10
+    last = max((level for level, _ in caches), default=0)
+    return sum(size for (level, _), size in caches.items() if level == last)
 
 
 # --- where a platform came from -----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -12,11 +13,12 @@ import pytest
 
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.measure import host
-from gemmbench.measure.host import all_cores, last_level_cache_bytes
+from gemmbench.measure.host import all_cores
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner
-from gemmbench.opencl import drivers
+from gemmbench.opencl import discovery, drivers
+from gemmbench.opencl.discovery import last_level_cache_bytes
 from gemmbench.report import notes
 from tests import fake_runs
 
@@ -25,7 +27,7 @@ BYTES = 3 * 64 * 64 * 4
 
 
 def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "last_level_cache_bytes", lambda: 4 * BYTES)
+    monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda: 4 * BYTES)
     bench = NumpyExecutor().prepare(CASE, Policy(cold=True))
     assert bench.prepared.sets == 8
     assert bench.start("host", 8).count == 8
@@ -38,7 +40,7 @@ def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(host, "last_level_cache_bytes", lambda: None)
+    monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda: 0)
     prepared = NumpyExecutor().prepare(CASE, Policy(cold=True)).prepared
     assert prepared.sets == 1
     assert prepared.notes == (
@@ -46,16 +48,19 @@ def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     )
 
 
-def test_the_last_level_caches_add_up(tmp_path: Path) -> None:
-    caches = {"cpu0": ("0-1", "0"), "cpu1": ("0-1", "1"), "cpu2": ("2-3", "2")}
-    for cpu, (shared, own) in caches.items():
-        for index, (level, cores, size) in enumerate((("1", own, "48K"), ("3", shared, "32768K"))):
-            folder = tmp_path / cpu / "cache" / f"index{index}"
+def test_the_last_level_caches_that_can_be_used_add_up(tmp_path: Path) -> None:
+    """An EPYC has 16 of 32 MiB; a set of twice one of them would be timed in the others."""
+    for cpu in range(128):
+        first = cpu // 8 * 8
+        levels = [("1", str(cpu), "32K"), ("2", str(cpu), "512K"), ("3", f"{first}-{first + 7}", "32768K")]
+        for index, (level, shared, size) in enumerate(levels):
+            folder = tmp_path / f"cpu{cpu}" / "cache" / f"index{index}"
             folder.mkdir(parents=True)
-            for name, text in (("level", level), ("shared_cpu_list", cores), ("size", size)):
+            for name, text in (("level", level), ("shared_cpu_list", shared), ("size", size)):
                 (folder / name).write_text(text + "\n")
-    assert last_level_cache_bytes(str(tmp_path)) == 64 << 20
-    assert last_level_cache_bytes(str(tmp_path / "none")) is None
+    assert last_level_cache_bytes(tmp_path, range(128)) == 16 * 32 << 20
+    assert last_level_cache_bytes(tmp_path, (0, 7, 8)) == 2 * 32 << 20
+    assert last_level_cache_bytes(tmp_path / "none") == 0
 
 
 # In a process that begins as an instrument's does; then a driver keeps the caller on the last core.
@@ -85,6 +90,17 @@ def test_the_threads_of_numpy_do_not_meet_on_a_core() -> None:
         [sys.executable, "-c", APART], env=free, capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_numpy_is_measured_where_threads_cannot_be_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Containers may refuse sched_setaffinity."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "sched_setaffinity", refuse)
+    assert not host.keep_apart(range(1, len(all_cores())))
+    assert NumpyExecutor().prepare(CASE, Policy()).start("host", 3).count == 3
 
 
 @pytest.mark.parametrize(
