@@ -25,7 +25,7 @@ from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
 from gemmbench.measure import machine
-from gemmbench.measure.child import Worker, WorkerError
+from gemmbench.measure.child import BUILD_OPTIONS, Worker, WorkerError
 from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
@@ -376,7 +376,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
 
 def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
     """Measure, with progress and warnings on stderr: how it ended, and the run that came of it."""
-    warn_if_busy(measurement.header.host, chosen.quiet)
+    warn(measurement.header.host, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
     for note in outcome.notes:
@@ -418,8 +418,10 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
 
 
-def warn_if_busy(host: HostFacts, quiet: bool) -> None:
-    """Say so where other programs use the processor."""
+def warn(host: HostFacts, quiet: bool) -> None:
+    """Say what makes rates low: other programs, or build options, which the child does not pass on."""
+    if os.environ.get(BUILD_OPTIONS):
+        say(f"{BUILD_OPTIONS} is ignored: it would change how kernels are built.", quiet)
     if host.busy >= BUSY_CORES:
         cores = f"{host.busy:.1f} of {host.cores} cores"
         say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
@@ -599,7 +601,7 @@ def checked(
 
 def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
     """Measure, with progress and warnings on stderr."""
-    warn_if_busy(job.header.host, chosen.quiet)
+    warn(job.header.host, chosen.quiet)
     job.open_file()
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         return checking.follow(job, progress.handle)
@@ -735,7 +737,7 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
 
 def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
-    warn_if_busy(prepared_tuning.host, chosen.quiet)
+    warn(prepared_tuning.host, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
 

@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -51,6 +53,7 @@ COMMAND_WORDS = "gemmbench.command"  # in the context's meta
 EXIT_WRONG = 1
 EXIT_USAGE = 2
 EXIT_INCONCLUSIVE = 3
+EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
 _STDOUT, _STDERR = 1, 2
@@ -103,7 +106,7 @@ class _Lazy(click.Group):
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader went away: `gemmbench show run.jsonl | head`
-            _drop_output()
+            drop_output()
             return 0
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]  # click overloads it
@@ -131,12 +134,15 @@ class _Lazy(click.Group):
             status = EXIT_INTERRUPTED
         except OSError as error:
             if error.filename is not None or error.errno not in _FULL:
-                raise
-            from gemmbench.model.units import reason_of
+                status = _internal(error)
+            else:
+                from gemmbench.model.units import reason_of
 
-            _drop_output()
-            _say(f"gemmbench: cannot write the output: {reason_of(error)}")
-            status = EXIT_USAGE
+                drop_output()
+                _say(f"gemmbench: cannot write the output: {reason_of(error)}")
+                status = EXIT_USAGE
+        except Exception as error:
+            status = _internal(error)
         sys.exit(status if isinstance(status, int) else 0)
 
 
@@ -160,7 +166,18 @@ def _say(sentence: str) -> None:
         click.echo(sentence, err=True)
 
 
-def _drop_output() -> None:
+def _internal(error: Exception) -> int:
+    """Report an error that gemmbench did not foresee; 1 would be read as a regression."""
+    frame = traceback.extract_tb(error.__traceback__)[-1]
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    _say(
+        f"gemmbench: internal error: {what} ({Path(frame.filename).name}, line {frame.lineno}); please "
+        "report this sentence and the command at https://github.com/gemmbench/gemmbench/issues"
+    )
+    return EXIT_INTERNAL
+
+
+def drop_output() -> None:
     """What is left of the output goes nowhere, so that Python does not fail on it as it ends."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

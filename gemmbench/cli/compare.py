@@ -61,9 +61,9 @@ def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
 
 def present(comparison: Comparison, options: Compare | Check, quiet: bool = False) -> None:
     """Print, write and draw a comparison; `UsageError` if a file cannot be written."""
-    running.show(_rendered(comparison, options.format, options))
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
+    running.show(_rendered(comparison, options.format, options))
     if options.plot and api.draw_comparison(comparison, options.plot):
         api.say(f"Drew {options.plot}.", quiet)
 
@@ -141,9 +141,9 @@ def _end_repeated(job: Job) -> None:
 def _show_floor(measured: Floor, options: Check) -> None:
     sheets = histories.aa_sheets(measured)
     forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": histories.aa_to_json(measured)}
-    running.show(forms[options.format])
     for form, path in options.written:
         running.write(path, forms[form], options.quiet)
+    running.show(forms[options.format])
 
 
 @click.command()

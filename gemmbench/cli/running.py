@@ -24,7 +24,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench import UsageError, api, exports
-from gemmbench.cli import COMMAND_WORDS, COMPLETE_VAR, EXIT_INTERRUPTED, EXIT_WRONG
+from gemmbench.cli import COMMAND_WORDS, COMPLETE_VAR, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
 from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
@@ -213,11 +213,17 @@ def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
 
 
 def show(output: RenderableType) -> None:
-    """Print a table, or text for machines as it is."""
-    if isinstance(output, str):
-        click.echo(output, nl=not output.endswith("\n"))
-    else:
-        stdout().print(output)
+    """Print a table, or text for machines as it is.
+
+    If the reader went away, as `head` does, the command goes on, with the same files and exit status.
+    """
+    try:
+        if isinstance(output, str):
+            click.echo(output, nl=not output.endswith("\n"))
+        else:
+            stdout().print(output)
+    except BrokenPipeError:
+        drop_output()
 
 
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:

@@ -42,6 +42,9 @@ CONDUCTORS = {
 }
 """The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
 
+BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
+"""pyopencl adds it to every build. With -cl-opt-disable kernels are 60 times slower, with the same hash."""
+
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
 _DEAF_S = 1.0  # at most between two moments at which Ctrl-C is heard
@@ -331,7 +334,7 @@ class Worker:
                 stderr=self._output,
                 env={
                     **for_threads(),
-                    **os.environ,
+                    **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
                     **self._environment,
                     "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
                     "PYTHONSAFEPATH": "1",  # nothing is imported from wherever the user stands

@@ -266,13 +266,16 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
     for name, were, are in counts:
         if were and are and len(were) != len(are):
             yield f"{len(are)} {name}, not {len(were)}"
-    if len(before.resources) != len(now.resources):
-        return
-    for was, is_now in zip(before.resources, now.resources, strict=True):
+    olds = list(before.resources)
+    for each in now.resources:
+        was = next((other for other in olds if other.kernel == each.kernel), None)
+        if was is None:
+            continue
+        olds.remove(was)  # a kernel may be launched twice
         for name, unit in _RESOURCES.items():
-            old, new = getattr(was, name), getattr(is_now, name)
+            old, new = getattr(was, name), getattr(each, name)
             if None not in (old, new) and old != new:
-                yield f"{is_now.kernel}: {new} {unit}, not {old}"
+                yield f"{each.kernel}: {new} {unit}, not {old}"
 
 
 def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
 import sys
 import xml.etree.ElementTree
 from dataclasses import replace
@@ -19,6 +21,7 @@ from tests.compare_runs import again, on, repeated, save, small
 
 pytestmark = pytest.mark.usefixtures("steady")
 
+ROOT = Path(__file__).resolve().parents[2]
 THRESHOLDS = '[[row]]\nvariant = "tiled"\nthreshold = "40 %"\n'
 
 
@@ -104,6 +107,24 @@ def test_exit_status(words: str, status: int, call: Call) -> None:
     result = call("compare", *words.split())
     assert result.exit_code == status, result.output
     assert ("Traceback" in result.output) is False
+
+
+def test_a_reader_that_went_away_costs_neither_files_nor_the_exit_status() -> None:
+    """``compare base slower --write junit=r.xml | true`` ended with 0 and wrote nothing."""
+    save("slower.jsonl", again(5, {("tiled", 512): 50.0}))
+    reads, writes = os.pipe()
+    os.close(reads)
+    words = ("compare", "base1.jsonl", "slower.jsonl", "--write", "junit=r.xml")
+    done = subprocess.run(
+        [sys.executable, "-m", "gemmbench", *words],
+        stdout=writes,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        check=False,
+    )
+    os.close(writes)
+    assert (done.returncode, done.stderr) == (EXIT_WRONG, b"Wrote r.xml.\n")
+    assert "<failure" in Path("r.xml").read_text()
 
 
 # ruff: noqa: E501

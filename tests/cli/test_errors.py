@@ -245,6 +245,30 @@ def test_an_unsupported_type_is_rows_beside_others(call: Call) -> None:
     assert result.stderr == ""
 
 
+def test_build_options_that_pyopencl_would_add_are_ignored(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
+    said = "PYOPENCL_BUILD_OPTIONS is ignored: it would change how kernels are built."
+    assert call("square", *QUICK).stderr.splitlines().count(said) == 1
+
+
+def test_an_internal_error_is_one_sentence_and_no_regression(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """CI reads exit status 1 as a regression."""
+
+    def fail(*_: object) -> None:
+        raise KeyError("no such row")
+
+    monkeypatch.setattr(api, "load", fail)
+    result = call("show", "good.jsonl")
+    assert (result.exit_code, result.stdout) == (70, "")
+    assert result.stderr.count("\n") == 1
+    assert "internal error: KeyError: 'no such row' (test_errors.py, line " in result.stderr
+    assert "please report" in result.stderr
+
+
 @pytest.mark.parametrize("command", [(), ("--help",), ("-h",)])
 def test_no_command_is_help(command: tuple[str, ...], call: Call) -> None:
     result = call(*command)

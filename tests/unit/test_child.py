@@ -19,7 +19,16 @@ import pytest
 
 from gemmbench import __version__
 from gemmbench.measure import machine
-from gemmbench.measure.child import Pipe, Worker, WorkerError, decode, encode, its_device, named
+from gemmbench.measure.child import (
+    BUILD_OPTIONS,
+    Pipe,
+    Worker,
+    WorkerError,
+    decode,
+    encode,
+    its_device,
+    named,
+)
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -318,6 +327,23 @@ def test_anybody_can_speak_it(tmp_path: Path) -> None:
     )
     kinds = [json.loads(line)[0] for line in done.stdout.splitlines()]
     assert kinds == ["Opened", "Released"]
+
+
+def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With -cl-opt-disable kernels were 60 times slower, and nothing said why."""
+    monkeypatch.setenv(BUILD_OPTIONS, "-cl-opt-disable")
+    monkeypatch.setenv("GEMMBENCH_OTHER", "kept")
+    seen: dict[str, str] = {}
+
+    def popen(*_: object, env: dict[str, str], **__: object) -> None:
+        seen.update(env)
+        raise FileNotFoundError
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with Worker(make) as worker, pytest.raises(FileNotFoundError):
+        worker.open()
+    assert seen["GEMMBENCH_OTHER"] == "kept"
+    assert BUILD_OPTIONS not in seen
 
 
 # --- another checkout ---------------------------------------------------------------------------------------

@@ -562,6 +562,19 @@ def test_what_has_no_noise_is_compared_without_any(change: Callable[[Run], Run],
     assert (failing.verdict, failing.fails) == (("changed", True) if said else ("same", False))
 
 
+def test_resources_are_paired_by_kernel() -> None:
+    """Registers of different kernels were reported as a change where a launch had moved."""
+    pack = replace(TOLD, kernel="pack", registers=16)
+    base = every(resources=(pack, TOLD), launches=(LAUNCH, LAUNCH))(again(1))
+    new = every(resources=(TOLD, pack), launches=(LAUNCH, LAUNCH))(again(2))
+    assert line(compare([base], [new]), "tiled", 512).resources == ""
+    fewer = every(resources=(replace(TOLD, registers=48),), launches=(LAUNCH, LAUNCH))(again(2))
+    assert (
+        line(compare([base], [fewer]), "tiled", 512).resources
+        == "1 kernels, not 2; tiled: 48 registers, not 32"
+    )
+
+
 def test_resources_are_compared_across_kernel_sources_and_not_across_drivers() -> None:
     base, new = told()(again(1)), told(registers=48)(again(2))
     rewritten = line(compare([base], [every(source="abc")(new)]), "tiled", 512)
