@@ -707,8 +707,6 @@ def tune(**values: Any) -> Result:
     for note in kept:
         say(note, chosen.quiet)
     best = check_tuned(outcome.run)
-    if chosen.plot:
-        draw([outcome.run], "tune", chosen.plot)
     if chosen.report:
         write_report([outcome.run], chosen.report)
     return best

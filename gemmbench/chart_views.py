@@ -16,7 +16,6 @@ from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
 from gemmbench.stats.panels import alone
 from gemmbench.suite import charts as suite_charts
-from gemmbench.tune import chart
 
 
 @dataclass(frozen=True)
@@ -126,11 +125,6 @@ KINDS: dict[str, Kind] = {
         probe_charts.latency,
         of_device=True,
     ),
-    "tune": Kind(
-        "a tuner's search: every configuration in the order of trying, and the best so far",
-        "measured configuration of a tuner",
-        chart.tune,
-    ),
     "concurrent": Kind(
         "several devices at once beside each alone: the rate of all together, and each one's slowdown",
         "rows of several devices at once (--concurrent)",
@@ -180,8 +174,8 @@ def _panes(runs: Sequence[Run], kind: str, families: Families) -> list[Pane]:
 def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str:
     if not _panes(runs, kind, families):
         return _lacks(runs, kind)
-    if kind != "tune" and any(map(is_tuning, runs)):
-        return f"of a tuner's rows only --kind {kind} draws it"
+    if any(map(is_tuning, runs)):
+        return "a tuner's rows have no chart"
     beside = KINDS[kind].of_device and any(row.kind == "gemm" for run in runs for row in run.rows)
     return f"beside GEMM rows only --kind {kind} draws it" if beside else ""
 

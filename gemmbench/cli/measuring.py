@@ -168,8 +168,6 @@ def tune(options: Tune) -> None:
             raise outcome.error
         for note in () if outcome.interrupted else prepared.keep(run):
             api.say(note, options.quiet)
-    if options.plot and result(run).ranked:
-        running.draw([run], "tune", options.plot, options.quiet)
     if options.report and run.rows:
         api.write_report([run], options.report)
         api.say(f"Wrote {options.report}.", options.quiet)

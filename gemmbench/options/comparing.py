@@ -391,8 +391,7 @@ class Tune(Options):
         Whole(0, 8),
     )
     top: int = option("Configurations shown.", SIZE, 10, shell=True)
-    plot: Path | None = option("Draw the search.", FILE, metavar=CHART)
-    report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
+    report: Path | None = option("Write a page with all tables.", FILE, metavar=PAGE)
     dry_run: bool = flag("Say how large the space is, and measure nothing.", shell=True)
     forget: bool = flag("Drop what was kept for the device (and --kernel, --dtype).", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
@@ -403,11 +402,10 @@ class Tune(Options):
         _ = self.only_dtype
         if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
-        names.check_plot_path(self.plot)
         names.check_report_path(self.report)
         if self.cache:
             names.check_folder("--cache", self.cache)
-        outputs = names.given(cache=self.cache, plot=self.plot, report=self.report)
+        outputs = names.given(cache=self.cache, report=self.report)
         names.check_overwriting(outputs, names.kernel_inputs(self.kernel_files))
 
     @cached_property

@@ -191,10 +191,6 @@ OVER = "would replace --kernel-file mine.cl, which is read"
         ),
         (("tune", *MINE, "--cache", "mine.cl", "--force"), f"--cache mine.cl {OVER}"),
         (
-            ("tune", "--kernel-file", "drawn.svg", "--plot", "drawn.svg"),
-            "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
-        ),
-        (
             ("kernels", "--kernel-file", "drawn.svg", "--resources", "--plot", "drawn.svg"),
             "--plot drawn.svg would replace --kernel-file drawn.svg, which is read",
         ),

@@ -256,18 +256,13 @@ def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPat
     assert "Traceback" not in done.stderr
 
 
-def test_show_and_plot_read_the_file(call: Call, tmp_path: Path) -> None:
-    path, chart, page = tmp_path / "t.jsonl", tmp_path / "t.png", tmp_path / "t.html"
-    done = call(*TUNE, "--cache", str(path), "--plot", str(chart), "--report", str(page))
-    assert chart.stat().st_size > 5000
+def test_show_reads_the_file(call: Call, tmp_path: Path) -> None:
+    path, page = tmp_path / "t.jsonl", tmp_path / "t.html"
+    done = call(*TUNE, "--cache", str(path), "--report", str(page))
     assert "The winner is kept" in page.read_text()
     assert f"Wrote {page}." in done.stderr
     assert call("show", str(path)).stdout == done.stdout
     assert call("show", str(path), "--format", "csv").stdout.count("\n") == len(load(path).rows) + 1
-    assert call("plot", str(path), "-o", str(tmp_path / "again.png")).exit_code == 0
-    assert (tmp_path / "again.png").read_bytes() == chart.read_bytes()
-    everything = call("plot", str(path), "--kind", "all", "-o", str(tmp_path / "all.png"))
-    assert [one.name for one in tmp_path.glob("all*.png")] == ["all-tune.png"], everything.stderr
 
 
 def test_dry_run_says_how_large_the_space_is(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -310,7 +305,6 @@ ERRORS = {
         (*TUNE, "--cache", "t.html", "--report", "t.html"),
         "--report t.html would replace --cache t.html",
     ),
-    "a chart": ((*TUNE, "--plot", "t.gif"), "--plot t.gif: a chart is a .png, .svg, .pdf file"),
 }
 
 

@@ -36,7 +36,6 @@ from gemmbench.model.run_file import Run, load
 from gemmbench.stats.panels import Setting, standings
 from gemmbench.stats.rates import versus
 from tests import fake_runs as fake
-from tests.fake_tuner import fake_tune
 from tests.unit.test_tables import in_turn_with_tiled
 
 Patches = list[tuple[float, float]]  # left end and width of horizontal bars
@@ -125,7 +124,6 @@ SUITED: dict[str, Run] = {  # a run for each kind
     "roofline": few(fake.fake_ladder()),
     "host-parts": fake.fake_gemm(),
     "peak": fake.fake_peak(),
-    "tune": fake_tune(),
     "conditions": fake_hot(),
 }
 
@@ -283,7 +281,6 @@ CROWDED = {
     "troubled": fake.fake_troubled,
     "two devices": fake.fake_many,
     "peak": fake.fake_peak,
-    "tuner": fake_tune,
     "matrix units": fake.fake_matrix_peak,
 }
 

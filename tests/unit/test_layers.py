@@ -47,7 +47,7 @@ ROOMS: dict[str, Room] = {
     "suite": Room(
         "plan, selection, session, `auto`, several devices at once, the best shape, what is cached", SUITE
     ),
-    "tune": Room("the tuner: space, search, session, table, chart", (*MACHINE, "suite")),
+    "tune": Room("the tuner: space, search, session, table", (*MACHINE, "suite")),
     "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
     "doctor": Room(
         "what keeps a machine from its ceiling: checks as a table, what they read, findings",
@@ -58,7 +58,7 @@ ROOMS: dict[str, Room] = {
         "a run for other programs: records, CSV, dashboards, SQLite; their schemas",
         (*SUITE, "suite", "tune", "views"),
     ),
-    "chart_views": Room("which charts a run gets", (*SUITE, "suite", "tune")),
+    "chart_views": Room("which charts a run gets", (*SUITE, "suite")),
     "pages": Room(
         "a report of saved runs as one HTML page",
         (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views"),
@@ -75,7 +75,7 @@ ROOMS: dict[str, Room] = {
 
 # distribution's import name: the modules (or rooms) that may import it
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
-    "numpy": (*SUITE, "suite", "tune", "regress"),
+    "numpy": (*SUITE, "suite", "regress"),
     # A user's kernel describes itself in TOML, which msgspec reads into its dataclass, naming the field.
     "msgspec": ("model", "ladder.own", "measure", "suite", "regress", "exports", "options", "cli"),
     "platformdirs": ("suite",),
@@ -94,7 +94,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
         "api",
         "cli",
     ),
-    "matplotlib": ("charts", "gemm", "probes", "suite", "tune", "regress", "chart_views", "pages"),
+    "matplotlib": ("charts", "gemm", "probes", "suite", "regress", "chart_views", "pages"),
     "jinja2": ("pages",),
     "markupsafe": ("pages",),
     "PIL": ("charts",),

@@ -6,12 +6,9 @@ import io
 from collections.abc import Callable
 from dataclasses import replace
 
-import matplotlib
-import numpy as np
 import pytest
 from rich.console import Console
 
-from gemmbench import chart_views
 from gemmbench.model.run_file import Run
 from gemmbench.report.table import stack
 from gemmbench.tune.result import FINALIST, TRIAL, preset_line, sheets
@@ -151,37 +148,3 @@ def test_show_shows_the_same() -> None:
     stream = io.StringIO()
     Console(file=stream, width=80, highlight=False, markup=False, emoji=False).print(show(fake_tune()))
     assert stream.getvalue() == printed(fake_tune())
-
-
-# --- the chart --------------------------------------------------------------------------------------------
-
-
-def test_the_chart_has_every_configuration_and_the_best_so_far() -> None:
-    with matplotlib.rc_context():
-        (axes,) = chart_views.figure([fake_tune()], "tune").axes
-    dots, crosses = axes.collections
-    assert len(np.asarray(dots.get_offsets())) == 38
-    assert [x for x, _ in np.asarray(np.asarray(crosses.get_offsets()))] == [6, 10, 13]
-    lines = {str(line.get_label()): np.asarray(np.asarray(line.get_ydata()), float) for line in axes.lines}
-    assert set(lines) == {"best so far", "shipped preset"}
-    assert (np.diff(lines["best so far"]) >= 0).all()
-    assert lines["best so far"][-1] == pytest.approx(25.7, rel=0.01)
-    assert axes.get_ylim()[0] == 0
-    assert axes.get_ylabel() == "GFLOPS, device scope"
-
-
-def test_a_tuners_run_is_drawn_as_such_by_default() -> None:
-    assert chart_views.default_kind(fake_tune()) == "tune"
-    assert [kind for kind, why in chart_views.suited([fake_tune()]).items() if not why] == ["tune"]
-    assert chart_views.suited([fake.fake_square()])["tune"] == (
-        "square.jsonl has no measured configuration of a tuner"
-    )
-
-
-def test_without_a_shipped_rate_there_is_no_line_for_it() -> None:
-    run = fake_tune()
-    shipped = {name: int(str(value)) for name, value in run.rows[0].parameters.items()}
-    rows = (tuner.bad(shipped, "crashed", "why"), *run.rows[1:20])
-    with matplotlib.rc_context():
-        (axes,) = chart_views.figure([replace(run, rows=rows)], "tune").axes
-    assert [str(line.get_label()) for line in axes.lines] == ["best so far"]
