@@ -231,7 +231,6 @@ sweep_k = _command(measuring.SweepK)
 precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
-protocols = _command(measuring.Protocols)
 best_shape = _command(measuring.BestShape)
 
 

@@ -88,12 +88,6 @@ KINDS: dict[str, Kind] = {
         "three kernels of a write-up measured in float at the same square problem",
         charts.authors,
     ),
-    "protocols": Kind(
-        "a kernel's rate by measuring protocol, against gemmbench's own",
-        "row of the command protocols",
-        charts.protocol_panes,
-        across=1,
-    ),
     "best-shape": Kind(
         "the rate over the work of every shape that was looked at, and each kernel's best, measured anew",
         "look at a shape (best-shape)",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from gemmbench.gemm import protocols, shape_tables, sweep_table
+from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model.run_file import Run
 from gemmbench.probes import peak_table
@@ -66,8 +66,6 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     Last come the tables of several devices at once and, if verbose, the conditions. Arguments as of `show`.
     """
     single, scope = alone(run), _scope(run)
-    if run.header.view == "protocols":
-        return protocols.sheets(run)
     view = VIEWS.get(run.header.view, _by_rows)
     every = (verbose or scope == "all") and run.header.view != best_shape.VIEW
     tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)

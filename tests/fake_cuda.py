@@ -32,8 +32,6 @@ class FakeCuda:
         self.graphs: list[list[Any]] = []
         self.replayed: list[int] = []
         self.forgotten: list[int] = []
-        self.zeroed: list[int] = []
-        self.held_until: list[int] = []
         self.now_ns = 1 << 60
 
     def cuInit(self, flags: int) -> int:
@@ -140,18 +138,9 @@ class FakeCuda:
         ctypes.memmove(to.value, source.value, size.value)
         return 0
 
-    def cuMemsetD8Async(self, address: Any, value: Any, size: Any, stream: Any) -> int:
-        self.zeroed.append(size.value)
-        ctypes.memset(address.value, value.value, size.value)
-        return 0
-
     def cuMemcpyDtoDAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
         self.copies.append("across")
         ctypes.memmove(to.value, source.value, size.value)
-        return 0
-
-    def cuStreamWaitValue32_v2(self, stream: Any, address: Any, value: Any, flags: Any) -> int:
-        self.held_until.append(value.value)
         return 0
 
     def cuModuleLoadData(self, module: Any, text: Any) -> int:

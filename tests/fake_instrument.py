@@ -17,7 +17,6 @@ from gemmbench.model.instrument import (
     Built,
     Handle,
     Instrument,
-    Manner,
     NotMeasuredError,
     Prepared,
     Verified,
@@ -148,18 +147,6 @@ class FakeInstrument:
                 raise NotMeasuredError("unsupported", "CUDA does not take the kernel")
             scopes = {GRAPH: problem_s}
         return Batch(scopes, begin, self._free, asked.count, wrong=self.wrong.get(number, ()))
-
-    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
-        """The next value of the script for each problem, or for all of a chain."""
-        self.log.append(("launches", handle, count, manner))
-        script = self._scripts[handle]
-        self.clock.now += sum(next(script) for _ in range(manner.warms))
-        begin = self.clock.now
-        values = [next(script) for _ in range(count if manner.apart else 1)]
-        self.clock.now += sum(values) * count / len(values)
-        scope = "host" if manner.wall else "device"
-        each = {scope: tuple(values)} if manner.apart else {}
-        return Batch({scope: sum(values) / len(values)}, begin, self.clock.now, count, each)
 
     _next: dict[int, float] = field(default_factory=dict)
 

@@ -14,13 +14,11 @@ from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import (
     AskBatch,
-    AskLaunches,
     Batch,
     Build,
     Built,
     Handle,
     Instrument,
-    Manner,
     NotMeasuredError,
     Prepare,
     Refusal,
@@ -98,10 +96,6 @@ class InProcess:
         if not isinstance(asked, Batch | Refusal):
             asked = self._server.finish(asked)
         batch: Batch = self._checked(asked)
-        return batch
-
-    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
-        batch: Batch = self._call(AskLaunches(handle, count, manner))
         return batch
 
     def pause_limit(self, is_paused: bool) -> None:

@@ -32,7 +32,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
     "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
-    "protocols": ("measuring", "Measure one kernel as other tools do: why a figure is lower than theirs."),
     "best-shape": (
         "measuring",
         "Search the m, n and k of the highest rate: what a device can reach at most.",

@@ -11,7 +11,6 @@ from rich.text import Text
 from gemmbench import api
 from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import takes
-from gemmbench.gemm.protocols import PROTOCOLS
 from gemmbench.gemm.workloads import SETS
 from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -51,17 +50,7 @@ def _workloads(options: measuring.Workloads) -> None:
     running.measure(options)
 
 
-def _protocols(options: measuring.Protocols) -> None:
-    if options.describe:
-        heads = {protocol.source: protocol.source or "gemmbench's own" for protocol in PROTOCOLS}
-        listed_protocols = [Entry(each.name, each.source, each.idea) for each in PROTOCOLS]
-        running.show(Group(*catalogue(listed_protocols, heads)))
-        return
-    running.measure(options, running.as_text(options.format))
-
-
 peak, workloads = running.command(measuring.Peak, _peak), running.command(measuring.Workloads, _workloads)
-protocols = running.command(measuring.Protocols, _protocols)
 best_shape = running.command(
     measuring.BestShape,
     lambda options: running.measure(options, running.as_text(options.format, options.quiet)),

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from gemmbench import __version__
-from gemmbench.gemm import protocols, workloads
+from gemmbench.gemm import workloads
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import GIGA, clean
@@ -63,7 +63,7 @@ def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("kind", str, "gemm, peak, bandwidth, transfer, latency, protocols or look"),
+    Column("kind", str, "gemm, peak, bandwidth, transfer, latency or look"),
     Column("variant", str, "kernel or library; of other kinds the probe"),
     Column("device", int, "position in the header's devices; -1 for the host"),
     Column("device_name", str, "its name; of the host the processor's"),
@@ -164,20 +164,9 @@ def _flat_rows(run: Run) -> Iterator[list[Value]]:
 
 @without_collection()
 def to_csv(run: Run) -> str:
-    """Comma-separated values with a heading: what `to_flat` has, empty where unknown.
-
-    Of a run of protocols it is a line for each of them, with columns of their own; of a row that has none,
-    since it is not ok, a line that says why.
-    """
+    """Comma-separated values with a heading: what `to_flat` has, empty where unknown."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    if run.header.view == "protocols":
-        lines = csv.DictWriter(text, protocols.CSV_FIELDS, extrasaction="ignore", lineterminator="\n")
-        lines.writeheader()
-        for row, flat in zip(run.rows, to_flat(run), strict=True):
-            for each in protocols.records(row) or [{}]:
-                lines.writerow(flat | each | {"reason": each.get("reason") or flat["reason"]})
-        return text.getvalue()
     writer.writerow([column.name for column in COLUMNS])
     writer.writerows(_flat_rows(run))
     return text.getvalue()
@@ -207,8 +196,6 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     merged = stored | _derived(run, row)
     merged.pop("matrices", None)  # `show` prints them
     merged |= {"disturbed": list(disturbed(run, row))}
-    if row.protocols:
-        merged["by_protocol"] = protocols.records(row)
     return {name: finite(value) for name, value in merged.items()}
 
 
@@ -347,7 +334,7 @@ NAMES = ("header", "row", "records")
 # Only where they are known.
 _OPTIONAL = (
     "slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own", "operands",
-    "protocols", "sustained", "took_s", "burst_gflops", "burst_gflops_low", "burst_gflops_high",
+    "sustained", "took_s", "burst_gflops", "burst_gflops_low", "burst_gflops_high",
 )  # fmt: skip
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",

@@ -58,8 +58,7 @@ _TABLES = {
 
 def digest(run: Run) -> str:
     """What tells runs apart: the header, and the first samples of runs that began in the same second."""
-    measured = (row.samples or row.protocols for row in run.rows)
-    first = next(filter(None, measured), run.rows[:1])
+    first = next((row.samples for row in run.rows if row.samples), run.rows[:1])
     return hashlib.sha256(encode(run.header) + msgspec.json.encode(first)).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Charts of grids, of measuring protocols, and of a run beside the authors' own figures."""
+"""Charts of grids, and of a run beside the authors' own figures."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import FuncFormatter
 
 from gemmbench.charts import pane
 from gemmbench.charts.lines import size_axis, thinned
-from gemmbench.gemm.protocols import OWN, WARNING, Line, lines, signed
 from gemmbench.ladder.published import PUBLISHED, Published
 from gemmbench.model import units
 from gemmbench.model.instrument import is_too_slow
@@ -195,79 +193,6 @@ def _left_out(grids: Sequence[Grid]) -> list[str]:
     return [f"{count} without a rate, {text}." for text, count in reasons.items()]
 
 
-_PROTOCOL_LINE = 0.24  # inches for each protocol
-_VARIED, _OTHERS, _ZEROS = pane.COLOURS[0], pane.COLOURS[1], "white"
-_LEAST_SPAN = 0.02  # of the axis: small differences are to look small
-_WIDEST = 2.0  # times the largest difference: intervals are drawn as far as that
-_ROOM = 0.2  # of the axis beyond the outermost end, for figures
-
-
-def protocol_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each kernel."""
-    rows = [(run, row) for run in runs for row in run.rows if row.kind == "protocols" and row.status == "ok"]
-    return [
-        pane.Pane(
-            1.7 + _PROTOCOL_LINE * len(row.protocols or ()),
-            partial(_paint_protocols, run=run, row=row, beside=runs),
-        )
-        for run, row in rows
-    ]
-
-
-def _paint_protocols(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> None:
-    shown = [line for line in lines(row) if line.ratio is not None]
-    ratios = [line.ratio for line in shown if line.ratio]
-    furthest = max([_LEAST_SPAN, *(abs(ratio.median - 1) for ratio in ratios)]) * _WIDEST
-    low = max(-furthest, min(ratio.low - 1 for ratio in ratios))
-    high = min(furthest, max(ratio.high - 1 for ratio in ratios))
-    room = max(high - low, _LEAST_SPAN) * _ROOM
-    axes.set_xlim(low - room, high + room)
-    for y, line in enumerate(shown):
-        _bar(axes, y, line, low, high)
-    axes.axvline(0.0, color=pane.BLACK, linewidth=0.8)
-    axes.set_ylim(len(shown) - 0.4, -0.6)
-    axes.set_yticks(range(len(shown)), [line.title for line in shown], fontsize=7.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:+.4g} %" if value else "0"))
-    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
-    own = next((line for line in shown if line.samples.name == OWN), None)
-    integer = derive.is_integer(row.dtype)
-    if own and own.flops_per_s:
-        rate = units.rate(own.flops_per_s, integer)
-        pane.say(axes, rate, (0.0, shown.index(own)), (4, 0), ha="left", **_FIGURE)
-    title = f"{clean(row.title)} {row.dtype} {derive.gemm_of(row).shape}"
-    below = f"{title}: the rate against gemmbench's own, with its 95 % interval"
-    keys = [("one thing changed", _VARIED), ("another tool's", _OTHERS)]
-    pane.titles(axes, pane.own_title(run, row.device, beside), below, keys)
-    cut = any(ratio.low - 1 < low or ratio.high - 1 > high for ratio in ratios)
-    pane.footnote(
-        axes,
-        [
-            *([f"! hatched: {WARNING}."] if any(line.is_zeros for line in shown) else []),
-            *(["Long intervals are cut at the chart's edge."] if cut else []),
-        ],
-    )
-
-
-def _bar(axes: Axes, y: int, line: Line, least: float, most: float) -> None:
-    assert line.ratio is not None
-    value, low, high = (end - 1 for end in (line.ratio.median, line.ratio.low, line.ratio.high))
-    colour = _OTHERS if line.protocol and line.protocol.source else _VARIED
-    face, alpha, hatch = (_ZEROS, 1.0, "////") if line.is_zeros else (colour, 0.55, None)
-    axes.barh(y, value, 0.62, color=face, edgecolor=colour, alpha=alpha, hatch=hatch, linewidth=0.8)
-    if line.samples.name == OWN:
-        return
-    ends = max(low, least), min(high, most)
-    axes.plot(ends, (y, y), color=pane.DARK, linewidth=1.3, solid_capstyle="butt")
-    right = value >= 0
-    at = max(ends[1], value) if right else min(ends[0], value)
-    text, offset, side = signed(value), 4 if right else -4, "left" if right else "right"
-    text += " (zeros)" if line.is_zeros else ""
-    pane.say(axes, text, (at, y), (offset, 0), ha=side, **_FIGURE)
-
-
-_FIGURE: dict[str, Any] = {"va": "center", "fontsize": 7.5, "color": pane.DARK}
 _SCOPE = "kernel"  # the authors timed the product alone
 _LEAST_KERNELS = 3  # kernels, for an order
 _BENT = 0.9  # of a curve's best rate

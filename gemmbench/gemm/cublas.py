@@ -24,7 +24,6 @@ from gemmbench.gemm.operands import (
     Laps,
     Matrices,
     host_batch,
-    launched_batch,
     load_operands,
     operand_sets,
 )
@@ -35,7 +34,7 @@ from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
-from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
+from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import GRAPH, PAGEABLE, WHOLE, Check
 from gemmbench.opencl.runtime import Span, page_aligned
@@ -430,10 +429,6 @@ class CublasBench:
         exact_error: Callable[[], str],
     ) -> None:
         problem = case.gemm
-        if case.operands.transposed_b and not problem.trans_b:
-            lda, _, ldc = problem.ld or problem.tight
-            problem = replace(problem, trans_b=True, ld=(lda, problem.k, ldc))
-            case = replace(case, problem=problem)
         self._cuda, self._library, self._problem = cuda, library, problem
         self._exact_error = exact_error
         self._values = load_operands(case, policy.seed)
@@ -445,7 +440,6 @@ class CublasBench:
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
         self._comparer: CudaComparer | None = None
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
-        self._kept: dict[tuple[str, int], int] = {}  # addresses of what goes before each launch
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
             self._counters = self._counted(stack, facts)
@@ -565,64 +559,6 @@ class CublasBench:
         if span:
             span.end()
         return _Queued(self._cuda, watch, count, begin, span, clock)
-
-    def launches(self, count: int, manner: Manner) -> Batch:
-        """See `measure.instrument.LaunchBench`: CUDA's events stand around each problem, or the chain."""
-        self._last = "device"
-        begin = time.monotonic()
-        seconds = self._apart(count, manner) if manner.apart else [self._chain(count, manner)]
-        return launched_batch(seconds, manner, begin, count)
-
-    def _chain(self, count: int, manner: Manner) -> float:
-        graph = self._graph(count) if manner.graph else None
-        self._cuda.finish()
-        start, watch = time.perf_counter(), self._started(count, graph)
-        took_s = max(self._cuda.seconds(watch), _TICK_S)
-        return time.perf_counter() - start if manner.wall else took_s
-
-    def _apart(self, count: int, manner: Manner) -> list[float]:
-        cuda, nbytes = self._cuda, self._stored.c.nbytes
-        walls: list[float] = []
-        watches = cuda.watches(count)
-        with ExitStack() as stack:
-            flushed = self._scratch("flush", manner.flush_bytes) if manner.flush_bytes else 0
-            drawn = self._scratch("C", nbytes) if manner.resets else 0
-            if manner.held:
-                flag = stack.enter_context(cuda.pinned((4,), np.dtype(np.uint32)))
-                flag[...] = 0
-            self._enqueue_all(manner.warms)
-            for number, watch in enumerate(watches):
-                operands = self._operands[self._next % self.sets]
-                self._next += 1
-                if flushed:
-                    cuda.zero(flushed, manner.flush_bytes)
-                if drawn:
-                    cuda.copy(operands.device["C"], drawn, nbytes)
-                if manner.wall or manner.waits:
-                    cuda.finish()
-                if manner.held:
-                    cuda.hold(flag, number + 1)
-                start = time.perf_counter()
-                try:
-                    with cuda.timed(watch):
-                        self._enqueue(operands)
-                finally:  # a held stream would never end
-                    if manner.held:
-                        flag[0] = number + 1
-                if manner.wall or manner.waits:
-                    cuda.finish()
-                walls.append(time.perf_counter() - start)
-            cuda.finish()
-        return walls if manner.wall else [max(cuda.seconds(watch), _TICK_S) for watch in watches]
-
-    def _scratch(self, what: str, nbytes: int) -> int:
-        """The address of memory that stays: a device that power limits must not rest between two requests."""
-        if (what, nbytes) not in self._kept:
-            address = self._stack.enter_context(self._cuda.memory(nbytes))
-            if what == "C":
-                self._cuda.to_device(address, np.ascontiguousarray(self._stored.c))
-            self._kept[what, nbytes] = address
-        return self._kept[what, nbytes]
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph.

@@ -43,7 +43,6 @@ _LEAST_BYTES = 16  # CUDA has no empty memory
 _NAME_BYTES = 256
 _OUT_OF_MEMORY = 2
 _NOT_READY = 600
-_AT_LEAST = 0  # CU_STREAM_WAIT_VALUE_GEQ
 _CAPTURE_OF_THIS_THREAD = 1
 _MOST_LOCAL = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -175,21 +174,10 @@ class Cuda:
         yield
         self._call("cuEventRecord", watch.end, self.stream)
 
-    def zero(self, address: int, nbytes: int) -> None:
-        """Enqueue zeros for so many bytes."""
-        arguments = ctypes.c_uint64(address), ctypes.c_ubyte(0), ctypes.c_size_t(nbytes), self.stream
-        self._call("cuMemsetD8Async", *arguments)
-
     def copy(self, to: int, source: int, nbytes: int) -> None:
         """Enqueue a copy from one place of the device to another."""
         addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
         self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
-
-    def hold(self, flag: HostArray, value: int) -> None:
-        """Hold the stream until the host has written a value, or a larger one, into pinned memory."""
-        address = ctypes.c_uint64(flag.ctypes.data)
-        arguments = self.stream, address, ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
-        self._call("cuStreamWaitValue32_v2", *arguments)
 
     def fetch(self, values: HostArray, address: int) -> None:
         """Enqueue a copy from the device into pinned memory."""

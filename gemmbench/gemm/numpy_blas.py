@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import Matrices, compared, launched_batch, load_operands, rotating_sets
+from gemmbench.gemm.operands import Matrices, compared, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure import host
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
+from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import THREADS, Check, titled
 from gemmbench.opencl import discovery
@@ -114,7 +114,6 @@ class NumpyBench:
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]
         self._next, self._last = 0, self._out
-        self._flushed = np.empty(0, np.uint8)  # written to empty the caches
         notes = (_WARM,) if policy.cold and not cache else ()
         checked = case.gemm.beta == 0
         self.prepared = instrument.Prepared(("host",), built=built, sets=sets, notes=notes, checked=checked)
@@ -198,28 +197,6 @@ class NumpyBench:
         self._last = stored[(self._next - 1) % len(sets)][-1]
         self._has_run = True
         return Batch({clock: (end - begin) / count}, begin, end, count)
-
-    def launches(self, count: int, manner: Manner) -> Batch:
-        """See `measure.instrument.LaunchBench`: by the wall clock, as a call returns when done."""
-        if manner.graph:
-            raise NotMeasuredError("unsupported", "the host has no graphs")
-        if manner.flush_bytes > self._flushed.nbytes:
-            self._flushed = np.ones(manner.flush_bytes, np.uint8)
-        matrices = self._inside(self._a, self._b, self._c, self._out)
-        walls = []
-        with self._threads():
-            begin = time.monotonic()
-            for _ in range(manner.warms):
-                self._multiply(self._problem, *matrices)
-            for _ in range(count):
-                self._flushed[: manner.flush_bytes] = 0
-                if manner.resets:
-                    self._out[...] = self._stored.c
-                start = time.perf_counter()
-                self._multiply(self._problem, *matrices)
-                walls.append(time.perf_counter() - start)
-        self._last, self._has_run = self._out, True
-        return launched_batch(walls if manner.apart else [sum(walls)], manner, begin, count, True)
 
     def release(self) -> None:
         """Nothing to do: arrays go with the last reference."""

@@ -21,7 +21,6 @@ from gemmbench.gemm.operands import (
     Laps,
     Matrices,
     host_batch,
-    launched_batch,
     load_operands,
     operand_sets,
     same_bits,
@@ -30,10 +29,10 @@ from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError
+from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch
-from gemmbench.opencl.batches import Checked, Comparer, Replay, erased, silently
+from gemmbench.opencl.batches import Checked, Comparer, erased, silently
 from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
 
 if TYPE_CHECKING:
@@ -253,7 +252,6 @@ class Bench:
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._looked: list[tuple[float, float]] = []
         self._scratched: dict[tuple[str, int], Any] = {}
-        self._recorded: dict[tuple[int, int], Replay] = {}  # by the first operand set and the problems
         self._graphs: CudaReplay | None = None
         self._compared: set[tuple[int, int]] = set()  # graphs, by the first operand set and the problems
         self.timed: list[list[float]] = []
@@ -342,37 +340,6 @@ class Bench:
             looks = iter([*[False] * (count - 1), self._looks()])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
-    def launches(self, count: int, manner: Manner) -> Batch:
-        """See `measure.instrument.LaunchBench`.
-
-        By the device's stamps a problem lasts from its first launch's START to its last one's END: how long
-        the host took to enqueue it is not in them, so that nothing has to be held. Steps without stamps are
-        timed by the wall clock, and waited for.
-        """
-        with errors():
-            return self._replayed(count, manner) if manner.graph else self._launched(count, manner)
-
-    def _replayed(self, count: int, manner: Manner) -> Batch:
-        """The chain as a command buffer, by the wall clock; on NVIDIA's devices as a CUDA graph."""
-        if self.runtime.facts.compute_capability > (0, 0):
-            batch = self._graph_batch(count)
-            return launched_batch([batch.seconds[GRAPH] * count], manner, batch.begin, count)
-        plan, queue = self._on_device(), self.runtime.queue
-        key = self._turns.index(), count
-        if key not in self._recorded:
-            steps = [step for number in range(count) for step in plan[self._turns.index(number)]]
-            launches = [(step.kernel, step.items, step.group) for step in steps if isinstance(step, Prepared)]
-            if len(launches) < len(steps):
-                raise NotMeasuredError("unsupported", "a library's launches cannot be recorded")
-            self._recorded[key] = Replay(self.runtime, launches)
-            queue.finish()
-        begin, start = time.monotonic(), time.perf_counter()
-        self._recorded[key].enqueue()
-        queue.finish()
-        seconds = time.perf_counter() - start
-        self._turns.took(count, "device", self)
-        return launched_batch([seconds], manner, begin, count, True)
-
     def _chain_s(self, count: int) -> float:
         """Seconds of so many problems in a chain, from the first START to the last END.
 
@@ -403,44 +370,6 @@ class Bench:
             seconds += (events[-1].profile.end - events[0].profile.start) * 1e-9
         self._turns.took(count, "device", self)
         return max(seconds, self.runtime.facts.timer_resolution_ns * 1e-9)
-
-    def _launched(self, count: int, manner: Manner) -> Batch:
-        plan, queue = self._on_device(), self.runtime.queue
-        by_wall = manner.wall or not self.stamped
-        if manner.is_bare_chain and self.runtime.facts.type == "gpu" and self.stamped:
-            begin = time.monotonic()
-            return launched_batch([self._chain_s(count)], manner, begin, count)
-        walls: list[float] = []
-        events: list[list[Any]] = []
-        begin = time.monotonic()
-        for step in [*plan[self._turns.index(0)]] * manner.warms:
-            step.enqueue(queue)
-        for number in range(count):
-            index = self._turns.index(number)
-            if manner.flush_bytes:
-                flushed = self._scratch(("flush", manner.flush_bytes))
-                cl.enqueue_fill_buffer(queue, flushed, np.uint32(0), 0, manner.flush_bytes)
-            if manner.resets:
-                random = self._scratch(("C", self._stored.c.nbytes))
-                cl.enqueue_copy(queue, self._buffers[index][0]["C"], random)
-            if by_wall and manner.apart:
-                queue.finish()
-            start = time.perf_counter()
-            events.append([step.enqueue(queue) for step in plan[index]])
-            if manner.waits or (by_wall and manner.apart):
-                queue.finish()
-            walls.append(time.perf_counter() - start)
-        queue.finish()
-        end = time.monotonic()
-        self._turns.took(count, "device", self)
-        if by_wall:
-            return launched_batch(walls if manner.apart else [end - begin], manner, begin, count, True)
-        spans = [(steps[0].profile.start, steps[-1].profile.end) for steps in events]
-        if not manner.apart:
-            spans = [(spans[0][0], spans[-1][1])]
-        tick = self.runtime.facts.timer_resolution_ns * 1e-9
-        seconds = [max((stop - first) * 1e-9, tick) for first, stop in spans]
-        return launched_batch(seconds, manner, begin, count)
 
     def _graph_batch(self, count: int) -> Batch:
         """So many problems as a CUDA graph; the C that it leaves is compared with the one that was verified.

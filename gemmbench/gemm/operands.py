@@ -6,7 +6,7 @@ import math
 import os
 import time
 import tokenize
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
@@ -21,7 +21,7 @@ from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
-from gemmbench.model.instrument import Batch, Manner, NotMeasuredError, WrongResult
+from gemmbench.model.instrument import Batch, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check
 from gemmbench.model.units import reason_of
@@ -80,19 +80,6 @@ class Laps:
         """The result is on the host: seconds of the whole, and by part."""
         self.lap("download")
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
-
-
-def launched_batch(
-    seconds: Sequence[float], manner: Manner, begin: float, count: int, by_wall: bool = False
-) -> Batch:
-    """A batch of problems in another manner: see `AskLaunches`.
-
-    `seconds` are of every problem that was timed apart, of a chain its whole, alone; `by_wall`: they are the
-    wall clock's, whatever was asked for.
-    """
-    scope = "host" if by_wall or manner.wall else "device"
-    each = {scope: tuple(seconds)} if manner.apart else {}
-    return Batch({scope: sum(seconds) / count}, begin, time.monotonic(), count, each)
 
 
 def compared(number: int, result: HostArray, first: HostArray) -> list[WrongResult]:

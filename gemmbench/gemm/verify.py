@@ -33,8 +33,7 @@ def random_operands(
 ) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    Never zeros, which some devices run faster, unless they are asked for, to show by how much; or normal, as
-    torch.randn has them; or a block over and over.
+    Never zeros, which some devices run faster. ``repeated``: a block over and over.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
@@ -45,13 +44,9 @@ def random_operands(
 
     def draw(rows: int, columns: int, dtype: DType) -> HostArray:
         rows *= problem.batch
-        if how == "zeros":
-            return np.zeros((rows, columns), dtype.numpy)
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
         drawn = np.float64 if dtype.itemsize == 8 else np.float32
-        if how == "normal":
-            return _stored(rng.standard_normal((rows, columns), dtype=drawn), dtype)
         shape = (1, min(rows * columns, _REPEATED)) if how == "repeated" else (rows, columns)
         values = rng.random(shape, dtype=drawn)
         values *= 2

@@ -37,7 +37,6 @@ from gemmbench.model.row import Row
 
 CONDUCTORS = {
     "gemm": "gemmbench.gemm.measure",
-    "protocols": "gemmbench.gemm.protocols",
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
 }
 """The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
@@ -224,10 +223,6 @@ class Worker:
         batch: Batch = self._expect(Batch)
         return batch
 
-    def launches(self, handle: int, count: int, manner: wire.Manner) -> Batch:
-        self._hold(handle)
-        return self._call(wire.AskLaunches(handle, count, manner), Batch, handle)
-
     def release(self, handle: int) -> None:
         self._asked.pop(handle, None)
         for monitor in self._monitors.values():
@@ -272,7 +267,7 @@ class Worker:
 
         Of one that dies before it has read the request there is an obituary instead of an answer.
         """
-        needs_handle = isinstance(request, wire.AskBatch | wire.AskLaunches | wire.Verify | wire.Release)
+        needs_handle = isinstance(request, wire.AskBatch | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
         if pipe is None:
             raise LostError("crashed", "the driver's process is gone")

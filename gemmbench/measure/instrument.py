@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 from gemmbench import __version__
 from gemmbench.measure.child import Pipe
@@ -57,13 +57,6 @@ class Bench(Protocol):
 
     def release(self) -> None:
         """Give back what is not given back with the last reference."""
-
-
-class LaunchBench(Bench, Protocol):
-    """A bench that can be timed by other protocols, too."""
-
-    def launches(self, count: int, manner: wire.Manner) -> Batch:
-        """Run problems in another manner, and wait for them: see `AskLaunches`."""
 
 
 class Executor(Protocol):
@@ -150,10 +143,7 @@ class Server:
             self._last = "reference"
             return verified
         self._make_ready(request, held)
-        if isinstance(request, wire.AskLaunches):
-            started: Batch | Running = cast(LaunchBench, held.bench).launches(request.count, request.manner)
-        else:
-            started = held.bench.start(request.clock, request.count, request.work)
+        started = held.bench.start(request.clock, request.count, request.work)
         if not isinstance(started, Batch):
             self._queue = held.executor
             return started
@@ -169,7 +159,7 @@ class Server:
         self._held[request.handle] = _Held(bench, executor, cores)
         return bench.prepared
 
-    def _make_ready(self, request: wire.AskBatch | wire.AskLaunches, held: _Held) -> None:
+    def _make_ready(self, request: wire.AskBatch, held: _Held) -> None:
         """Wait for free cores where a CPU's kernel follows the host's BLAS, or the BLAS a kernel.
 
         Where they run in turn, the threads of the next sleep by then, and several may wake up on one core:
@@ -181,12 +171,9 @@ class Server:
         if not user or last in ("", user) or (user, last) == ("blas", "reference"):
             return
         until_idle()
-        clock, work = bench.prepared.clocks[0], 1
-        if isinstance(request, wire.AskBatch):
-            clock, work = request.clock, request.work
         warmed_s = _WARM_S if last == "reference" or held.took_s > _LONG_S else 0.0
         while warmed_s < _WARM_S:
-            started = bench.start(clock, 1, work)
+            started = bench.start(request.clock, 1, request.work)
             batch = started if isinstance(started, Batch) else started.finish()
             warmed_s += max(batch.end - batch.begin, _IDLE_LOOK_S / 100)
 

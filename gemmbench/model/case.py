@@ -60,8 +60,8 @@ class Policy:
         return self.budget_s if self.share_s is None else self.share_s
 
 
-Values = Literal["uniform", "normal", "zeros", "repeated"]
-"""How operands are generated. Some devices run zeros faster, so that only `gemm.protocols` asks for them.
+Values = Literal["uniform", "repeated"]
+"""How operands are generated.
 
 repeated: a block of uniform numbers over and over, which is quick to make; for what is not verified.
 """
@@ -76,7 +76,6 @@ class Operands:
     c: str | None = None
     out: str | None = None  # where the result goes
     values: Values = "uniform"  # of those that are generated
-    transposed_b: bool = False  # B lies in memory as its transpose, where the library takes it so
 
     @property
     def given(self) -> bool:
@@ -126,8 +125,6 @@ class Case:
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
     grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
-    protocols: tuple[str, ...] = ()  # that it is measured by, of `gemm.protocols`
-    rounds: int = 0  # likewise
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
     own: OwnFile | None = None  # the user's own kernel that it runs
     former_own: OwnFile | None = None  # that of the .cl file in `former`

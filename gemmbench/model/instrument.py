@@ -75,45 +75,13 @@ class AskBatch:
 
 
 @dataclass(frozen=True)
-class Manner:
-    """How problems are launched and timed by another protocol than gemmbench's own: see `gemm.protocols`."""
-
-    apart: bool = True  # each problem is timed by itself; otherwise all of them as a chain, first to last
-    wall: bool = False  # by the wall clock, waiting included; otherwise by the device's stamps
-    waits: bool = False  # each problem has ended before the next is enqueued
-    graph: bool = False  # the chain is replayed as a graph
-    held: bool = False  # the device is held until the launch is in the queue
-    flush_bytes: int = 0  # zeroed before each problem, so that the caches hold none of its operands
-    resets: bool = False  # C is written anew before each problem
-    warms: int = 0  # problems right before the first: not timed, with nothing done before each
-
-    @property
-    def is_bare_chain(self) -> bool:
-        """Whether it is a chain of launches by the device's stamps, and nothing else."""
-        return self == Manner(apart=False)
-
-
-@dataclass(frozen=True)
-class AskLaunches:
-    """Run problems in another manner, and wait for them.
-
-    Answered by a `Batch`, whose ``each`` has the device scope's seconds of every problem where they are timed
-    apart.
-    """
-
-    handle: int
-    count: int
-    manner: Manner
-
-
-@dataclass(frozen=True)
 class Release:
     """Give a handle's memory back. Answered by `Released`."""
 
     handle: int
 
 
-Request = Open | Build | Prepare | Verify | AskBatch | AskLaunches | Release
+Request = Open | Build | Prepare | Verify | AskBatch | Release
 
 
 # --- answers ------------------------------------------------------------------------------------------------
@@ -338,9 +306,6 @@ class Instrument(Protocol):
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""
 
-    def launches(self, handle: int, count: int, manner: Manner) -> Batch:
-        """Run problems in another manner, and wait for them: see `AskLaunches`."""
-
     def pause_limit(self, is_paused: bool) -> None:
         """Whether its time limit stands still, since it only keeps a device busy beside others."""
 
@@ -397,10 +362,6 @@ class Handle:
     def batch(self, clock: str, count: int, work: int = 1) -> Batch:
         self.start(clock, count, work)
         return self.finish()
-
-    def launches(self, count: int, manner: Manner) -> Batch:
-        """Run problems in another manner, and wait for them: see `AskLaunches`."""
-        return self.instrument.launches(self.number, count, manner)
 
     def release(self) -> None:
         self.instrument.release(self.number)

@@ -24,7 +24,7 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "protocols", "look"]
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "look"]
 """A look is a short one at a problem, in the search of `suite.best_shape`: its C is not verified."""
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
@@ -213,21 +213,6 @@ class Sustained:
 
 
 @dataclass(frozen=True)
-class ProtocolSamples:
-    """What a protocol of `gemm.protocols` measured of a kernel; they stand apart from all other samples."""
-
-    name: str
-    operands: str  # uniform, normal, zeros
-    statistic: str  # of each round's samples: median, mean, minimum
-    clock: str = ""  # that told the seconds: stamps, wall
-    rounds: tuple[tuple[Positive, ...], ...] = ()  # seconds of a problem, for each sample of each round
-    like: str = ""  # the protocol whose samples these are, if it differs in the statistic alone
-    reason: str = ""  # why there are none
-    clock_mhz: float | None = None  # medians over the rounds, of what the device said; None: it does not say
-    power_w: float | None = None
-
-
-@dataclass(frozen=True)
 class Row:
     """One result, or why there is none."""
 
@@ -270,7 +255,6 @@ class Row:
     # Of a settled peak that power limits, and of a best shape: the samples of the other state.
     burst: dict[str, Scope] = field(default_factory=dict)
     sustained: Sustained | UnsetType = UNSET  # what followed its samples, where a long run was asked for
-    protocols: tuple[ProtocolSamples, ...] | UnsetType = UNSET  # of kind protocols, whose `samples` is empty
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
     operands: tuple[str, ...] | UnsetType = UNSET  # of a user's own matrices, the names of their files
     took_s: Positive | UnsetType = UNSET  # of a look: with its operands, and with what it waited for
@@ -302,11 +286,6 @@ class Row:
         """Parameters for people, with the devices beside it: what tells rows of a problem apart."""
         others = {"beside": "+".join(map(str, self.beside))} if self.beside else {}
         return {**self.parameters, **others}
-
-    @property
-    def is_incomplete(self) -> bool:
-        """Whether Ctrl-C ended it before it was verified again: ``--resume`` measures it anew."""
-        return self.kind == "protocols" and self.status == "ok" and self.check_after is None
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -225,11 +225,9 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
     if row.kind == "transfer" and "bytes" not in row.parameters:
         raise bad("parameters.bytes", "a transfer row must have it")
-    if row.kind in ("gemm", "protocols", "look") and row.problem is None:
+    if row.kind in ("gemm", "look") and row.problem is None:
         raise bad("problem", f"a {row.kind} row must have one")
-    if row.kind == "protocols" and row.samples:
-        raise bad("samples", "a protocols row has none beside its protocols'")
-    if row.kind not in ("gemm", "protocols") and row.status == "ok" and row.work is None:
+    if row.kind != "gemm" and row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
     if row.status == "ok" and "wrong" in (row.check.verdict, row.check_after and row.check_after.verdict):
         raise bad("check", "it is wrong, and the row's status ok")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
-from gemmbench.gemm import protocols
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
@@ -72,7 +71,6 @@ RUN_FORMATS = ("table", *exports.FORMATS)
 FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024
-_PROTOCOL_S = 0.5
 
 
 def device_option(default: str = "the best found") -> Any:
@@ -880,88 +878,3 @@ def first_able(plan: Plan, optional: Collection[str]) -> Plan:
         if what.variant != ladder.AUTO and not isinstance(kept.get(key), Case):
             kept[key] = step
     return tuple(kept.values())
-
-
-@dataclass(frozen=True, kw_only=True)
-class Protocols(Single):
-    """Measure one kernel as other tools do: why a figure is lower than theirs.
-
-    One kernel, or a library, at one problem, by gemmbench's own protocol, by that with one thing changed
-    (cold caches, a burst, zeros for operands, single launches, the mean), and as mamf-finder, triton's
-    do_bench, nvbench and clpeak measure. They are taken in turn, in rounds; each difference is against
-    gemmbench's own of the same rounds, in per cent of the rate.
-    """
-
-    command: ClassVar[str] = "protocols"
-    chart: ClassVar[str | None] = "protocols"
-
-    kernels: str = kernels_option(
-        "The kernel or library (gemmbench kernels lists them); best: the first of gemmbench's own that the "
-        "device runs.",
-        "best",
-        metavar="NAME",
-        names=None,
-    )
-    only: str | None = option(
-        f"These protocols beside gemmbench's own: {', '.join(protocols.OTHERS)}; with commas. [default: all]",
-        metavar="NAMES",
-    )
-    rounds: int = option("How often each protocol is taken in turn.", SIZE, 5)
-    m: int = option("Rows of op(A) and of C.", SIZE, _DEFAULT_SIZE, flags=("-m", "--size"))
-    n: int | None = option("Columns of op(B) and of C.  [default: m]", SIZE, flags=("-n",))
-    k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", SIZE, flags=("-k",))
-    budget: float | None = seconds_option(
-        "Sampling time of gemmbench's own protocol, and of those with one thing changed, in each round.  "
-        "[default: 0.5]"
-    )
-    dtype: str | None = option(f"{GEMM_DTYPES_HELP}.", default="float", metavar="TYPE")
-    describe: bool = flag(
-        "Say what every protocol does and where it is described, and measure nothing.", shell=True
-    )
-    format: str = format_option()
-    state: State = hidden("settled")
-    scope: str | None = hidden(None)
-
-    @cached_property
-    def variants(self) -> tuple[Variant, ...]:
-        """The kernel; of several, those of which each device gets the first that it runs."""
-        return self.own if self.own and self.kernels == "best" else super().variants
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _ = self.names
-        if self.describe:
-            return
-        if len(self.variants) != 1 and (self.own or self.kernels != "best"):
-            raise UsageError(f"protocols measures one kernel: --kernel names {len(self.variants)}")
-        if len(self.dtypes) != 1:
-            raise UsageError("protocols measures one data type: --dtype names several")
-        self.check_single("protocols measures one kernel")
-
-    @cached_property
-    def names(self) -> tuple[str, ...]:
-        """The protocols, in the order of their table; gemmbench's own is always among them."""
-        if self.only is None:
-            return protocols.NAMES
-        chosen = names.choose(self.only, protocols.NAMES, "protocol")
-        return tuple(name for name in protocols.NAMES if name in chosen or name == protocols.OWN)
-
-    @property
-    def policy(self) -> Policy:
-        each_s = _PROTOCOL_S if self.budget is None else self.budget
-        whole_s = max(DEFAULT_BUDGET_S, protocols.expected_s(self.names, self.rounds, each_s))
-        limit_s = self.limit_s(whole_s)
-        return replace(super().policy, budget_s=whole_s, share_s=each_s, total_s=None, time_limit_s=limit_s)
-
-    @cached_property
-    def shapes(self) -> tuple[Shape, ...]:
-        return (Shape("", self.m, self.n or self.m, self.k or self.m, batch=self.batch),)
-
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """One case for each device: of several kernels, the first that it runs."""
-        return tuple(
-            replace(step, kind="protocols", protocols=self.names, rounds=self.rounds)
-            if isinstance(step, Case)
-            else Skip(replace(step.row, kind="protocols"))
-            for step in first_able(super().plan(devices, find_tuned), {each.name for each in self.variants})
-        )

@@ -581,7 +581,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
-    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "protocols", "look")
+    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "look")
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     flops = flops_of(row) if is_gemm else 0

@@ -551,8 +551,6 @@ def rebuild(
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
             step = _gemm(row, devices[max(position, 0)], own)
-        elif row.kind == "protocols":
-            step = _unknown(row, "way to measure protocols again")
         else:
             kept = probes.get(position, {})  # of the host there are none
             step = kept.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")

@@ -127,9 +127,7 @@ class Steps:
         self._peaks = peaks
         self.shares = Shares(policy, 0)
         self.held = file.done if file else ()
-        held = {row.key: row for row in self.held}
-        self.done = {key: row for key, row in held.items() if not row.is_incomplete}
-        self._anew = held.keys() - self.done.keys()
+        self.done = {row.key: row for row in self.held}
         self._file = file
         self._number = 0
         self._has_gemms = False
@@ -166,8 +164,6 @@ class Steps:
 
     def finished(self, row: Row, is_planned: bool = True) -> Finished:
         """Write a row to the file, and return the event that says so: of a planned case, or of another."""
-        if row.key in self._anew:
-            row = replace(row, supersedes=True)
         self.save(row)
         return Finished(row, is_planned=is_planned)
 

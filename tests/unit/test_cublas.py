@@ -20,7 +20,7 @@ from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.measure.machine import OpenCLMachine
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.dtypes import FP8_DTYPES
-from gemmbench.model.instrument import CHECKED, Batch, Manner, NotMeasuredError, WrongResult
+from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError, WrongResult
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.suite.plan import gemm_plan
@@ -355,33 +355,6 @@ def test_only_nvidias_gpus_are_planned() -> None:
     assert (planned.device, planned.source) == (0, "")
 
 
-def test_other_protocols_flush_reset_hold_and_replay(
-    install: Install, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    driver, library = install()
-    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 16, 24, "half")), QUICK)
-    calls: list[int] = []
-    multiply = library.cublasGemmEx
-    monkeypatch.setattr(
-        library, "cublasGemmEx", lambda *a: (calls.append(len(driver.zeroed)), multiply(*a))[1]
-    )
-    bench.launches(2, Manner(flush_bytes=64, warms=3))
-    assert calls == [0, 0, 0, 1, 2]  # those that warm come first, and nothing is flushed for them
-    driver.zeroed.clear()
-    cold = bench.launches(3, Manner(flush_bytes=4096, resets=True, waits=True, held=True))
-    assert driver.zeroed == [4096] * 3
-    assert driver.copies.count("across") == 3
-    assert driver.held_until == [1, 2, 3]
-    assert len(cold.each["device"]) == cold.count == 3
-    chain = bench.launches(5, Manner(apart=False))
-    assert (chain.each, driver.replayed) == ({}, [])
-    bench.launches(5, Manner(apart=False, graph=True))
-    assert len(driver.replayed) == 1
-    assert list(bench.launches(2, Manner(wall=True)).each) == ["host"]
-    assert bench.verify("after").check.verdict == "ok"
-    bench.release()
-
-
 def test_every_result_is_compared_on_the_gpu_and_a_flipped_bit_is_found(
     install: Install, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -461,13 +434,6 @@ def test_a_lt_that_cannot_is_unsupported_and_one_that_fails_starts_again(install
 def test_integers_are_on_tensor_cores_where_b_alone_is_stored_transposed() -> None:
     for ops, units in (((False, True), "matrix"), ((True, True), "device"), ((False, False), "device")):
         assert case(Gemm(8, 8, 8, "char", trans_a=ops[0], trans_b=ops[1])).ran_on == units
-
-
-def test_the_transpose_of_b_gives_the_same_product(install: Install) -> None:
-    install()
-    operands = Operands(values="normal", transposed_b=True)
-    row = measured(Gemm(8, 16, 24, "half"), operands=operands)
-    assert (row.status, row.check.verdict) == ("ok", "ok")
 
 
 @pytest.mark.parametrize(("clock", "waits"), [("host", 2), ("pageable", 2), ("parts", 4)])

@@ -68,8 +68,6 @@ def test_what_this_version_does_not_have_says_so() -> None:
         fake.gemm_row("tiled", problem, 1.0, parameters={"TS": 0}),
         replace(fake.peak_row(1, 1.0), variant="gone"),
         replace(fake.peak_row(1, 1.0), parameters={"width": 3}),
-        Row("protocols", 0, "naive", "float", {}, "ok", problem=problem),
-        Row("protocols", HOST, "numpy", "float", {}, "ok", problem=problem),
         replace(fake.peak_row(1, 1.0), device=HOST),
     ]
     steps = rebuild(rows_, placed(fake.CPU), {0: 0})

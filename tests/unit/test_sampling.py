@@ -21,11 +21,9 @@ from gemmbench.measure.sampling import AloneError, Metered, Pairs, Sampled, alon
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import (
     AskBatch,
-    AskLaunches,
     Batch,
     Handle,
     LostError,
-    Manner,
     Prepare,
     Prepared,
     Verify,
@@ -205,10 +203,6 @@ def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
             order.append(count)
             return Batch({"host": 1.0}, 0.0, seconds[0], count)
 
-        def launches(self, _count: int, _manner: Manner) -> Batch:
-            order.append("launches")
-            return Batch({"host": 1.0}, 0.0, seconds[0], 1)
-
         def verify(self, _when: str) -> None:
             """Nothing to say."""
 
@@ -228,8 +222,8 @@ def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
     seconds[:] = [0.008]  # threads that wake up on one core are kept at work for 20 ms
     server.answer(AskBatch(1, "host", 2))
     assert order[11:] == ["waits", 1, 1, 1, 2]
-    server.answer(AskLaunches(0, 3, Manner()))  # other protocols wait, too
-    assert order[16:] == ["waits", 1, 1, 1, "launches"]
+    server.answer(AskBatch(0, "host", 3))
+    assert order[16:] == ["waits", 1, 1, 1, 3]
     seconds[:] = [0.6]  # a problem of half a second needs no more warmth
     for number in (1, 0, 1):
         server.answer(AskBatch(number, "host", 1))
