@@ -366,7 +366,6 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.concurrent,
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
-        sustain_s=chosen.sustain_s,
         search=chosen.search,
     )
     with suite.prepared(request, make_machine) as measurement:
@@ -405,8 +404,6 @@ def chart_of(run: run_file.Run, chosen: Measuring) -> str | None:
     """The kind of chart that ``--plot`` draws; None for what suits the run."""
     if any(joint.figured for joint in joints_of(run)):
         return "concurrent"
-    if chosen.sustain_s:
-        return "sustained"
     return "heat-map" if any(row.grid and row.status == "ok" for row in run.rows) else chosen.chart
 
 

@@ -130,13 +130,6 @@ KINDS: dict[str, Kind] = {
         suite_charts.resource_panes,
         of_device=True,
     ),
-    "sustained": Kind(
-        "rate, clock, power and temperature over a long run, and where results were wrong",
-        "long run (--for)",
-        suite_charts.sustained_panes,
-        of_device=True,
-        across=1,
-    ),
     "conditions": Kind(
         "the device's clock, its power and what limited it, over the time of a row",
         "row whose device told its clock (NVIDIA's, by NVML)",

@@ -82,7 +82,7 @@ def _peaks(run: Run, verbose: bool) -> list[Sheet]:
 def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
     """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
     tables = sweep_table.math_sheets(alone(run), _scope(run))
-    tables += together.sheets(run, _scope(run), order, verbose) + conditions.sustained_sheets(run)
+    tables += together.sheets(run, _scope(run), order, verbose)
     return tables + (conditions.sheets(alone(run)) if verbose else [])
 
 

@@ -138,38 +138,19 @@ class FakeCuda:
         ctypes.memmove(to.value, source.value, size.value)
         return 0
 
-    def cuMemcpyDtoDAsync_v2(self, to: Any, source: Any, size: Any, stream: Any) -> int:
-        self.copies.append("across")
-        ctypes.memmove(to.value, source.value, size.value)
-        return 0
-
     def cuModuleLoadData(self, module: Any, text: Any) -> int:
-        assert b".entry compare" in text.value or b".entry stamps" in text.value
+        assert b".entry stamps" in text.value
         module._obj.value = 1
         return 0
 
     def cuModuleGetFunction(self, function: Any, module: Any, name: Any) -> int:
-        function._obj.value = (b"compare", b"stamps").index(name.value)
+        assert name.value == b"stamps"
+        function._obj.value = 1
         return 0
 
     def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
-        """The comparison, in numpy; the counters, of a clock that has 1,500 MHz."""
-        parameters = rest[-2]
-        if function.value == 1:
-            self._stamp(rest[0].value, *(ctypes.c_uint64.from_address(each).value for each in parameters))
-            return 0
-        now, first, wrong, count = (ctypes.c_uint64.from_address(each).value for each in parameters)
-
-        def words(address: int, length: int) -> Any:
-            raw = (ctypes.c_uint32 * length).from_address(address)
-            return np.frombuffer(memoryview(raw), np.uint32)
-
-        differs = words(now, count) ^ words(first, count)
-        counters = words(wrong, 3)
-        if differs.any():
-            counters[0] += np.count_nonzero(differs)
-            counters[1] += np.unpackbits(differs.view(np.uint8)).sum()
-            counters[2] = min(counters[2], int(np.argmax(differs != 0)))
+        """The counters, of a clock that has 1,500 MHz."""
+        self._stamp(rest[0].value, *(ctypes.c_uint64.from_address(each).value for each in rest[-2]))
         return 0
 
     def _stamp(self, blocks: int, address: int, start: int) -> None:

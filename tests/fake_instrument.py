@@ -22,7 +22,6 @@ from gemmbench.model.instrument import (
     Verified,
     Watch,
     When,
-    WrongResult,
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, GRAPH, Check, Scope
@@ -66,7 +65,6 @@ class FakeInstrument:
     prepared: Prepared = field(default_factory=lambda: Prepared(("device", "host")))
     verdicts: dict[str, Check] = field(default_factory=dict)
     faults: dict[int, Exception] = field(default_factory=dict)
-    wrong: dict[int, tuple[WrongResult, ...]] = field(default_factory=dict)  # results, by batch as `faults`
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
     replays: bool = True  # whether launches can be replayed as a CUDA graph
@@ -146,7 +144,7 @@ class FakeInstrument:
             if not self.replays:
                 raise NotMeasuredError("unsupported", "CUDA does not take the kernel")
             scopes = {GRAPH: problem_s}
-        return Batch(scopes, begin, self._free, asked.count, wrong=self.wrong.get(number, ()))
+        return Batch(scopes, begin, self._free, asked.count)
 
     _next: dict[int, float] = field(default_factory=dict)
 

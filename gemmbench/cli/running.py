@@ -29,7 +29,7 @@ from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.options import Choice, Count, Duration, File, Flag, Kind, Number, Options, Whole, specs
+from gemmbench.options import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
@@ -91,7 +91,7 @@ def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
         return click.Choice(kind.names)
     if isinstance(kind, Whole):
         return click.IntRange(kind.least, kind.most)
-    if isinstance(kind, Number | Duration):
+    if isinstance(kind, Number):
         return _Number(kind)
     if isinstance(kind, File):
         return FileName(kind.folder, metavar or "FILE")
@@ -99,11 +99,11 @@ def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
 
 
 class _Number(click.types.FloatParamType):
-    """A number, or a time: click's own float also takes NaN and infinity."""
+    """A number: click's own float also takes NaN and infinity."""
 
     name = "number"
 
-    def __init__(self, kind: Number | Duration) -> None:
+    def __init__(self, kind: Number) -> None:
         self._kind = kind
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:

@@ -334,7 +334,7 @@ NAMES = ("header", "row", "records")
 # Only where they are known.
 _OPTIONAL = (
     "slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own", "operands",
-    "sustained", "took_s", "burst_gflops", "burst_gflops_low", "burst_gflops_high",
+    "took_s", "burst_gflops", "burst_gflops_low", "burst_gflops_high",
 )  # fmt: skip
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",

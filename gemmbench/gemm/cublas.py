@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.cuda import CheckedBatch, Cuda, CudaComparer, CudaCounters, Stopwatch
+from gemmbench.gemm.cuda import Cuda, CudaCounters, Stopwatch
 from gemmbench.gemm.opencl import opened
 from gemmbench.gemm.operands import (
     SPLIT,
@@ -34,7 +34,7 @@ from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
-from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import GRAPH, PAGEABLE, WHOLE, Check
 from gemmbench.opencl.runtime import Span, page_aligned
@@ -438,7 +438,6 @@ class CublasBench:
         self.sets = operand_sets(problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
-        self._comparer: CudaComparer | None = None
         self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
@@ -448,28 +447,9 @@ class CublasBench:
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
         self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
-        ahead = ("device", CHECKED)
-        checked = problem.beta == 0 and self._stored.c.nbytes % 4 == 0
         self.prepared = instrument.Prepared(
-            self.scopes, ahead, instrument.Built(), memory, self.sets, notes, parts=True, checked=checked
+            self.scopes, ("device",), instrument.Built(), memory, self.sets, notes, parts=True
         )
-
-    def _checked_batch(self, count: int) -> CheckedBatch:
-        """So many problems, each C compared with the one that was verified."""
-        self._last = "device"
-        if self._comparer is None:
-            answers = self._answers
-            results = answers.verified_result, answers.erased_result
-            self._comparer = CudaComparer(self._cuda, *results, self._stack)
-
-        def operands(number: int) -> _Set:
-            return self._operands[(self._next + number) % self.sets]
-
-        batch = self._comparer.batch(
-            count, lambda number: operands(number).device["C"], lambda number: self._enqueue(operands(number))
-        )
-        self._next += count
-        return batch
 
     def release(self) -> None:
         for graph in self._graphs.values():
@@ -545,11 +525,9 @@ class CublasBench:
         operands = self._operands[index]
         return np.array((operands.pageable if clock == PAGEABLE else operands.host)["C"])
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued | CheckedBatch:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
         self._last = "device" if clock == GRAPH else clock
-        if clock == CHECKED:
-            return self._checked_batch(count)
         if clock not in ("device", GRAPH):
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None

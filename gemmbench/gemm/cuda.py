@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import re
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,7 @@ from gemmbench.gemm.opencl import opened
 from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import Batch, NotMeasuredError
-from gemmbench.opencl.batches import wrong_results
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import (
     FIELDS,
     GROUPS_PER_UNIT,
@@ -72,7 +70,6 @@ class Cuda:
         self.stream = ctypes.c_void_p()
         self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
         # Two: while one batch runs, the next is put behind it.
-        self._many: list[Stopwatch] = []
         self._watches = cycle([self._stopwatch() for _ in range(2)])
 
     @contextmanager
@@ -157,12 +154,6 @@ class Cuda:
     def forget(self, graph: ctypes.c_void_p) -> None:
         self._library.cuGraphExecDestroy(graph)
 
-    def watches(self, count: int) -> list[Stopwatch]:
-        """So many stopwatches at once, the same at each call."""
-        while len(self._many) < count:
-            self._many.append(self._stopwatch())
-        return self._many[:count]
-
     def more_watches(self, count: int) -> list[Stopwatch]:
         """So many stopwatches, others at each call."""
         return [self._stopwatch() for _ in range(count)]
@@ -173,11 +164,6 @@ class Cuda:
         self._call("cuEventRecord", watch.begin, self.stream)
         yield
         self._call("cuEventRecord", watch.end, self.stream)
-
-    def copy(self, to: int, source: int, nbytes: int) -> None:
-        """Enqueue a copy from one place of the device to another."""
-        addresses = ctypes.c_uint64(to), ctypes.c_uint64(source)
-        self._call("cuMemcpyDtoDAsync_v2", *addresses, ctypes.c_size_t(nbytes), self.stream)
 
     def fetch(self, values: HostArray, address: int) -> None:
         """Enqueue a copy from the device into pinned memory."""
@@ -305,114 +291,6 @@ class CudaCounters(Counters):
         with self._cuda.timed(span.watch):
             self._cuda.fetch(span.host, span.buffer)
         return partial(self._cuda.seconds, span.watch)
-
-
-# --- Batches of a CUDA library of which every result is compared with the first, on the GPU: see `CHECKED` --
-# The comparison is a kernel in PTX (``kernels/check/compare.ptx``), which the driver assembles. Events stand
-# around each problem, so that the comparisons are not in its time.
-
-
-_COMPARE_FILE = "check/compare.ptx"
-_MOST = 1000  # problems of a batch
-_COUNTERS = 3  # of each problem: words, bits, first
-_NONE = (1 << 32) - 1
-_WORD = 4  # bytes
-_BLOCK, _BLOCKS = 256, 1056  # eight for each of 132 multiprocessors
-_SHORTEST_S = 5e-7
-
-
-@dataclass
-class _Slot:
-    """What a batch in flight needs of its own."""
-
-    device: int  # address of its counters
-    host: HostArray  # pinned
-    watches: Sequence[Stopwatch]
-
-
-class CudaComparer:
-    """Compares results with a reference on the GPU.
-
-    Args:
-        cuda: of the GPU.
-        first: what results are compared with; its bytes are a multiple of four.
-        erased: what they hold before each problem: other bits, wherever it writes.
-        stack: gives the memory back.
-
-    Raises:
-        NotMeasuredError: the driver does not take the comparison.
-    """
-
-    def __init__(self, cuda: Cuda, first: HostArray, erased: HostArray, stack: ExitStack) -> None:
-        self._cuda, self._words = cuda, first.nbytes // _WORD
-        self._first = stack.enter_context(cuda.memory(first.nbytes))
-        cuda.to_device(self._first, np.ascontiguousarray(first))
-        self._erased = stack.enter_context(cuda.memory(erased.nbytes))
-        cuda.to_device(self._erased, np.ascontiguousarray(erased))
-        self._function = cuda.function(kernel_files.raw(_COMPARE_FILE), "compare")
-        self._clear = stack.enter_context(cuda.pinned((_MOST, _COUNTERS), np.dtype(np.uint32)))
-        self._clear[...] = 0, 0, _NONE
-        watches = cuda.watches(2 * _MOST)
-        # Two: while one batch is read, the next is in the stream.
-        self._slots = [
-            _Slot(
-                stack.enter_context(cuda.memory(self._clear.nbytes)),
-                stack.enter_context(cuda.pinned(self._clear.shape, self._clear.dtype)),
-                watches[half * _MOST :][:_MOST],
-            )
-            for half in range(2)
-        ]
-        cuda.finish()
-
-    def batch(
-        self, count: int, result: Callable[[int], int], launch: Callable[[int], object]
-    ) -> CheckedBatch:
-        """Put problems into the stream, before each its result erased, and behind it compared.
-
-        Args:
-            count: of problems, `_MOST` at most.
-            result: the address of the result of a problem, by its number.
-            launch: enqueues that problem.
-        """
-        cuda = self._cuda
-        self._slots.reverse()
-        slot = self._slots[0]
-        cuda.to_device(slot.device, self._clear[:count])
-        begin = time.monotonic()
-        whole = cuda.start()
-        for number, watch in enumerate(slot.watches[:count]):
-            cuda.copy(result(number), self._erased, self._words * _WORD)
-            with cuda.timed(watch):
-                launch(number)
-            counters = slot.device + number * _COUNTERS * self._clear.itemsize
-            cuda.launch(self._function, _BLOCKS, _BLOCK, result(number), self._first, counters, self._words)
-        cuda.fetch(slot.host[:count], slot.device)
-        cuda.stop(whole)
-        return CheckedBatch(cuda, slot, whole, count, begin)
-
-
-@dataclass(frozen=True)
-class CheckedBatch:
-    """A batch in the stream: a `measure.instrument.Running`."""
-
-    cuda: Cuda
-    slot: _Slot
-    whole: Stopwatch
-    count: int
-    begin: float
-
-    def done(self) -> bool:
-        return self.cuda.reached(self.whole)
-
-    def finish(self) -> Batch:
-        """Wait for it: seconds of a problem and of its comparison, and the results that differ."""
-        whole_s = self.cuda.seconds(self.whole)
-        end = time.monotonic()
-        spent_s = sum(max(self.cuda.seconds(watch), _SHORTEST_S) for watch in self.slot.watches[: self.count])
-        wrong = wrong_results(self.slot.host[: self.count], _WORD)
-        check_s = max(0.0, whole_s - spent_s)
-        seconds = {"device": spent_s / self.count, "check": check_s / self.count}
-        return Batch(seconds, self.begin, end, self.count, wrong=wrong)
 
 
 # --- The launches of an OpenCL kernel replayed as a CUDA graph, which NVIDIA's OpenCL has nothing for -------

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import Matrices, compared, load_operands, rotating_sets
+from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
 from gemmbench.ladder.variant import Layout
 from gemmbench.measure import host
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import THREADS, Check, titled
 from gemmbench.opencl import discovery
@@ -115,8 +115,7 @@ class NumpyBench:
         ]
         self._next, self._last = 0, self._out
         notes = (_WARM,) if policy.cold and not cache else ()
-        checked = case.gemm.beta == 0
-        self.prepared = instrument.Prepared(("host",), built=built, sets=sets, notes=notes, checked=checked)
+        self.prepared = instrument.Prepared(("host",), built=built, sets=sets, notes=notes)
         self._has_run = False
 
     def verify(self, when: instrument.When) -> instrument.Verified:
@@ -163,27 +162,7 @@ class NumpyBench:
 
     # --- batches ---
 
-    def _checked_batch(self, count: int) -> Batch:
-        """So many problems, each C compared with the one that was verified."""
-        first, erased = self._answers.verified_result, self._answers.erased_result
-        matrices = self._inside(self._a, self._b, self._c, self._out)
-        spent_s, wrong = 0.0, []
-        with self._threads():
-            begin = time.monotonic()
-            for number in range(count):
-                self._out[...] = erased
-                start = time.perf_counter()
-                self._multiply(self._problem, *matrices)
-                spent_s += time.perf_counter() - start
-                wrong += compared(number, self._out, first)
-        self._last, self._has_run = self._out, True
-        end = time.monotonic()
-        seconds = {"host": spent_s / count, "check": (end - begin - spent_s) / count}
-        return Batch(seconds, begin, end, count, wrong=tuple(wrong))
-
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        if clock == CHECKED:
-            return self._checked_batch(count)
         stored = [(self._a, self._b, self._c, self._out), *self._others]
         sets = [self._inside(*matrices) for matrices in stored]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]

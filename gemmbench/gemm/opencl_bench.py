@@ -29,10 +29,10 @@ from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch
-from gemmbench.opencl.batches import Checked, Comparer, erased, silently
+from gemmbench.opencl.batches import Comparer, Comparison, erased, silently
 from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
 
 if TYPE_CHECKING:
@@ -281,13 +281,12 @@ class Bench:
             self._timed.notes,
             parts=True,
             cycle=self._cycles,
-            checked=self._problem.beta == 0,
         )
 
     @property
     def _ahead(self) -> tuple[str, ...]:
         """A CPU waits for nobody, and what the parent does meanwhile is not to be in its batches."""
-        return () if self.runtime.facts.type == "cpu" else ("device", CHECKED)
+        return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
         """Give back what CUDA was given; buffers go with the last reference."""
@@ -321,13 +320,10 @@ class Bench:
         timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued | Checked:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            if clock == CHECKED:
-                checked = self._checked_batch(count)
-                return checked if self._ahead else checked.finish()
             if clock == GRAPH:
                 return self._graph_batch(count)
             if clock == CHAIN:
@@ -425,12 +421,12 @@ class Bench:
         self._batches += 1
         return self._comparer is not None and not secrets.randbelow(max(2, self._batches // _RARER))
 
-    def _look(self, checked: Checked, c: Any, others_s: float | None) -> None:
+    def _look(self, events: Sequence[Any], comparison: Comparison, c: Any, others_s: float | None) -> None:
         """See what the last problem of a batch left, on a C that was erased, and how long it took."""
-        last = checked.finish()
+        differs = comparison.differs()
         if others_s is not None:
-            self._looked.append((last.seconds["device"], others_s))
-        if last.wrong:
+            self._looked.append((max(sum(_stamps(event)[2] for event in events), 1e-9), others_s))
+        if differs:
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
             self._judge(left)
@@ -441,25 +437,15 @@ class Bench:
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
-    def _checked_batch(self, count: int) -> Checked:
-        """So many problems, each C compared with the one that was verified."""
-        plan, queue, comparer = self._on_device(), self.runtime.queue, self._compared_with()
-        assert self.runtime.launch_s  # measured before the batch, not in it
-
-        def launch(number: int) -> tuple[list[Any], Any]:
-            index = self._turns.index(number)
-            events = [step.enqueue(queue) for step in plan[index]]
-            return events, self._buffers[index][0]["C"]
-
-        def erase(number: int) -> list[Any]:
-            index = self._turns.index(number)
-            c = self._buffers[index][0]["C"]
-            copied = cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
-            return [copied, *self._without_results(index)]
-
-        batch = comparer.batch(count, "device", erase, launch)
-        self._turns.took(count, "device", self)
-        return batch
+    def _compared_problem(self) -> tuple[list[Any], Comparison]:
+        """Put a problem into the queue, erased before and compared behind it; the events of its steps."""
+        queue, comparer, index = self.runtime.queue, self._compared_with(), self._turns.index()
+        c = self._buffers[index][0]["C"]
+        cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
+        self._without_results(index)
+        events = [step.enqueue(queue) for step in self._prepared[index]]
+        self._turns.took(1, "device", self)
+        return events, comparer.compare(c)
 
     def _written(self) -> Iterator[str]:
         """What launches wrote where nothing may be written, in sentences."""
@@ -516,12 +502,12 @@ class Bench:
         events, look = self._enqueue(plan, count - looks), None
         if looks:
             index, nbytes = self._turns.index(), self._stored.c.nbytes
-            checked, left = self._checked_batch(1), self._buffers[index][0]["C"]
-            events += zip((step.role for step in plan[index]), checked.events[0], strict=True)
+            (last, comparison), left = self._compared_problem(), self._buffers[index][0]["C"]
+            events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
                 c, left = left, self._scratch((f"left {self._batches % 2}", nbytes))
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=nbytes)
-            look = partial(self._look, checked, left)
+            look = partial(self._look, last, comparison, left)
         queued = Queued(self, events, count, begin, span, look)
         if not self._ahead:
             return queued.finish()

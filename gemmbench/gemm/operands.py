@@ -21,7 +21,7 @@ from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
-from gemmbench.model.instrument import Batch, NotMeasuredError, WrongResult
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check
 from gemmbench.model.units import reason_of
@@ -80,19 +80,6 @@ class Laps:
         """The result is on the host: seconds of the whole, and by part."""
         self.lap("download")
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
-
-
-def compared(number: int, result: HostArray, first: HostArray) -> list[WrongResult]:
-    """How the bits of a result differ from those of the first; nothing if they are the same.
-
-    The result is as contiguous as the first, which was verified.
-    """
-    if same_bits(result, first):
-        return []
-    differs = (result.view(np.uint8) ^ first.view(np.uint8)).reshape(-1)
-    words = differs.reshape(-1, result.itemsize).any(axis=1)
-    count = int(np.unpackbits(differs).sum())
-    return [WrongResult(number, count, int(words.sum()), int(np.argmax(words)) * result.itemsize)]
 
 
 def same_bits(values: HostArray, others: HostArray) -> bool:

@@ -120,7 +120,6 @@ class Prepared:
     unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
     parts: bool = False  # whether clock "parts" splits the host's: seconds of every problem, by `row.PARTS`
     cycle: bool = False  # whether clock "cycle" does so of a whole map cycle
-    checked: bool = False  # whether batches can be timed by the clock `CHECKED`, too
     trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured
 
 
@@ -131,23 +130,6 @@ class Verified:
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
     matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
-
-
-CHECKED = "checked"
-"""The clock of a batch of which every result is compared, bit for bit, with the first that was verified.
-
-Its seconds are those of a problem without its comparison, and of the comparison as ``check``.
-"""
-
-
-@dataclass(frozen=True)
-class WrongResult:
-    """A result that differs from the first."""
-
-    number: int  # of the problem in its batch, from 0
-    bits: int  # that differ
-    words: int  # that they are in
-    byte: int  # where the first of these begins
 
 
 @dataclass(frozen=True)
@@ -161,7 +143,6 @@ class Batch:
     each: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of every problem, if timed
     mhz: float | None = None  # the device's average clock, by its own counters
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
-    wrong: tuple[WrongResult, ...] = ()  # of a checked batch
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
     ahead_s: float = 0.0  # how long before its begin it was asked for, while another batch ran
 
@@ -250,14 +231,6 @@ def is_too_slow(row: Row) -> bool:
 
 class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
-
-
-class InterruptedRow(KeyboardInterrupt):
-    """Ctrl-C, and what a row had until then: it is kept."""
-
-    def __init__(self, row: Row) -> None:
-        super().__init__()
-        self.row = row
 
 
 # --- what parents program against ---------------------------------------------------------------------------

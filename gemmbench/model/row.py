@@ -179,40 +179,6 @@ class Partner:
 
 
 @dataclass(frozen=True)
-class BitError:
-    """A result that differed from the first, in a sustained run."""
-
-    at_s: float  # since the run's begin, of the middle of its problem
-    result: int  # its number, from 0
-    bits: int  # that differed
-    byte: int  # of the result, where the first word that differed begins
-
-
-@dataclass(frozen=True)
-class Sustained:
-    """A long run under load, window by window; its tuples have a value for each window, or are empty."""
-
-    wanted_s: float
-    end: str  # done, interrupted, or why it ended earlier
-    flops: int  # of a problem
-    results: int = 0  # that were compared with the first, bit for bit: all
-    wrong: int = 0  # of these
-    bits: int = 0  # that differed in them
-    errors: tuple[BitError, ...] = ()  # the first of them
-    check_share: float = 0.0  # of the time that the comparisons took
-    begin_s: tuple[float, ...] = ()  # since the run's begin
-    length_s: tuple[float, ...] = ()  # by the wall clock
-    problems: tuple[int, ...] = ()
-    seconds: tuple[float, ...] = ()  # of a problem, the mean
-    slowest_s: tuple[float, ...] = ()  # of a problem, the mean of the slowest batch
-    wrong_bits: tuple[int, ...] = ()
-    clock_mhz: tuple[float | None, ...] = ()  # medians
-    power_w: tuple[float | None, ...] = ()  # means
-    celsius: tuple[float | None, ...] = ()  # the highest
-    limits: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class Row:
     """One result, or why there is none."""
 
@@ -254,7 +220,6 @@ class Row:
     matrices: dict[str, Elements] | UnsetType = UNSET  # of a verified GEMM: A, B, C before and C, if small
     # Of a settled peak that power limits, and of a best shape: the samples of the other state.
     burst: dict[str, Scope] = field(default_factory=dict)
-    sustained: Sustained | UnsetType = UNSET  # what followed its samples, where a long run was asked for
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
     operands: tuple[str, ...] | UnsetType = UNSET  # of a user's own matrices, the names of their files
     took_s: Positive | UnsetType = UNSET  # of a look: with its operands, and with what it waited for

@@ -92,22 +92,6 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Duration:
-    """Seconds, or minutes or hours with their letter: ``90``, ``90s``, ``10m``, ``1.5h``."""
-
-    def convert(self, value: Any) -> float:
-        text = str(value).strip().lower()
-        scale = {"s": 1.0, "m": 60.0, "h": 3600.0}.get(text[-1:], 0.0)
-        try:
-            number = float(text[:-1] if scale else text) * (scale or 1.0)
-        except ValueError:
-            number = math.nan
-        if not (0 < number < math.inf):
-            raise ValueError(f"{value!r} is not a time such as 90s, 10m or 2h.")
-        return number
-
-
-@dataclass(frozen=True)
 class Choice:
     """One of several names."""
 

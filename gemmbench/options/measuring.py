@@ -31,7 +31,6 @@ from gemmbench.options import (
     SIZE,
     Choice,
     Count,
-    Duration,
     Number,
     Options,
     Whole,
@@ -213,11 +212,6 @@ class Measuring(Options):
         return 60 + 20 * budget_s if self.time_limit is None else self.time_limit
 
     @property
-    def sustain_s(self) -> float:
-        """How long the fastest row of each device runs on."""
-        return 0.0
-
-    @property
     def search(self) -> Search | None:
         """What is searched for, if anything is."""
         return None
@@ -228,24 +222,7 @@ class Measuring(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sustaining(Measuring):
-    """A measuring command whose fastest row can run on."""
-
-    sustain: float | None = option(
-        "Let the fastest row of each device run on for so long: rate, clock, power and temperature over "
-        "time, every result compared with the first, bit for bit.",
-        Duration(),
-        flags=("--for",),
-        metavar="10m",
-    )
-
-    @property
-    def sustain_s(self) -> float:
-        return self.sustain or 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Peak(Sustaining):
+class Peak(Measuring):
     """Measure what the device can do: arithmetic, memory, transfers.
 
     For every data type and vector width, several forms of a multiply-add, numbers of independent chains
@@ -287,8 +264,6 @@ class Peak(Sustaining):
         if self.types is not None and COMPUTE not in self.families:
             raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
         _ = self.dtypes
-        if self.sustain and COMPUTE not in self.families:
-            raise UsageError(f"--for runs a row of the {COMPUTE} family on, which --only leaves out")
 
     @cached_property
     def families(self) -> tuple[str, ...]:
@@ -638,7 +613,7 @@ class Workloads(Ladder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gemm(Ladder, Sustaining):
+class Gemm(Ladder):
     """Measure one problem, on generated or on your own matrices.
 
     Times are split into queued, submitted and running for every launch, and into kernel, device and host
@@ -685,10 +660,6 @@ class Gemm(Ladder, Sustaining):
                 )
         if self.batch > 1 and (self._files or self.out):
             raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
-        if self.sustain and self.beta != 0:
-            raise UsageError("--for compares every C with the first: with --beta each has another")
-        if self.sustain and (self.out or self.versus or len(self.dtypes) > 1):
-            raise UsageError("--for runs one row on: it goes without --out, --versus and several data types")
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
                 raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")

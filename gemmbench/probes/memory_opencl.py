@@ -16,11 +16,10 @@ from gemmbench.ladder.variant import smaller_group
 from gemmbench.model import instrument
 from gemmbench.model.device import is_cache_assumed, last_level_cache
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import CHECKED, Batch, Prepared, Verified, When
+from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
 from gemmbench.model.units import size
-from gemmbench.opencl.batches import Comparer, erased
 from gemmbench.opencl.runtime import Built, ChainSpan, Runtime, Span, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
@@ -113,8 +112,6 @@ class Bench:
     trips: tuple[int, int]  # the least and the most units of work in a launch that is measured
     notes: tuple[str, ...] = ()  # for the row
     inspect: Inspect = lambda: ("", {})  # its program: what is wrong there, or "", and figures for the check
-    written: Any = None  # the buffer that a launch writes, if it writes the same each time
-    comparers: dict[int, Comparer] = field(default_factory=dict)  # by work
 
     def __post_init__(self) -> None:
         self._work = self.trips[0]  # of the latest launch
@@ -127,7 +124,6 @@ class Bench:
             notes=self.notes,
             unit=self.unit,
             trips=self.trips,
-            checked=self.written is not None,
         )
 
     def verify(self, when: When) -> Verified:
@@ -137,30 +133,9 @@ class Bench:
         reasons = tuple(filter(None, (wrong, lacking)))
         return Verified(Check("suspect" if reasons else "ok", figures, reasons))
 
-    def _checked_batch(self, count: int, work: int) -> Batch:
-        """So many launches, what each writes compared with what the first has written."""
-        queue = self.candidate.launcher.queue
-        if work not in self.comparers:
-            erased(queue, self.written)
-            first = cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, self.written.size)
-            self.candidate.enqueue(work)
-            cl.enqueue_copy(queue, first, self.written)
-            runtime = self.operands.runtime  # type: ignore[attr-defined]  # of those that say what is written
-            self.comparers[work] = Comparer(runtime, first, self.written.size)
-
-        def erase(number: int) -> list[Any]:
-            return [erased(queue, self.written)]
-
-        def launch(number: int) -> tuple[list[Any], Any]:
-            return [self.candidate.enqueue(work)], self.written
-
-        return self.comparers[work].batch(count, "kernel", erase, launch).finish()
-
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work
         with errors():
-            if clock == CHECKED:
-                return self._checked_batch(count, work)
             runtime = getattr(self.operands, "runtime", None)
             span = runtime.span() if runtime else None
             return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count, span)

@@ -408,7 +408,7 @@ class Chains:
         if form.recurrence == "mixed":
             counted |= {WIDENING: unroll * self.width}
         inspect = partial(in_ptx, self.runtime.build(form.file, options), kernel, counted)
-        return Bench(self, chain, choice, unit, (1, MOST_TRIPS), inspect=inspect, written=self.sums)
+        return Bench(self, chain, choice, unit, (1, MOST_TRIPS), inspect=inspect)
 
     def drawn(self, recurrence: str) -> tuple[Drawn, Any, Any]:
         """The operands on the host, and buffers of seeds and coefficients: once for all such forms."""
@@ -503,7 +503,7 @@ class Tiles:
         unit = Work(flops=instruction.operations * products * unroll)
         inspect = partial(in_ptx, built, probe.name, probe.in_ptx(instruction, chains * unroll))
         product = Product(self, launched, chains, unroll)
-        return Bench(self, product, choice, unit, (1, MOST_TRIPS), inspect=inspect, written=self.results)
+        return Bench(self, product, choice, unit, (1, MOST_TRIPS), inspect=inspect)
 
     def products(self, chains: int) -> int:
         return chains * (_GROUP // _WARP // self.probe.warps)

@@ -1,4 +1,4 @@
-"""Charts of several devices at once, the best shape, conditions, resources, and long runs."""
+"""Charts of several devices at once, the best shape, conditions, and resources."""
 
 from __future__ import annotations
 
@@ -15,11 +15,9 @@ from gemmbench.charts import pane
 from gemmbench.charts.lines import HEIGHT
 from gemmbench.model import units
 from gemmbench.model.device import POWER, driver_name
-from gemmbench.model.row import Resources, Row, Sustained
+from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
-from gemmbench.report.conditions import in_a_sentence, ran_s, slowest
-from gemmbench.report.conditions import rate_of as sustained_rate
 from gemmbench.report.progress import row_label
 from gemmbench.stats import conditions, rates
 from gemmbench.stats.conditions import disturbed, known
@@ -434,76 +432,3 @@ def _paint_groups(axes: Axes, title: str, dtype: str, kernels: Mapping[str, Reso
     below = f"{dtype}: the largest work-group of a kernel as built"
     below += "; in brackets its registers" if any(each.registers for each in kernels.values()) else ""
     pane.titles(axes, title, below, [("o as launched", _FITS), ("| the largest", pane.DARK)])
-
-
-_SUSTAINED_HEIGHT = 3.4  # inches
-_RATE, _CLOCK, _SUSTAINED_POWER, _HEAT = pane.COLOURS[0], pane.COLOURS[2], pane.COLOURS[4], pane.COLOURS[3]
-_SUSTAINED_HEADROOM = 1.12
-_ABOVE = 2.1  # so that what the device says lies below a rate that holds
-_SECONDS = ((120.0, 1.0, "seconds"), (7200.0, 60.0, "minutes"), (float("inf"), 3600.0, "hours"))
-
-
-def sustained_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each long run."""
-    rows = [(run, row) for run in runs for row in run.rows if row.sustained and row.sustained.seconds]
-    return [
-        pane.Pane(_SUSTAINED_HEIGHT, partial(_paint_sustained, run=run, row=row, beside=runs))
-        for run, row in rows
-    ]
-
-
-def _paint_sustained(axes: Axes, run: Run, row: Row, beside: Sequence[Run]) -> None:
-    result = row.sustained
-    assert result  # of `panes`
-    divisor, name = next((each, name) for most, each, name in _SECONDS if ran_s(result) <= most)
-    spans = zip(result.begin_s, result.length_s, strict=True)
-    times = [(begin + length / 2) / divisor for begin, length in spans]
-    reached = [result.flops / seconds for seconds in result.seconds]
-    scale, letter = units.scale(max(reached))
-    integer = rates.is_integer(row.dtype)
-    axes.plot(times, [value / scale for value in reached], color=_RATE, linewidth=1.4, label="rate", zorder=3)
-    axes.set_xlim(0, ran_s(result) / divisor)
-    axes.set_ylim(0, max(reached) / scale * _SUSTAINED_HEADROOM)
-    axes.set_xlabel(f"{name} under load")
-    axes.set_ylabel(f"{letter}{'IOPS' if integer else 'FLOPS'}")
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: pane.short(units.number(value))))
-    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
-    for error in result.errors:
-        axes.axvline(error.at_s / divisor, color=pane.DOWN, linewidth=1.0, linestyle=(0, (3, 2)), zorder=2)
-    keys = [("rate", _RATE), *_conditions(axes, times, result)]
-    keys += [("wrong result", pane.DOWN)] if result.errors else []
-    mean = units.rate(sustained_rate(result), integer)
-    own = f"{row_label(row)}: {mean} over {units.seconds(ran_s(result))}"
-    pane.titles(axes, pane.own_title(run, row.device, beside), own, keys)
-    slow = slowest(run, [each for each in run.rows if each.sustained])
-    wrong = in_a_sentence(row, result) or f"All {result.results:,} results have the bits of the first"
-    ended = "" if result.end == "done" else f"Ended early: {result.end}."
-    pane.footnote(axes, [text for text in (f"{wrong}.", ended, f"Slowest: {slow}." if slow else "") if text])
-
-
-def _conditions(axes: Axes, times: Sequence[float], result: Sustained) -> list[tuple[str, str]]:
-    """Clock, power and temperature as shares of their highest, on an axis of their own; their keys."""
-    series = (
-        ("clock", result.clock_mhz, _CLOCK, "MHz"),
-        ("power", result.power_w, _SUSTAINED_POWER, "W"),
-        ("temperature", result.celsius, _HEAT, "C"),
-    )
-    keys: list[tuple[str, str]] = []
-    right: Axes | None = None
-    for name, values, colour, unit in series:
-        there = [(at, value) for at, value in zip(times, values, strict=False) if value is not None]
-        if not there:
-            continue
-        if right is None:
-            right = axes.twinx()
-            right.grid(False)
-            right.set_ylim(0, _ABOVE)
-            right.set_yticks((0.0, 0.5, 1.0))
-            right.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value * 100:.0f} %"))
-            right.set_ylabel("of its highest", color=pane.GREY, loc="bottom")
-            right.tick_params(colors=pane.GREY)
-        least, most = (pick(value for _, value in there) for pick in (min, max))
-        at, shares = zip(*((at, value / most) for at, value in there), strict=True)
-        right.plot(at, shares, color=colour, linewidth=1.1, label=name)
-        keys.append((f"{name} {units.number(least)} to {units.number(most)} {unit}", colour))
-    return keys

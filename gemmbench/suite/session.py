@@ -15,7 +15,7 @@ from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Pairs, in_turn
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Staged, Started
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.instrument import InterruptedRow, NotMeasuredError
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.run_file import RunFile, RunFileError
@@ -157,14 +157,10 @@ class Steps:
         self._number += 1
         return Started(self._number, label)
 
-    def save(self, row: Row) -> None:
-        """Write a row to the file, if there is one."""
-        if self._file:
-            self._file.append(row)
-
     def finished(self, row: Row, is_planned: bool = True) -> Finished:
         """Write a row to the file, and return the event that says so: of a planned case, or of another."""
-        self.save(row)
+        if self._file:
+            self._file.append(row)
         return Finished(row, is_planned=is_planned)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
@@ -180,11 +176,7 @@ class Steps:
             row = step.row
         else:
             yield self.started(step.label)
-            try:
-                row = yield from self.measure(step, worker)
-            except InterruptedRow as interrupted:
-                yield self.finished(interrupted.row)
-                raise
+            row = yield from self.measure(step, worker)
         if self._peaks:
             self._peaks.record(row)
         yield self.finished(row, isinstance(step, Case))

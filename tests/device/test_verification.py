@@ -22,10 +22,11 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.instrument import CHECKED, Batch, NotMeasuredError, When
+from gemmbench.model.instrument import Batch, NotMeasuredError, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.batches import Comparer
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.suite.plan import gemm_plan
 from tests import in_process
@@ -393,7 +394,7 @@ def test_a_batch_is_judged_by_what_it_left_not_by_the_next(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU the next is in the queue before a batch is read."""
-    monkeypatch.setattr(Bench, "_ahead", ("device", CHECKED))
+    monkeypatch.setattr(Bench, "_ahead", ("device",))
     monkeypatch.setattr("secrets.randbelow", lambda most: 0)  # every batch is looked at
     bench = prepared(device, 0.0, "staged")
     with monkeypatch.context() as patch:
@@ -418,6 +419,18 @@ def test_a_batch_that_leaves_other_bits_is_no_fault_where_they_are_right(
     run_batches(bench, clock)
     assert bench._comparer is None  # its sums have another order each time
     assert bench.verify("after").check.reasons == ()
+
+
+def test_a_comparison_finds_a_single_bit_in_any_word(device: DeviceFacts) -> None:
+    runtime = Runtime(device)
+    values = np.arange(1, 1001, dtype=np.float32)
+    comparer = Comparer(runtime, runtime.filled(values), values.nbytes)
+    assert not comparer.compare(runtime.filled(values)).differs()
+    for word, bit in ((0, 0), (777, 9), (999, 31)):
+        changed = values.copy()
+        changed.view(np.uint32)[word] ^= np.uint32(1 << bit)
+        assert comparer.compare(runtime.filled(changed)).differs()
+    assert not comparer.compare(runtime.filled(values)).differs()
 
 
 def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False, size: int = SIZE) -> Bench:

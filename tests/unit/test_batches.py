@@ -24,12 +24,11 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy, Skip, saved_problem
 from gemmbench.model.dtypes import HostArray, encode
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import BitError, Row
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Tune
 from gemmbench.options.measuring import Gemm as GemmOptions
 from gemmbench.options.measuring import Square, Workloads
-from gemmbench.report.conditions import place
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels, sweep_axis
 from gemmbench.suite.plan import gemm_plan, rebuild, why_not
@@ -104,9 +103,6 @@ def test_a_sweep_says_how_many_and_mixed_batches_are_no_sweep() -> None:
     assert [panel.shape for panel in panels(run, "m")] == ["m = n = k, batch = 8"]
     assert sweep_axis(rows(8, 8)) == "m"
     assert sweep_axis(rows(8, 4)) is None
-    error = BitError(0.1, 1, 1, 4 * (9 * 7 + 7 + 2))
-    wrong = fake.gemm_row("naive", saved_problem(BATCH), 1.0, parameters={})
-    assert place(wrong, error) == "C[1][2] of problem 1"
 
 
 def test_every_problem_has_operands_of_its_own_and_an_exact_answer() -> None:
