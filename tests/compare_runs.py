@@ -39,6 +39,18 @@ def repeated(runs: Sequence[Run]) -> Run:
     return replace(runs[0], rows=tuple(row for run in runs for row in run.rows), path="aa.jsonl")
 
 
+def repetitions(run: Run) -> list[Run]:
+    """An A/A measurement cut into its repetitions, each on a day of its own: the inverse of `repeated`."""
+    rows: dict[str, list[Row]] = {}
+    for row in run.rows:
+        rows.setdefault(str(row.key), []).append(row)
+    count = min(map(len, rows.values()))
+    return [
+        on(replace(run, rows=tuple(same[number] for same in rows.values())), 1 + number)
+        for number in range(count)
+    ]
+
+
 def on(run: Run, day: int) -> Run:
     """The same run on another day."""
     return replace(run, header=replace(run.header, started_utc=f"2026-10-{day:02d}T04:30:00Z"))

@@ -30,7 +30,6 @@ MACHINES = (
     "tests.cli.fake_machine",
     "tests.cli.slow_machine",
     "tests.cli.stepping_machine",
-    "tests.net.facts_machine",
 )
 _MODULE = ["-m", "gemmbench.measure.instrument"]
 _LONGEST = 1 << 17  # of a request, in bytes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -46,6 +47,8 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFa
         "GEMMBENCH_FAKE_FAULTS",
         "GEMMBENCH_FAKE_GAINS",
         "GEMMBENCH_FAKE_LOG",
+        "GITHUB_ACTIONS",
+        "NO_COLOR",
         "FORCE_COLOR",
         "LINES",
     ):
@@ -64,6 +67,51 @@ def call() -> Call:
         return result
 
     return call
+
+
+class Page:
+    """A golden file of several sections: what commands printed, with their exit status."""
+
+    _LONG = re.compile(r"-?\d+\.\d{11,}(?:e[-+]?\d+)?")  # a float in all its digits
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.sections: list[str] = []
+
+    def call(self, *words: str) -> Result:
+        """Run ``gemmbench WORDS`` and write down what it prints; stderr with exclamation marks."""
+        result = self._call(*words)
+        errors = "".join(f"! {line}\n" for line in result.stderr.splitlines())
+        self.write(f"$ {' '.join(words)}", f"exit {result.exit_code}\n{errors}{result.stdout}")
+        return result
+
+    def write(self, title: str, text: str) -> None:
+        """Write down a section, with ten digits of each float: the others depend on the processor."""
+        text = text.replace(f"{Path.cwd()}{os.sep}", "")
+        text = self._LONG.sub(lambda match: f"{float(match[0]):.10g}", text)
+        self.sections.append(f"{title}\n{text.rstrip()}\n")
+
+
+@pytest.fixture
+def page(call: Call, golden: Callable[[str, str], None]) -> Iterator[Callable[[str], Page]]:
+    """Open a golden file by its name; it is compared when the test has ended."""
+    pages: dict[str, Page] = {}
+
+    def opened(name: str) -> Page:
+        return pages.setdefault(name, Page(call))
+
+    yield opened
+    for name, page in pages.items():
+        golden(f"{name}.txt", "\n".join(page.sections))
+
+
+@pytest.fixture
+def saved_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Work in a folder that has nothing but links to the saved runs."""
+    (tmp_path / "work" / "tests").mkdir(parents=True)
+    for name in ("plots", "tests/data"):
+        (tmp_path / "work" / name).symlink_to(ROOT / name)
+    monkeypatch.chdir(tmp_path / "work")
 
 
 @pytest.fixture

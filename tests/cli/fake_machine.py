@@ -2,7 +2,8 @@
 
 The environment reaches the child process, so it says what happens there:
 
-- ``GEMMBENCH_FAKE_DEVICES``: ``cpu``, ``pocl``, ``gpu``, several with spaces, nothing, or a fault;
+- ``GEMMBENCH_FAKE_DEVICES``: ``cpu``, ``pocl``, ``gpu`` or a saved run, several with spaces, nothing, or a
+  fault;
 - ``GEMMBENCH_FAKE_FAULTS``: ``VARIANT SIZE FAULT`` with semicolons: ``tiled 16 sigsegv; naive 8 hang``; a
   parameter may stand for the size: ``register BM=32 sigsegv``;
   of a fault ``former-sigsegv`` its former self died;
@@ -25,6 +26,7 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import Built, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Resources, Row, Work
+from gemmbench.model.run_file import load
 from tests import fake_runs
 from tests.cli.recorded import Recorded
 
@@ -42,15 +44,18 @@ class FakeMachine:
         self._broken = False  # by running out of memory: whoever runs a case here again is wrong
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        names = os.environ.get("GEMMBENCH_FAKE_DEVICES", "cpu pocl").split()
-        if names and names[0] not in DEVICES:
+        names = _device_names()
+        if names and not names[0].endswith(".jsonl") and names[0] not in DEVICES:
             self._fail(names[0])
+        devices = [DEVICES.get(name) or load(name).header.devices[0] for name in names]
         return tuple(
-            replace(DEVICES[name], index=place, platform_index=place) for place, name in enumerate(names)
+            replace(device, index=index, platform_index=index, device_index=0)
+            for index, device in enumerate(devices)
         )
 
     def host(self) -> HostFacts:
-        return fake_runs.HOST
+        runs = [name for name in _device_names() if name.endswith(".jsonl")]
+        return load(runs[0]).header.host if runs else fake_runs.HOST
 
     def prepare(self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None) -> Any:
         return Recorded(self.run(case, self.device, policy))
@@ -123,6 +128,10 @@ class FakeMachine:
         if fault == "os-error":
             raise OSError(5, "input/output error")
         raise AssertionError(fault)
+
+
+def _device_names() -> list[str]:
+    return os.environ.get("GEMMBENCH_FAKE_DEVICES", "cpu pocl").split()
 
 
 def _gain(case: Case) -> float:

@@ -28,7 +28,7 @@ from gemmbench.regress import gate
 from gemmbench.regress.compare import Comparison
 from gemmbench.report.progress import Progress
 from tests.cli.conftest import ROOT, Call
-from tests.cli.test_errors import ERRORS, files  # noqa: F401  a fixture
+from tests.cli.test_errors import GOLDEN, LONG, files  # noqa: F401  a fixture
 
 QUICK = {"sizes": [8, 16], "kernels": "naive,tiled", "budget": 0.1}
 COMMANDS: dict[str, type[Options]] = {
@@ -70,18 +70,28 @@ def function(command: str) -> Callable[..., Any]:
 
 # --- errors -------------------------------------------------------------------------------------------------
 
-SENTENCES = [name for name, (text, _) in ERRORS.items() if text.split()[0] in COMMANDS and name != "option"]
+SENTENCES = [
+    (name, line)
+    for name in ("errors-options.txt", "errors-files.txt", "errors-shapes.txt", "errors-matrices.txt")
+    for line in (GOLDEN / name).read_text(encoding="utf-8").split("$ gemmbench ")[1:]
+    if line.split()[0] in COMMANDS
+]
 
 
-@pytest.mark.parametrize("name", SENTENCES)
-def test_bad_input_is_the_command_lines_sentence(name: str, call: Call) -> None:
-    words = ERRORS[name][0].split(" ")
-    says = call(*words).stderr.removeprefix("gemmbench: ").strip()
-    says = re.sub(r" \(gemmbench \S+ --help tells more\)$", "", says)
-    with pytest.raises((gb.UsageError, gb.NothingMeasured)) as error:
-        function(words[0])(**keywords(words))
-    assert " ".join(str(error.value).split()).rstrip(".") == says
-    assert (error.type is gb.NothingMeasured) == ("half" in name)
+@pytest.mark.usefixtures("files")
+@pytest.mark.parametrize("name", sorted({name for name, _ in SENTENCES}))
+def test_bad_input_is_the_command_lines_sentence(name: str) -> None:
+    for golden, line in SENTENCES:
+        if golden != name:
+            continue
+        command, sentence, *_ = line.splitlines()
+        words = command.replace("LONG", LONG).split()
+        sentence = re.sub(r" \(gemmbench \S+ --help tells more\)$", "", sentence).replace("LONG", LONG)
+        with pytest.raises((gb.UsageError, gb.NothingMeasured)) as error:
+            function(words[0])(**keywords(words))
+        said = " ".join(str(error.value).split()).rstrip(".").replace(f"{Path.cwd()}/", "")
+        assert said == sentence, command
+        assert (error.type is gb.NothingMeasured) == sentence.startswith("nothing was measured"), command
 
 
 @pytest.mark.parametrize(

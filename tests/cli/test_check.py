@@ -372,45 +372,6 @@ def test_microbenchmarks_are_measured_again_too(call: Call) -> None:
     assert result.stdout.count("  run   ") == ok > 50
 
 
-# ruff: noqa: E501
-ERRORS: dict[str, tuple[str, str]] = {
-    "no base":     ("check", "Missing argument"),
-    "resume":      ("check aa.jsonl --save new.jsonl --resume", "No such option '--resume'"),
-    "exists":      ("check aa.jsonl --save once.jsonl", "once.jsonl exists already"),
-    "aa once":     ("check aa.jsonl --aa 1", "--aa"),
-    "aa junit":    ("check aa.jsonl --aa 2 --format junit", "--aa compares nothing: it has no junit, but table"),
-    "aa write":    ("check aa.jsonl --aa 2 --write github=x", "--aa compares nothing: it has no github"),
-    "aa plot":     ("check aa.jsonl --aa 2 --plot x.png", "--aa draws no chart"),
-    "rounds":      ("check aa.jsonl --rounds 2", "--rounds"),
-    "patience":    ("check aa.jsonl --patience -1", "--patience is 0 or more, not -1"),
-    "patience, NaN": ("check aa.jsonl --patience nan", "--patience is 0 or more, not nan"),
-    "reference":   ("check aa.jsonl --ratio padded", "aa.jsonl has no rows that can be measured again as a ratio to padded"),
-    "write, base": ("check once.jsonl aa.jsonl --write json=./aa.jsonl", "--write aa.jsonl would replace aa.jsonl, which is read"),
-    "write, save": ("check aa.jsonl --save new.jsonl --write json=new.jsonl", "--write new.jsonl would replace --save new.jsonl"),
-    "save, base":  ("check aa.jsonl once.jsonl --save once.jsonl --force", "--save once.jsonl would replace once.jsonl, which is read"),
-    "save, noise": ("check once.jsonl --noise aa.jsonl --save aa.jsonl --force", "--save aa.jsonl would replace --noise aa.jsonl, which is read"),
-    "save, aa":    ("check once.jsonl --aa 2 --save once.jsonl --force", "--save once.jsonl would replace once.jsonl, which is read"),
-    "no file":     ("check none.jsonl", "none.jsonl: no such file"),
-    "plot":        ("check aa.jsonl --plot x.gif", "a chart is a"),
-    "against":     ("check aa.jsonl --against none", "--against none is no folder of kernels: it has no common.clh"),
-    "against, aa": ("check aa.jsonl --against KERNELS --aa 3", "--aa compares nothing: it takes no --against"),
-    "against, ratio": ("check aa.jsonl --against KERNELS --ratio naive", "former self: it takes no --ratio"),
-    "against, noise": ("check aa.jsonl --against KERNELS --noise once.jsonl", "--against shows its own noise: it takes no --noise"),
-    "against, energy": ("check aa.jsonl --against KERNELS --energy", "--against runs two kernels in turn: it takes no --energy"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_one_sentence(name: str, call: Call) -> None:
-    words, sentence = ERRORS[name]
-    before = {path: path.read_bytes() for path in Path().iterdir()}
-    result = call(*(str(kernel_files.folder()) if word == "KERNELS" else word for word in words.split()))
-    assert result.exit_code == EXIT_USAGE
-    assert sentence in result.stderr
-    assert result.stderr.count("\n") == 1
-    assert {path: path.read_bytes() for path in Path().iterdir()} == before
-
-
 def test_a_base_without_a_row_that_worked(call: Call) -> None:
     run = load("once.jsonl")
     rows = tuple(replace(row, status="crashed", samples={}) for row in run.rows)

@@ -14,10 +14,9 @@ from pathlib import Path
 import pytest
 
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
-from gemmbench.model.run_file import encode
 from tests import fake_runs as fake
 from tests.cli.conftest import Call
-from tests.compare_runs import again, on, repeated, save, small
+from tests.compare_runs import again, on, repeated, save
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -60,16 +59,7 @@ def _write() -> None:
     save("other.jsonl", replace(other, header=replace(other.header, devices=(device,), host=host)))
     peaks = fake.fake_peak()
     save("peak.jsonl", replace(peaks, rows=tuple(row for row in peaks.rows if row.check.verdict == "ok")))
-    header, rows = encode(small().header), [encode(row) for row in small().rows]
-    Path("empty.jsonl").write_bytes(b"")
-    Path("no-rows.jsonl").write_bytes(header)
-    Path("cut.jsonl").write_bytes(header + b"".join(rows)[:-20])
-    Path("nan.jsonl").write_bytes(header + rows[0].replace(b'"batch":4', b'"batch":NaN'))
     Path("t.toml").write_text(THRESHOLDS)
-    Path("bad.toml").write_text('[[row]]\nvariant = 3\nthreshold = "5 %"\n')
-    Path("folder").mkdir()
-    Path("link.jsonl").symlink_to("base1.jsonl")
-    save("run.svg", again(2))
     for day in range(1, 13):
         slow = {("tiled", 512): 1.2 if day > 6 else 1.0}
         save(f"day{day:02d}.jsonl", on(again(day + 20, slow), day))
@@ -127,71 +117,6 @@ def test_a_reader_that_went_away_costs_neither_files_nor_the_exit_status() -> No
     assert "<failure" in Path("r.xml").read_text()
 
 
-# ruff: noqa: E501
-ERRORS: dict[str, tuple[str, str]] = {
-    # what is wrong        command line                                           the sentence has
-    "no file":           ("compare", "compare takes a base and a new run"),
-    "one file":          ("compare base1.jsonl", "compare takes a base and a new run"),
-    "nothing new":       ("compare base1.jsonl --", "compare takes a base and a new run"),
-    "no such file":      ("compare base1.jsonl none.jsonl", "none.jsonl: no such file"),
-    "a folder":          ("compare base1.jsonl folder", "folder: is a directory"),
-    "empty":             ("compare empty.jsonl base1.jsonl", "empty.jsonl: line 1: the file is empty"),
-    "no rows":           ("compare base1.jsonl no-rows.jsonl", "no-rows.jsonl has no rows to compare"),
-    "truncated":         ("compare cut.jsonl base1.jsonl", "cut.jsonl: line 19 is cut short"),
-    "a NaN":             ("compare base1.jsonl nan.jsonl", "nan.jsonl: line 2: NaN and Infinity are not allowed"),
-    "the same file":     ("compare base1.jsonl ./base1.jsonl", "base1.jsonl is both base and new"),
-    "among the bases":   ("compare base1.jsonl base2.jsonl base1.jsonl", "base1.jsonl is both base and new"),
-    "other device":      ("compare base1.jsonl other.jsonl", "nothing was compared: other device: NVIDIA H200"),
-    "no common rows":    ("compare base1.jsonl peak.jsonl", "nothing was compared: it was ok in the base"),
-    "no ratio":          ("compare base1.jsonl same.jsonl --ratio naive", "18 rows without a reference"),
-    "reference":         ("compare base1.jsonl same.jsonl --ratio nonsense", "unknown reference 'nonsense'"),
-    "across":            ("compare base1.jsonl same.jsonl --across time", "unknown difference 'time'; there are device"),
-    "threshold":         ("compare base1.jsonl same.jsonl --threshold 5", "for 5 % write '5 %'"),
-    "threshold, word":   ("compare base1.jsonl same.jsonl --threshold much", "--threshold: 'much' is not a threshold"),
-    "thresholds":        ("compare base1.jsonl same.jsonl --thresholds bad.toml", "--thresholds bad.toml: row 1: variant:"),
-    "thresholds, none":  ("compare base1.jsonl same.jsonl --thresholds no.toml", "--thresholds no.toml: no such file"),
-    "confidence":        ("compare base1.jsonl same.jsonl --confidence 100", "--confidence"),
-    "confidence, NaN":   ("compare base1.jsonl same.jsonl --confidence nan", "--confidence"),
-    "noise":             ("compare base1.jsonl same.jsonl --noise none.jsonl", "none.jsonl: no such file"),
-    "format":            ("compare base1.jsonl same.jsonl --format xml", "'xml' is not one of"),
-    "write":             ("compare base1.jsonl same.jsonl --write out.xml", "--write takes FORMAT=FILE"),
-    "write, format":     ("compare base1.jsonl same.jsonl --write xml=out.xml", "--write takes FORMAT=FILE"),
-    "write, folder":     ("compare base1.jsonl same.jsonl --write junit=no/out.xml", "there is no folder no"),
-    "write, a folder":   ("compare base1.jsonl same.jsonl --write junit=folder", "it is a folder"),
-    "write, base":       ("compare base1.jsonl same.jsonl --write json=./base1.jsonl", "--write base1.jsonl would replace base1.jsonl, which is read"),
-    "write, new":        ("compare base1.jsonl same.jsonl --write json=same.jsonl", "--write same.jsonl would replace same.jsonl, which is read"),
-    "write, link":       ("compare base1.jsonl same.jsonl --write json=link.jsonl", "--write link.jsonl would replace base1.jsonl, which is read"),
-    "write, noise":      ("compare base1.jsonl same.jsonl --noise aa.jsonl --write json=aa.jsonl", "--write aa.jsonl would replace --noise aa.jsonl, which is read"),
-    "write, thresholds": ("compare base1.jsonl same.jsonl --thresholds t.toml --write json=t.toml", "--write t.toml would replace --thresholds t.toml, which is read"),
-    "write, twice":      ("compare base1.jsonl same.jsonl --write json=x --write junit=folder/../x", "--write folder/../x would replace --write x"),
-    "write, plot":       ("compare base1.jsonl same.jsonl --plot c.svg --write json=c.svg", "--write c.svg would replace --plot c.svg"),
-    "plot, base":        ("compare run.svg same.jsonl --plot run.svg", "--plot run.svg would replace run.svg, which is read"),
-    "plot":              ("compare base1.jsonl same.jsonl --plot out.gif", "a chart is a .png, .svg, .pdf file"),
-    "history, none":     ("history", "Missing argument"),
-    "history, empty":    ("history empty.jsonl", "empty.jsonl: line 1: the file is empty"),
-    "history, no rows":  ("history no-rows.jsonl", "no-rows.jsonl has no rows"),
-    "history, ratio":    ("history base1.jsonl --ratio naive", "there is nothing to follow"),
-    "history, plot run": ("history base1.jsonl run.svg --plot run.svg", "--plot run.svg would replace run.svg, which is read"),
-    "history, plot":     ("history base1.jsonl --plot out", "a chart is a .png, .svg, .pdf file"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_errors_are_one_sentence(name: str, call: Call, tmp_path: Path) -> None:
-    words, sentence = ERRORS[name]
-    before = contents(tmp_path)
-    result = call(*words.split())
-    assert result.exit_code == EXIT_USAGE
-    assert sentence in result.stderr
-    assert result.stderr.startswith("gemmbench: ")
-    assert result.stderr.count("\n") == 1
-    assert contents(tmp_path) == before
-
-
-def contents(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="there is no such file")
 def test_what_is_no_file_may_be_written_twice(call: Call) -> None:
     words = ("--write", "json=/dev/null", "--write", "junit=/dev/null")
@@ -199,8 +124,9 @@ def test_what_is_no_file_may_be_written_twice(call: Call) -> None:
 
 
 def test_every_format_at_once(call: Call) -> None:
-    words = "--write junit=r.xml --write markdown=r.md --write json=r.json --write github=r.txt --write table=t.txt"
-    result = call("compare", "base1.jsonl", "slow.jsonl", "--format", "github", *words.split())
+    files = "junit=r.xml markdown=r.md json=r.json github=r.txt table=t.txt"
+    words = [word for file in files.split() for word in ("--write", file)]
+    result = call("compare", "base1.jsonl", "slow.jsonl", "--format", "github", *words)
     assert result.exit_code == EXIT_WRONG
     assert result.stdout == Path("r.txt").read_text()
     assert result.stdout.startswith("::error title=gemmbench%3A tiled float 512::slower: ")

@@ -186,6 +186,6 @@ def test_schemas_are_printed(name: str, call: Call, golden: Callable[[str, str],
     """The golden files change with the contract: look whether it needs a new version."""
     done = call("show", "--schema", name)
     assert json.loads(done.stdout) == json.loads(json.dumps(gb.schema(name)))
-    golden(f"cli/schema-{name}.json", done.stdout.replace(gb.__version__, "VERSION"))
+    golden(f"schema-{name}.json", done.stdout.replace(gb.__version__, "VERSION"))
     assert call("show", "--schema", name, "--out", "schema.json").exit_code == 0
     assert Path("schema.json").read_text(encoding="utf-8") == done.stdout

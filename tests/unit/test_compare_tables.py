@@ -18,7 +18,7 @@ from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison, compare, to_junit
 from gemmbench.regress.gate import carries, floor, serves
 from gemmbench.regress.verdict import VERDICTS, Limits, Noise, conclude, unseen
-from gemmbench.report.table import markdown, stack
+from gemmbench.report.table import stack
 from gemmbench.stats.intervals import Measure
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
@@ -57,27 +57,21 @@ CASES: dict[str, Callable[[], Comparison]] = {
 }
 
 
-@pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CASES)
-def test_table(name: str, width: int, golden: Golden) -> None:
-    shown = text(stack(pages.sheets(CASES[name]())), width)
-    assert max(map(len, shown.splitlines())) <= width
-    golden(f"{name}-{width}.txt", shown)
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_markdown(name: str, golden: Golden) -> None:
-    golden(f"{name}.md", pages.to_markdown(CASES[name]()))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_github(name: str, golden: Golden) -> None:
+def test_golden(name: str, golden: Golden) -> None:
+    table, markdown = text(stack(pages.sheets(CASES[name]()))), pages.to_markdown(CASES[name]())
     shown = pages.to_github(CASES[name]())
+    golden(f"{name}.txt", f"{table}\n{markdown}\n{shown}")
     assert all(
         line.startswith(("::error title=", "::warning title=", "::notice title="))
         for line in shown.splitlines()
     )
-    golden(f"{name}-github.txt", shown)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("name", CASES)
+def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
+    assert max(map(len, text(stack(pages.sheets(CASES[name]())), width).splitlines())) <= width
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -198,15 +192,8 @@ def aa_run() -> Run:
     return repeated([again(seed, noise=0.01) for seed in range(8)])
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-def test_aa_table(width: int, golden: Golden) -> None:
-    golden(
-        f"aa-{width}.txt", text(stack(history.aa_sheets(floor([aa_run()], Rules(ratio=("numpy",))))), width)
-    )
-
-
-def test_aa_markdown(golden: Golden) -> None:
-    golden("aa.md", markdown(history.aa_sheets(floor([aa_run()], Rules()))))
+def test_aa_table(golden: Golden) -> None:
+    golden("aa.txt", text(stack(history.aa_sheets(floor([aa_run()], Rules(ratio=("numpy",)))))))
 
 
 def test_aa_json() -> None:

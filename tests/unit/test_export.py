@@ -4,7 +4,6 @@ import csv
 import io
 import json
 import locale
-from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -130,11 +129,6 @@ def test_exports_do_not_follow_the_locale() -> None:
             assert (to_json(fake.fake_square()), to_csv(fake.fake_square())) == plain
         finally:
             locale.setlocale(locale.LC_ALL, before)
-
-
-@pytest.mark.parametrize("name", fake.ALL)
-def test_markdown(name: str, golden: Callable[[str, str], None]) -> None:
-    golden(f"{name}.md", to_markdown(fake.ALL[name](), fake.ORDER))
 
 
 @pytest.mark.parametrize("name", fake.ALL)

@@ -1,33 +1,15 @@
-"""The tables of memory, transfers, latencies and matrix units, at three widths of a terminal."""
+"""The tables of memory, transfers, latencies and matrix units."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-
-import pytest
 
 from gemmbench.model.row import Check
 from gemmbench.model.run_file import Run
-from gemmbench.views import show, to_markdown
+from gemmbench.views import show
 from tests import fake_memory
 from tests import fake_runs as fake
-from tests.unit.test_tables import WIDTHS, peak, text
-
-Golden = Callable[[str, str], None]
-RUNS = {"memory": fake_memory.fake_memory, "matrix": fake_memory.fake_matrix}
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", RUNS)
-def test_tables(name: str, width: int, golden: Golden) -> None:
-    page = text(peak(RUNS[name]()), width)
-    assert max(map(len, page.splitlines())) <= width
-    golden(f"{name}-{width}.txt", page)
-
-
-def test_markdown(golden: Golden) -> None:
-    golden("memory.md", to_markdown(fake_memory.fake_memory()))
+from tests.unit.test_tables import peak, text
 
 
 def test_show_has_the_same_tables() -> None:

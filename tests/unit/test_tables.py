@@ -4,10 +4,11 @@ import json
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pytest
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 
 from gemmbench.cli.kernels import devices_table, ladder
 from gemmbench.exports.records import to_csv, to_json
@@ -23,11 +24,12 @@ from gemmbench.report import notes
 from gemmbench.report.table import Entry, Note, Sheet, _chunks, entry_page, stack, unbroken
 from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
-from gemmbench.views import show
+from gemmbench.views import show, to_markdown
+from tests import fake_memory
 from tests import fake_runs as fake
 
 Golden = Callable[[str, str], None]
-WIDTHS = (40, 80, 120)
+WIDTHS = (20, 40, 57, 80, 120, 200)
 SQUARE_2048 = Problem(2048, 2048, 2048)
 
 
@@ -85,37 +87,38 @@ ENTRIES = (
 )
 
 
-@pytest.mark.parametrize("width", WIDTHS)
-@pytest.mark.parametrize("name", fake.ALL)
-def test_show(name: str, width: int, golden: Golden) -> None:
-    run = fake.ALL[name]()
-    golden(f"{name}-{width}.txt", text(show(run, fake.ORDER, verbose=name == "gemm"), width))
+def verbose(name: str) -> RenderableType:
+    return show(fake.ALL[name](), fake.ORDER, verbose=name == "gemm")
+
+
+PAGES: dict[str, Callable[[], RenderableType]] = {
+    **{f"run-{name}": partial(verbose, name) for name in fake.ALL},
+    "run-memory": lambda: peak(fake_memory.fake_memory()),
+    "run-matrix": lambda: peak(fake_memory.fake_matrix()),
+    "run-detail": lambda: detail(fake.fake_troubled(), fake.ORDER),
+    "run-devices": lambda: devices_table(
+        [fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU], fake.HOST
+    ),
+    "run-ladder": lambda: Group(ladder(ENTRIES), "", entry_page(ENTRIES[1])),
+    "run-energy": lambda: sweep(with_energy(fake.fake_sweep_k()), "k", order=fake.ORDER),
+}
+MARKDOWN = {**fake.ALL, "memory": fake_memory.fake_memory}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_pages(name: str, golden: Golden) -> None:
+    golden(f"{name}.txt", text(PAGES[name]()))
+
+
+@pytest.mark.parametrize("name", MARKDOWN)
+def test_markdown(name: str, golden: Golden) -> None:
+    golden(f"run-{name}.md", to_markdown(MARKDOWN[name](), fake.ORDER))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
-def test_detail(width: int, golden: Golden) -> None:
-    golden(f"detail-{width}.txt", text(detail(fake.fake_troubled(), fake.ORDER), width))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_devices(width: int, golden: Golden) -> None:
-    found = [fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU]
-    golden(f"devices-{width}.txt", text(devices_table(found, fake.HOST), width))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_ladder(width: int, golden: Golden) -> None:
-    golden(
-        f"ladder-{width}.txt",
-        text(ladder(ENTRIES), width) + "\n" + text(entry_page(ENTRIES[1]), width),
-    )
-
-
-@pytest.mark.parametrize("width", [20, 40, 57, 80, 200])
-@pytest.mark.parametrize("name", fake.ALL)
+@pytest.mark.parametrize("name", PAGES)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
-    for line in text(show(fake.ALL[name](), fake.ORDER), width).splitlines():
-        assert cell_len(line) <= width
+    assert max(map(cell_len, text(PAGES[name](), width).splitlines())) <= width
 
 
 @pytest.mark.parametrize("width", [40, 80])
@@ -240,19 +243,6 @@ def with_energy(run: Run) -> Run:
         replace(row, energy=fake.energy(row, run.device(row))) if row.samples else row for row in run.rows
     )
     return replace(run, rows=rows, header=replace(run.header, policy=Policy(energy=True)))
-
-
-@pytest.mark.parametrize("width", WIDTHS)
-def test_energy(width: int, golden: Golden) -> None:
-    run = with_energy(fake.fake_sweep_k())
-    gemms = replace(run, rows=tuple(row for row in run.rows if row.kind == "gemm" and row.problem))
-    one = replace(fake.fake_gemm(), header=fake.header(("gemm", "-m", "1000"), (fake.GPU,)))
-    pages = (
-        sweep(gemms, "k", order=fake.ORDER),
-        detail(gemms, fake.ORDER),
-        show(with_energy(one), verbose=True),
-    )
-    golden(f"energy-{width}.txt", "\n".join(text(page, width) for page in pages))
 
 
 def test_the_most_efficient_of_each_column_is_starred_once() -> None:

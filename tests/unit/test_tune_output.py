@@ -30,7 +30,7 @@ def flat(text: str) -> str:
 
 
 def test_golden(golden: Callable[[str, str], None]) -> None:
-    golden("tune.txt", printed(fake_tune()))
+    golden("run-tune.txt", printed(fake_tune()))
 
 
 @pytest.mark.parametrize("width", [40, 80, 120])
