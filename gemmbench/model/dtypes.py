@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -102,7 +101,15 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 
 HostArray = npt.NDArray[Any]  # in host memory, of any type
 
-_MANTISSA = {"bfloat16": 7, "tf32": 10}  # bits of each; a double's has 52
+_ML_DTYPES = {
+    "bfloat16": ml_dtypes.bfloat16,
+    "fp8": ml_dtypes.float8_e4m3fn,
+    **{
+        name: ml_dtypes.float8_e5m2 if name.startswith("e5m2") else ml_dtypes.float8_e4m3fn
+        for name in FP8_DTYPES
+    },
+}
+_TF32_DROPS = np.uint32(13)  # of a float's 23 bits of mantissa
 
 
 def encode(values: HostArray, dtype: DType) -> HostArray:
@@ -110,87 +117,31 @@ def encode(values: HostArray, dtype: DType) -> HostArray:
 
     They are finite, within the type's range, and whole for integers; of any shape.
     """
-    if dtype.name == "bfloat16":
-        return (_rounded(values, dtype).view(np.uint32) >> 16).astype(np.uint16)
     if dtype.name == "tf32":
-        return _rounded(values, dtype)
-    if table := _FP8.get(dtype.name):
-        rounded = _from_float if values.dtype == np.float32 else _nearest_fp8
-        return rounded(values, table)
+        bits = _rounded_to_odd(values).view(np.uint32)
+        half = np.uint32(1 << 12)
+        bits = bits + (half - np.uint32(1)) + ((bits >> _TF32_DROPS) & np.uint32(1))
+        return np.asarray((bits >> _TF32_DROPS << _TF32_DROPS).view(np.float32))
+    if kind := _ML_DTYPES.get(dtype.name):
+        return np.asarray(_rounded_to_odd(values).astype(kind).view(dtype.numpy))
     return values.astype(dtype.numpy)
 
 
 def decode(stored: HostArray, dtype: DType) -> HostArray:
     """The values that a device sees in what it stores, in double precision (integers: as they are)."""
-    if dtype.name == "bfloat16":
-        return (stored.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
-    if table := _FP8.get(dtype.name):
-        return np.asarray(table()[stored])
+    if kind := _ML_DTYPES.get(dtype.name):
+        return np.asarray(stored.view(kind).astype(np.float64))
     return stored.astype(np.float64) if dtype.is_float else stored
 
 
-def _rounded(values: HostArray, dtype: DType) -> HostArray:
-    """Floats whose mantissa is as short as the type's: one rounding, from double precision."""
-    dropped = np.uint64(52 - _MANTISSA[dtype.name])
-    unit = np.uint64(1)
-    bits = np.ascontiguousarray(values, np.float64).view(np.uint64)
-    odd = (bits >> dropped) & unit
-    up = (unit << (dropped - unit)) - unit + odd
-    return np.asarray((((bits + up) >> dropped) << dropped).view(np.float64).astype(np.float32))
-
-
-@lru_cache
-def _e4m3() -> HostArray:
-    """The value of each of the 256 bytes: sign, 4 bits of exponent (bias 7), 3 of mantissa; two are NaN.
-
-    Open Compute Project, "OCP 8-bit floating point specification (OFP8)", revision 1.0, 2023, section 5.
-    """
-    byte = np.arange(256)
-    sign = np.where(byte < 128, 1.0, -1.0)
-    exponent, mantissa = (byte >> 3) & 15, byte & 7
-    normal = (8 + mantissa) * 2.0 ** (exponent - 10)
-    value = sign * np.where(exponent == 0, mantissa * 2.0**-9, normal)
-    value[[127, 255]] = np.nan
-    return value
-
-
-@lru_cache
-def _e5m2() -> HostArray:
-    """Of the other format of that specification: the upper half of IEEE's binary16, infinities included."""
-    return np.asarray((np.arange(256) << 8).astype(np.uint16).view(np.float16), np.float64)
-
-
-_FP8: dict[str, Callable[[], HostArray]] = {
-    name: _e5m2 if name.startswith("e5m2") else _e4m3 for name in ("fp8", *FP8_DTYPES)
-}
-
-
-def _from_float(values: HostArray, table: Callable[[], HostArray]) -> HostArray:
-    """As `_nearest_fp8`, of floats: by the upper half of their bits, the last set if any behind it is.
-
-    That half has more of the mantissa than any value half way between two of the format.
-    """
-    bits = np.ascontiguousarray(values).view(np.uint32)
-    index = (bits >> np.uint32(16)).astype(np.uint16)
-    index |= (bits & np.uint32(0xFFFF)) != 0
-    return np.asarray(_by_upper_half(table)[index])
-
-
-@lru_cache
-def _by_upper_half(table: Callable[[], HostArray]) -> HostArray:
-    floats = (np.arange(1 << 16, dtype=np.uint32) << np.uint32(16)).view(np.float32)
-    return _nearest_fp8(np.nan_to_num(floats).astype(np.float64), table)
-
-
-def _nearest_fp8(values: HostArray, table: Callable[[], HostArray]) -> HostArray:
-    positive = table()[:128]
-    positive = positive[np.isfinite(positive)]
-    above = np.searchsorted(positive, np.abs(values)).clip(1, positive.size - 1)
-    below = above - 1
-    low, high = np.abs(values) - positive[below], positive[above] - np.abs(values)
-    upper = (high < low) | ((high == low) & (above % 2 == 0))
-    byte = np.where(upper, above, below)
-    return np.where(np.signbit(values), byte + 128, byte).astype(np.uint8)
+def _rounded_to_odd(values: HostArray) -> HostArray:
+    """Floats from doubles, rounded to odd: what rounds them again to a shorter type rounds as if once."""
+    floats = values.astype(np.float32)
+    if values.dtype == np.float64:
+        moved = (floats != values) & (floats.view(np.uint32) & np.uint32(1) == 0)
+        towards = np.where(values[moved] > floats[moved], np.float32(np.inf), np.float32(-np.inf))
+        floats[moved] = np.nextafter(floats[moved], towards)
+    return floats
 
 
 Capability = tuple[int, int]

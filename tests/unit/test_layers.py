@@ -78,6 +78,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": (*SUITE, "suite", "regress"),
     # A user's kernel describes itself in TOML, which msgspec reads into its dataclass, naming the field.
     "msgspec": ("model", "ladder.own", "measure", "suite", "regress", "exports", "options", "cli"),
+    "ml_dtypes": ("model",),
     "platformdirs": ("suite",),
     "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("cli",),
