@@ -13,12 +13,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import click
-
 import gemmbench
-from gemmbench import cli
-from gemmbench.cli import kernels
-from gemmbench.ladder import VARIANTS
+from tools import man_page
 
 if TYPE_CHECKING:
     from mkdocs.config.defaults import MkDocsConfig
@@ -40,7 +36,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
     "Results": ("gallery.md", "experiments.md"),
     "Kernels": (
         "ladder.md",
-        "kernels.md",
         "cpu-packed.md",
         "nv-async.md",
         "small.md",
@@ -59,85 +54,34 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
 # --- Pages that are generated -------------------------------------------------------------------------------
 
 
-def kernels_page() -> str:
-    """Every variant of the registry, with the picture that its file opens with."""
-    lines = ["# Kernels", "", "What `gemmbench kernels --describe NAME` says, from the registry.", ""]
-    family = ""
-    for variant in VARIANTS:
-        if variant.family != family:
-            family = variant.family
-            lines += [f"## {family[0].upper()}{family[1:]}", ""]
-        entry = kernels.entry(variant, kernels.picture(variant))
-        lines += [
-            f"### {entry.name}",
-            "",
-            f"{entry.idea[0].upper()}{entry.idea[1:]}.",
-            "",
-            "| | |",
-            "|---|---|",
-        ]
-        lines += [f"| {word} | {text.replace('|', chr(92) + '|')} |" for word, text in entry.facts]
-        for picture in entry.pictures:
-            lines += ["", "```text", picture, "```"]
-        lines.append("")
-    return "\n".join(lines)
-
-
 def commands_page() -> str:
-    """What ``--help`` says of every command."""
-    settings = {**cli.main.context_settings, "max_content_width": 88, "terminal_width": 88}
-    root = click.Context(cli.main, info_name="gemmbench", **settings)
-    lines = ["# Commands", "", "What `gemmbench COMMAND --help` says. `man gemmbench` has it, too.", ""]
-    for name in cli.COMMANDS:
-        command = cli.main.get_command(root, name)
-        assert command is not None
-        context = click.Context(command, info_name=name, parent=root)
-        lines += [f"## {name}", "", "```text", command.get_help(context), "```", ""]
+    """What ``--help`` prints for every command."""
+    lines = ["# Commands", "", "What `gemmbench COMMAND --help` prints. `man gemmbench` has it, too.", ""]
+    for name, text in man_page.helps(columns=88):
+        lines += [f"## {name}" if name else "", "", "```text", text, "```", ""]
     return "\n".join(lines)
 
 
 def api_page() -> str:
-    """What ``help()`` says of every name of the API."""
+    """Signature and docstring of every name of the API."""
     lines = ["# From Python", "", "```python", "import gemmbench as gb", "```", ""]
     for name in gemmbench.__all__:
         item = getattr(gemmbench, name)
-        lines += [f"## gb.{name}", ""]
-        if not inspect.isclass(item):
-            lines += _described(f"gb.{name}", item)
-            continue
-        lines += [*_text(inspect.getdoc(item) or ""), ""]
-        for own, member in vars(item).items():
-            if not own.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
-                lines += [f"### gb.{name}.{own}", "", *_described(own, member)]
+        lines += [f"## gb.{name}", "", "```text", *_described(f"gb.{name}", item)]
+        for method, member in vars(item).items() if inspect.isclass(item) else ():
+            if not method.startswith("_") and (inspect.isfunction(member) or isinstance(member, property)):
+                lines += ["", "", *_described(f".{method}", member)]
+        lines += ["```", ""]
     return "\n".join(lines)
 
 
 def _described(name: str, item: Any) -> list[str]:
-    """Signature and docstring."""
-    signature = str(inspect.signature(item)).replace("'", "") if callable(item) else ""
-    if len(signature) > 80:
-        signature = signature.replace(", ", ",\n    ").replace("(", "(\n    ", 1)
-    return ["```python", f"{name}{signature}", "```", "", *_text(inspect.getdoc(item) or ""), ""]
+    is_function = inspect.isfunction(item)
+    signature = str(inspect.signature(item)).replace("'", "") if is_function else ""
+    return [f"{name}{signature}", "", inspect.getdoc(item) or ""]
 
 
-def _text(doc: str) -> list[str]:
-    """A docstring as markdown: what stands indented under a word and a colon becomes a list."""
-    lines = []
-    for line in doc.splitlines():
-        if match := re.match(r" {4}(\*{0,2}\w+): (.*)", line):
-            lines.append(f"- `{match[1]}`: {match[2]}")
-        elif re.fullmatch(r"(Args|Attributes|Options|Raises|Returns):", line):
-            lines += [f"**{line}**", ""]
-        else:
-            lines.append(line.strip() if line.startswith(" " * 8) else line.removeprefix("    "))
-    return lines
-
-
-GENERATED: dict[str, Callable[[], str]] = {
-    "kernels.md": kernels_page,
-    "commands.md": commands_page,
-    "api.md": api_page,
-}
+GENERATED: dict[str, Callable[[], str]] = {"commands.md": commands_page, "api.md": api_page}
 
 
 # --- Links --------------------------------------------------------------------------------------------------
