@@ -18,6 +18,7 @@ STATUSES = {
     cli.EXIT_WRONG: "A regression, or a wrong result.",
     cli.EXIT_USAGE: "Usage, environment, or nothing compared; one sentence on standard error says which.",
     cli.EXIT_INCONCLUSIVE: "It could not tell, with --strict.",
+    cli.EXIT_INTERNAL: "An internal error, to be reported.",
     cli.EXIT_INTERRUPTED: "Interrupted.",
 }
 FILES = "~/.cache/gemmbench: peaks, tuned parameters and the list of devices; XDG_CACHE_HOME moves it."
