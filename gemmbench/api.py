@@ -404,7 +404,7 @@ def chart_of(run: run_file.Run, chosen: Measuring) -> str | None:
     """The kind of chart that ``--plot`` draws; None for what suits the run."""
     if any(joint.figured for joint in joints_of(run)):
         return "concurrent"
-    return "heat-map" if any(row.grid and row.status == "ok" for row in run.rows) else chosen.chart
+    return chosen.chart
 
 
 def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from matplotlib.figure import Figure
 
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
-from gemmbench.gemm import charts, ladder_chart, sweep_chart
+from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
@@ -32,11 +32,6 @@ class Kind:
 _SIZES = "over several sizes, square or with only k varying"
 # Where several suit a run the first is its default.
 KINDS: dict[str, Kind] = {
-    "heat-map": Kind(
-        "the rate over the parameters of a grid: cells over two of them, a line over one",
-        "measured rows of a grid (--param NAME=VALUE,VALUE)",
-        charts.heat_map,
-    ),
     "throughput": Kind(
         "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
         f"measured GEMM rows {_SIZES}",
@@ -83,11 +78,6 @@ KINDS: dict[str, Kind] = {
         ladder_chart.host_parts,
         across=1,
     ),
-    "authors": Kind(
-        "the kernels' order, and where their curves bend, beside the figures of the write-ups' authors",
-        "three kernels of a write-up measured in float at the same square problem",
-        charts.authors,
-    ),
     "best-shape": Kind(
         "the rate over the work of every shape that was looked at, and each kernel's best, measured anew",
         "look at a shape (best-shape)",
@@ -129,12 +119,6 @@ KINDS: dict[str, Kind] = {
         "rows that tell what their kernels take",
         suite_charts.resource_panes,
         of_device=True,
-    ),
-    "conditions": Kind(
-        "the device's clock, its power and what limited it, over the time of a row",
-        "row whose device told its clock (NVIDIA's, by NVML)",
-        suite_charts.conditions_panes,
-        across=1,
     ),
 }
 _NONE: Families = MappingProxyType({})

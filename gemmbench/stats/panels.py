@@ -185,13 +185,6 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
     }
 
 
-def rank_correlation(first: Sequence[float], second: Sequence[float]) -> float:
-    """Kendall's tau of two orders of the same things: 1 for equal orders, -1 for reversed ones."""
-    from scipy.stats import kendalltau
-
-    return float(kendalltau(first, second).statistic)
-
-
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
     """The problem that variants are shown at, where they are shown at one: in README and charts.
 

@@ -1,4 +1,4 @@
-"""Charts of several devices at once, the best shape, conditions, and resources."""
+"""Charts of several devices at once, the best shape, and resources."""
 
 from __future__ import annotations
 
@@ -14,13 +14,11 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 from gemmbench.charts import pane
 from gemmbench.charts.lines import HEIGHT
 from gemmbench.model import units
-from gemmbench.model.device import POWER, driver_name
+from gemmbench.model.device import driver_name
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
-from gemmbench.report.progress import row_label
-from gemmbench.stats import conditions, rates
-from gemmbench.stats.conditions import disturbed, known
+from gemmbench.stats import rates
 from gemmbench.stats.rates import view_scope
 from gemmbench.suite import together
 from gemmbench.suite.best_shape import Hunt, hunts, rate_of, sentence
@@ -272,120 +270,6 @@ def _paint_shapes(axes: Axes, run: Run, group: Sequence[Hunt], beside: Sequence[
         [*keys, ("diamond: in bursts", pane.DARK), ("square: settled", pane.DARK)],
     )
     pane.footnote(axes, [f"Best: {sentence(hunt)}" for hunt in group if hunt.settled])
-
-
-_STATES_HEIGHT = 3.0  # inches
-_MOST_ROWS = 6  # rows
-_STATES_HEADROOM = 1.15
-_ABOVE_POWER = 2.2  # so that it lies below the clock
-_FREE, _POWER, _OTHER = pane.COLOURS[0], pane.COLOURS[4], pane.DOWN
-_MARKS = ((_FREE, "clock"), (_POWER, "limited by power"), (_OTHER, "by heat or the board"))
-
-
-def conditions_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each row whose device told its clock; of many, those that were limited first."""
-    rows = [(run, row) for run in runs for row in run.rows if _clocks(row)]
-
-    def matters(run: Run, row: Row) -> bool:
-        return any(limits for *_, limits in _clocks(row)) or bool(disturbed(run, row))
-
-    shown = sorted(rows, key=lambda pair: not matters(*pair))[:_MOST_ROWS]
-    left_out = [0] * (len(shown) - 1) + [len(rows) - len(shown)]  # the last pane says so
-    paints = (
-        partial(_paint_states, run=run, row=row, beside=runs, left_out=count)
-        for (run, row), count in zip(shown, left_out, strict=False)
-    )
-    return [pane.Pane(_STATES_HEIGHT, paint) for paint in paints]
-
-
-def _clocks(row: Row) -> list[tuple[float, float, float | None, str]]:
-    """Begin, clock, power and limits of every batch with a clock, the begin after the row's first."""
-    windows = row.conditions.windows.values() if row.conditions else ()
-    batches = [
-        (begin, clock, power, limits)
-        for window in windows
-        for begin, clock, power, limits in zip(
-            window.begin_s,
-            window.clock_mhz or window.counted_mhz,
-            window.power_w or (None,) * len(window.begin_s),
-            window.limits or ("",) * len(window.begin_s),
-            strict=False,
-        )
-        if clock is not None
-    ]
-    first = min((begin for begin, *_ in batches), default=0.0)
-    return sorted((begin - first, clock, power, limits) for begin, clock, power, limits in batches)
-
-
-def _paint_states(axes: Axes, run: Run, row: Row, beside: Sequence[Run], left_out: int) -> None:
-    assert row.conditions is not None
-    batches = _clocks(row)
-    seconds = [second for second, *_ in batches]
-    most = row.conditions.max_mhz
-    top = max([clock for _, clock, *_ in batches] + ([most] if most else []))
-    keys = []
-    colours = {"": _FREE, POWER: _POWER}
-    for colour, label in _MARKS:
-        points = [(at, clock) for at, clock, _, limits in batches if colours.get(limits, _OTHER) == colour]
-        if points:
-            x, y = zip(*points, strict=True)
-            axes.scatter(x, y, s=14, color=colour, linewidths=0, label=label, zorder=3)
-            keys.append((label, colour))
-    for second, clock, power, limits in batches:
-        drawn_w = f", {units.watts(power)}" if power is not None else ""
-        by = f", limited by {limits.replace(' ', ', ')}" if limits else ""
-        pane.mark(axes, second, clock, f"{units.seconds(second)}: {units.number(clock)} MHz{drawn_w}{by}")
-    windows = row.conditions.windows.values()
-    first = min((begin for window in windows for begin in window.begin_s[:1]), default=0.0)
-    counted = [
-        (begin - first, mhz)
-        for window in windows
-        for begin, mhz in zip(window.begin_s, window.counted_mhz, strict=False)
-        if mhz is not None
-    ]
-    if counted:
-        x, y = zip(*counted, strict=True)
-        axes.plot(x, y, color=pane.BLACK, linewidth=0.8, label="by its counters", zorder=4)
-        keys.append(("\u2014 by its counters", pane.BLACK))
-    if most:
-        axes.axhline(most, color=pane.BLACK, linewidth=1, linestyle=(0, (4, 3)), label="maximum clock")
-        keys.append(("-- its maximum", pane.BLACK))
-    axes.set_xlim(0, max(seconds[-1], 1e-3) * 1.02)
-    axes.set_ylim(0, top * _STATES_HEADROOM)
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: pane.short(units.number(value))))
-    axes.set_xlabel("seconds after the row's first sample")
-    axes.set_ylabel("clock, MHz")
-    drawn = [(second, power) for second, _, power, _ in batches if power is not None]
-    if drawn:
-        right = axes.twinx()
-        right.grid(False)
-        right.plot(*zip(*drawn, strict=True), color=pane.GREY, linewidth=1.2, label="power")
-        right.set_ylim(0, max(power for _, power in drawn) * _ABOVE_POWER)
-        right.set_ylabel("board power, W", color=pane.GREY)
-        right.tick_params(colors=pane.GREY)
-        right.spines["right"].set_visible(True)
-        right.spines["right"].set_color(pane.PALE)
-        keys.append(("board power", pane.GREY))
-    pane.titles(axes, pane.own_title(run, row.device, beside), f"{row_label(row)}: {_about(run, row)}", keys)
-    reasons = "; ".join(disturbed(run, row))
-    notes = [f"Disturbed: {reasons}."] if reasons else []
-    notes += [f"{left_out} more rows are not drawn."] if left_out else []
-    pane.footnote(axes, notes)
-    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
-
-
-def _about(run: Run, row: Row) -> str:
-    """The state, how warm the device became, how long it was warmed, and its rate in cycles."""
-    assert row.conditions is not None
-    celsius = known([value for window in row.conditions.windows.values() for value in window.celsius])
-    parts: list[str] = [row.conditions.state or "state not known"]
-    if row.conditions.warm_s:
-        parts.append(f"warmed for {units.seconds(row.conditions.warm_s)} before")
-    if celsius:
-        parts.append(f"{units.number(min(celsius))} to {units.number(max(celsius))} C")
-    if each := conditions.flop_per_cycle(run, row):
-        parts.append(f"{units.number(each)} flop per cycle and unit")
-    return ", ".join(parts)
 
 
 _FITS, _TIGHT = pane.COLOURS[0], pane.COLOURS[1]

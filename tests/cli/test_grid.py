@@ -80,27 +80,14 @@ def test_every_command_has_a_line_for_each_combination(call: Call, command: Any)
     assert "best naive: " in done.stdout
 
 
-def test_a_grid_is_drawn_as_a_heat_map_unless_asked_otherwise(call: Call) -> None:
-    done = call("gemm", "-m", "64", *GRID, *VALUES, "--save", "grid.jsonl", "--plot", "grid.svg", "-q")
-    assert done.exit_code == 0, done.stderr
-    text = Path("grid.svg").read_text()
-    assert "naive float at 64x64x64" in text
-    assert "register float at 64x64x64" in text
-    assert "3 without a rate, skip: BM must be a multiple of TM" in text
-    assert call("plot", "grid.jsonl", "--kind", "heat-map", "--out", "again.svg").exit_code == 0
-
-
 def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
     words = ("--kernel", "naive", "--param", "WX=4,8", "--param", "WY=1,2", "--math", "strict,fast", "-q")
-    done = call("square", *GRID, *words, "--sizes", "64", "--save", "grid.jsonl", "--plot", "grid.svg")
+    done = call("square", *GRID, *words, "--sizes", "64")
     assert done.exit_code == 0, done.stderr
     lines = [line.strip() for line in done.stdout.splitlines()]
     assert sum(line.startswith("naive fast WX=") for line in lines) == 4
     assert sum(line.startswith("best naive ") for line in lines) == 2
     assert sum(line.startswith("naive WX=") for line in lines) == 4  # of strict against fast
-    drawn = Path("grid.svg").read_text()
-    assert "naive strict float at 64x64x64" in drawn
-    assert "naive fast float at 64x64x64" in drawn
 
 
 @pytest.mark.parametrize(

@@ -40,7 +40,6 @@ def test_all_draws_every_kind_that_suits_and_says_why_the_others_do_not(call: Ca
     assert result.exit_code == 0
     assert drawn() == {
         "out-throughput.svg", "out-host-device.svg", "out-time.svg", "out-ladder.svg", "out-roofline.svg",
-        "out-authors.svg",
     }  # fmt: skip
     assert result.stdout == ""
     said = result.stderr.splitlines()

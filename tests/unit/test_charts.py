@@ -3,11 +3,11 @@ from __future__ import annotations
 import io
 import re
 import xml.etree.ElementTree
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import matplotlib
 import numpy as np
@@ -26,14 +26,11 @@ from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import end_of, spread, thinned
 from gemmbench.gemm import ladder_chart
-from gemmbench.gemm.charts import bend, comparisons
 from gemmbench.gemm.ladder_chart import Types
-from gemmbench.ladder.published import PUBLISHED
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources
-from gemmbench.model.run_file import Run, load
-from gemmbench.stats.panels import Setting, standings
+from gemmbench.model.run_file import Run
 from gemmbench.stats.rates import versus
 from tests import fake_runs as fake
 from tests.unit.test_tables import in_turn_with_tiled
@@ -92,25 +89,6 @@ def words(axes: Axes) -> str:
     return " ".join(texts(axes)).replace("\n", " ")
 
 
-def fake_hot() -> Run:
-    """A row during which power came to limit the device, and one that a processor ran."""
-    hot = Readings(
-        begin_s=(10.0, 10.1, 10.2, 10.3),
-        clock_mhz=(1980.0, None, 1500.0, 1440.0),
-        power_w=(300.0, None, 500.0, 690.0),
-        celsius=(40.0, None, 45.0, 50.0),
-        limits=("", "", "power", "power thermal"),
-        window_s=0.4,
-    )
-    host = Readings(window_s=1.0, other_cores=0.1, switches=3)
-    conditions = Conditions("settled", 3.0, 1980.0, 16, {"device": hot, "host": host})
-    row = fake.gemm_row("nv-wgmma", Problem(8192, 8192, 8192), 650_000.0, dtype="half")
-    numpy = fake.gemm_row("numpy", Problem(8192, 8192, 8192), 900.0, device=-1, dtype="half")
-    other = replace(conditions, windows={"host": host})
-    rows = replace(row, conditions=conditions), replace(numpy, conditions=other)
-    return Run(fake.header(["square"], (fake.GPU,)), rows)
-
-
 TYPES = ("float", "double", "half")
 SUITED: dict[str, Run] = {  # a run for each kind
     "throughput": fake.fake_troubled(),
@@ -124,7 +102,6 @@ SUITED: dict[str, Run] = {  # a run for each kind
     "roofline": few(fake.fake_ladder()),
     "host-parts": fake.fake_gemm(),
     "peak": fake.fake_peak(),
-    "conditions": fake_hot(),
 }
 
 
@@ -409,33 +386,6 @@ def test_energy_over_k() -> None:
     assert list(x) == [64, 128, 256, 512, 1024, 2048]
     assert (np.diff(y) > 0).all()
     assert axes.get_xlabel() == "k, with m = 1024 and n = 1024"
-
-
-def test_a_run_beside_the_authors_figures() -> None:
-    """Of a real run: the kernels that both have, at the author's size; the order counts, not the rate."""
-    run = load(Path(__file__).parents[2] / "plots" / "h200-square.jsonl")
-    tutorial, amd, android = comparisons([run])
-    assert [pair.published for pair in (tutorial, amd, android)] == list(PUBLISHED)
-    assert (tutorial.problem.m, android.problem.m) == (4096, 2048)
-    assert list(tutorial.order) == list(PUBLISHED[0].gflops)
-    shown = standings(run, Setting(0, "float"), tutorial.problem, scope="kernel")
-    assert {name: pair[1] for name, pair in tutorial.order.items()} == {
-        name: place.rate.median for name, place in shown.items() if place.rate and name in tutorial.order
-    }
-    assert not tutorial.curves
-    assert set(android.curves) == {"dot-v8", "dot-v16", "dotf-v16", "block2x2-v4"}
-    assert bend(android.curves["block2x2-v4"][0]) == 2048
-    same = {name: (rate, 3 * rate) for name, (rate, _) in tutorial.order.items()}
-    reverse = {name: (rate, -rate) for name, (rate, _) in tutorial.order.items()}
-    agreements = [replace(tutorial, order=order).agreement for order in (same, reverse)]
-    assert agreements == [pytest.approx(1), pytest.approx(-1)]
-    text = " ".join(words(axes) for axes in draw(run, "authors").axes)
-    assert "Tesla K40m" in text
-    assert "block2x2-v4: 90 % of its best from 2048 (at 4096 16.1 %) there, from 512 here." in text
-
-
-def test_two_kernels_are_no_order_to_compare() -> None:
-    assert comparisons([few(fake.fake_ladder(("float",)))]) == []
 
 
 def test_ladder_is_a_waterfall_that_ends_at_the_peak() -> None:
@@ -746,7 +696,7 @@ def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
         ("square", "throughput", "chart.bmp", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "chart", "must end in .png, .svg or .pdf"),
         ("square", "throughput", "nowhere/chart.png", "cannot write .*: no such file or directory"),
-        ("square", "pie", "chart.png", "unknown kind of chart 'pie'; there are heat-map"),
+        ("square", "pie", "chart.png", "unknown kind of chart 'pie'; there are throughput"),
         ("peak", "throughput", "chart.png", "nothing to draw: peak.jsonl has no measured GEMM rows over sev"),
         (
             "workloads",
@@ -796,7 +746,7 @@ def test_suited_kinds_and_why_the_others_are_not() -> None:
     found = chart_views.suited([fake.fake_square()])
     assert list(found) == list(chart_views.KINDS)
     assert [kind for kind, why in found.items() if not why] == [
-        "throughput", "host-device", "time", "ladder", "roofline", "authors",
+        "throughput", "host-device", "time", "ladder", "roofline",
     ]  # fmt: skip
     assert found["peak"] == "beside GEMM rows only --kind peak draws it"
     assert found["energy"].startswith("square.jsonl has no measured energy over several sizes")
@@ -845,27 +795,6 @@ def test_no_two_gemm_types_look_alike() -> None:
     assert len({pane.look(dtype) for dtype in GEMM_DTYPES}) == len(GEMM_DTYPES)
 
 
-def test_conditions_are_drawn_over_the_time_of_a_row() -> None:
-    figure = draw(fake_hot(), "conditions")
-    axes, power = figure.axes
-    points = {
-        str(group.get_label()): [tuple(map(float, point)) for point in np.asarray(group.get_offsets())]
-        for group in axes.collections
-    }
-    assert points == {
-        "clock": [(0.0, 1980.0)],
-        "limited by power": [(pytest.approx(0.2), 1500.0)],
-        "by heat or the board": [(pytest.approx(0.3), 1440.0)],
-    }
-    assert list(curve(axes, "maximum clock")[1]) == [1980.0, 1980.0]
-    assert list(curve(power, "power")[1]) == [300.0, 500.0, 690.0]
-    assert (axes.get_ylabel(), power.get_ylabel()) == ("clock, MHz", "board power, W")
-    assert "nv-wgmma half 8192x8192x8192: settled, warmed for 3.00 s before, 40.0 to 50.0 C" in words(axes)
-    assert "Disturbed: the temperature limited the clock." in words(axes)
-    with pytest.raises(charts.ChartError, match="no row whose device told its clock"):
-        chart_views.figure([fake.fake_square()], "conditions")
-
-
 def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
     run = in_turn_with_tiled(fake.fake_square())
     axes = only(draw(run, "versus"))
@@ -877,45 +806,6 @@ def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
     assert axes.get_ylabel() == "times the rate of tiled"
     assert len(axes.collections) >= 2  # intervals
     assert "versus" not in [kind for kind, why in chart_views.suited([fake.fake_square()]).items() if not why]
-
-
-# --- a grid of parameters -----------------------------------------------------------------------------------
-
-
-def grid_run(names: tuple[str, ...], rates: Mapping[Any, float]) -> Run:
-    """One problem with a row for each combination; a rate of 0 is one that constraints do not allow."""
-    problem = Problem(64, 64, 64)
-    rows = []
-    for values, rate in rates.items():
-        row = fake.gemm_row("naive", problem, rate or 1.0, 0)
-        if not rate:
-            row = replace(row, status="skipped", reason="A must be B", samples={})
-        rows.append(replace(row, parameters=dict(zip(names, values, strict=True)), grid=names))
-    return Run(fake.header(("gemmbench", "gemm")), tuple(rows), "grid.jsonl")
-
-
-def test_a_heat_map_has_the_two_parameters_with_most_values_and_the_best_over_the_rest() -> None:
-    rates = {(a, x, y): 1.0 * a + 10 * x + 100 * y for a in (1, 2) for x in (1, 2, 3) for y in (1, 2, 3)}
-    rates[1, 3, 3] = rates[2, 3, 3] = 0
-    axes = only(draw(grid_run(("A", "X", "Y"), rates), "heat-map"))
-    assert (axes.get_xlabel(), axes.get_ylabel()) == ("X", "Y")
-    words = texts(axes)
-    assert any(word in ("* 321", "* 322") for word in words)  # A = 2, X = 2, Y = 3
-    assert "skip" in words
-    assert sum(word.startswith("*") for word in words) == 2  # the cell and the line that names it
-    assert any("best over A" in word for word in words)
-    assert any("* best: A=2, X=2, Y=3." in word for word in words)
-    assert any("2 without a rate, skip: A must be B." in word for word in words)
-
-
-def test_over_one_parameter_it_is_a_line() -> None:
-    axes = only(draw(grid_run(("X",), {(4,): 5.0, (8,): 9.0, (16,): 7.0}), "heat-map"))
-    assert np.asarray(axes.lines[0].get_ydata()).tolist() == pytest.approx([5.0, 9.0, 7.0], rel=0.01)
-    assert any(word.startswith("* 8.9") or word == "* 9.00" for word in texts(axes))
-
-
-def test_runs_without_a_grid_have_no_heat_map() -> None:
-    assert "no measured rows of a grid" in chart_views.suited([fake.fake_square()])["heat-map"]
 
 
 # --- work-groups against the largest ------------------------------------------------------------------------

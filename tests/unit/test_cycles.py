@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from gemmbench import chart_views, ladder, views
+from gemmbench import ladder, views
 from gemmbench.exports import records
 from gemmbench.measure.conditions import Monitor, assigned
 from gemmbench.model.device import Conditions, Reading, Readings, joined
@@ -124,12 +124,6 @@ def test_tables_files_and_charts_tell_of_them() -> None:
     (line,) = (line for line in table.splitlines() if "naive float 512x512x512" in line and "settled" in line)
     assert "1,500" in line
     assert "66.7 %" in line
-    figure = chart_views.figure([run], "conditions", fake.FAMILIES)
-    (curve,) = (line for line in figure.axes[1].lines if line.get_label() == "by its counters")
-    assert np.asarray(curve.get_ydata()).tolist() == [1500.0, 1500.0, 750.0]
-    assert "flop per cycle and unit" in figure.axes[1].get_title(loc="left") + " ".join(
-        str(each.get_text()) for each in figure.axes[1].texts
-    )
     _, flat = csv.DictReader(io.StringIO(records.to_csv(run)))
     _, record = json.loads(records.to_json(run))
     assert float(flat["counted_mhz"]) == record["counted_mhz"] == 1500.0
