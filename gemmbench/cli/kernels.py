@@ -167,7 +167,6 @@ def picture(variant: Variant) -> str:
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
 
 _SIZE = 1024  # of the problem that groups are shaped for
-_BUILD_S = 1.0  # for the first estimate of the time left
 
 
 def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:
@@ -183,7 +182,7 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
         rows: list[Row] = []
         with Progress(api.stderr(), quiet=False, verbose=0) as progress:
             tell = progress.handle
-            tell(Planned(len(plan), len(plan) * _BUILD_S))
+            tell(Planned(len(plan)))
             for number, step in enumerate(plan, 1):
                 if isinstance(step, Skip):
                     rows.append(step.row)

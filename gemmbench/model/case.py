@@ -226,7 +226,6 @@ class Planned:
     """The run is about to start."""
 
     cases: int  # to be measured
-    seconds: float  # the longest they should take, for the first estimate
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
 from typing import Any
 
 import rich.progress
@@ -28,13 +26,9 @@ class Progress:
     finished, terminal or not.
     """
 
-    def __init__(
-        self, console: Console, quiet: bool, verbose: int, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, console: Console, quiet: bool, verbose: int) -> None:
         self._console = console
         self._lines = verbose > 0 and not quiet
-        self._clock = clock
-        self._left = TimeLeft()
         self._label = ""
         self._task: rich.progress.TaskID | None = None
         self._bar: rich.progress.Progress | None = None
@@ -43,16 +37,14 @@ class Progress:
                 rich.progress.SpinnerColumn(),
                 rich.progress.MofNCompleteColumn(),
                 rich.progress.BarColumn(bar_width=16),
-                _Remaining(self._left, self._clock),
+                rich.progress.TimeRemainingColumn(compact=True),
                 rich.progress.TextColumn("{task.description}", markup=False),
                 console=console,
                 transient=True,
             )
 
     def handle(self, event: Event) -> None:
-        now = self._clock()
         if isinstance(event, Planned):
-            self._left.plan(event.cases, event.seconds, now)
             self._start(event.cases)
         elif isinstance(event, Started):
             self._label = clean(event.label)
@@ -61,7 +53,6 @@ class Progress:
             self._update(description=f"{self._label}: {clean(event.stage)}")
         elif isinstance(event, Finished):
             if event.is_planned and not event.resumed:
-                self._left.finish(now)
                 self._update(advance=1)
             if self._lines:
                 self._console.print(Text(line(event.row)), soft_wrap=True)
@@ -85,45 +76,6 @@ class Progress:
     def __exit__(self, *error: object) -> None:
         if self._bar:
             self._bar.stop()
-
-
-class TimeLeft:
-    """How long the cases that are left should take: as planned at first, then as the finished ones took."""
-
-    def __init__(self) -> None:
-        self._cases = 0
-        self._each = 0.0  # seconds for a case, as planned
-        self._done = 0
-        self._start = self._last = 0.0
-
-    def plan(self, cases: int, seconds: float, now: float) -> None:
-        """So many cases, for at most so many seconds."""
-        self._cases, self._done = cases, 0
-        self._each = seconds / cases if cases else 0.0
-        self._start = self._last = now
-
-    def finish(self, now: float) -> None:
-        self._done += 1
-        self._last = now
-
-    def seconds(self, now: float) -> float:
-        """What is left at a moment, never below zero."""
-        measured = (self._last - self._start) / self._done if self._done else self._each
-        each = min(measured, self._each) if self._each else measured
-        return max(0.0, each * (self._cases - self._done) - (now - self._last))
-
-
-class _Remaining(rich.progress.ProgressColumn):
-    """The time left, for rich."""
-
-    def __init__(self, left: TimeLeft, clock: Callable[[], float]) -> None:
-        super().__init__()
-        self._left = left
-        self._clock = clock
-
-    def render(self, task: rich.progress.Task) -> Text:
-        minutes, seconds = divmod(round(self._left.seconds(self._clock())), 60)
-        return Text(f"{minutes}:{seconds:02d} left", style="progress.remaining")
 
 
 def line(row: Row) -> str:

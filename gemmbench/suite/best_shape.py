@@ -229,7 +229,7 @@ class _Hunt:
         if any(row.status == "ok" for row in self.results):
             yield from (Finished(row, resumed=True) for row in held)
             return
-        yield self.steps.planned(1, self.search.budget_s)
+        yield self.steps.planned(1)
         yield from self._searched()
         ranked = sorted(filter(rate_of, self.looks), key=rate_of, reverse=True)[:FINALISTS]
         if not ranked:

@@ -25,9 +25,7 @@ from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.suite.auto import Automatic
 
-_OVERHEAD_S = 0.5  # building and verifying, for the first estimate of the time left
 _AGAIN_SHARE = 0.1  # of the run's time, for rows that were disturbed
-_ENERGY_S = 2.5  # resting, warming up and the window
 _LEAST_SHARE_S = 0.12  # that a row samples for, however many there are
 _BATCHES = 24  # in the least time: ten of each of two scopes, and some to settle
 _MOST_SHARES = 4  # of the total for a slow row
@@ -145,13 +143,10 @@ class Steps:
                     "sources than today's; --force drops them, or give --save another file"
                 )
 
-    def planned(self, cases: int, lasting_s: float | None = None) -> Planned:
-        """The event before the first case: how many there are, and how long they take if known."""
+    def planned(self, cases: int) -> Planned:
+        """The event before the first case."""
         self.shares = Shares(self.policy, cases)
-        if lasting_s is not None:
-            return Planned(cases, lasting_s)
-        each_s = self.policy.budget_s + _OVERHEAD_S + (_ENERGY_S if self.policy.energy else 0.0)
-        return Planned(cases, cases * each_s if self.policy.total_s is None else self.policy.total_s)
+        return Planned(cases)
 
     def started(self, label: str) -> Started:
         self._number += 1

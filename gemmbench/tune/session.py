@@ -256,7 +256,7 @@ class _Session:
         sample_s, search_s = rules.shares_s(task.budget_s)
         begin = self.clock()
         self._check_source()
-        self.tell(Planned(1, search_s))
+        self.tell(Planned(1))
         default = self._attempt(task.space.default)
         for problem, row in zip(task.problems, default.rows, strict=False):
             self.default_s[problem] = facts.median_s(row)
@@ -287,8 +287,7 @@ class _Session:
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
         overhead_s = sum(self.took) / len(self.took) / len(task.problems) if self.took else 0.0
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
-        heat_s = plan.policy.budget_s * (len(top) + 1) * len(task.problems)
-        self.tell(Planned((len(top) + 1) * len(task.problems), heat_s))
+        self.tell(Planned((len(top) + 1) * len(task.problems)))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
         for problem in task.problems:
             for parameters in entrants:
@@ -299,7 +298,7 @@ class _Session:
         problems = (*task.problems, *plan.others)
         policy, count = plan.policy, rules.ROUNDS * len(problems)
         both = replace(policy, budget_s=2 * policy.budget_s, time_limit_s=2 * policy.time_limit_s)
-        self.tell(Planned(count, count * both.budget_s))
+        self.tell(Planned(count))
         for number in range(1, rules.ROUNDS + 1):
             for problem in problems:
                 self._retime(problem, winner, facts.round_phase(number), both, shipped.parameters)

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Problem
-from gemmbench.report.progress import Progress, TimeLeft, line
+from gemmbench.report.progress import Progress, line
 from tests import fake_runs as fake
 
 ROW = replace(
@@ -17,7 +17,7 @@ ROW = replace(
 )
 SKIP = fake.bad("naive", Problem(8, 8, 8), "skipped", "would take [bold]19 s[/]")
 EVENTS: tuple[Event, ...] = (
-    Planned(2, 20.0),
+    Planned(2),
     Finished(SKIP, resumed=True),
     Finished(SKIP, is_planned=False),
     Started(1, "register float 512x512x512 [red]"),
@@ -42,7 +42,7 @@ def test_a_terminal_sees_label_stage_count_and_time() -> None:
     assert "register float 512x512x512 [red]: timing" in text
     assert "0/2" in text
     assert "1/2" in text
-    assert "0:20 left" in text
+    assert "--:--" in text  # the first case tells how long the others take
     assert "2/2" not in text  # neither the resumed row nor the other was among the planned ones
 
 
@@ -73,22 +73,6 @@ def test_the_bar_stops_when_the_run_breaks() -> None:
         raise RuntimeError
     assert progress._bar is not None
     assert not progress._bar.live.is_started
-
-
-def test_time_left_starts_as_planned_and_learns() -> None:
-    left = TimeLeft()
-    left.plan(cases=4, seconds=40.0, now=100.0)
-    assert left.seconds(100.0) == 40.0
-    assert left.seconds(105.0) == 35.0
-    left.finish(102.0)  # 2 s for the first, where 10 were allowed
-    assert left.seconds(102.0) == 6.0
-    assert left.seconds(500.0) == 0.0
-
-
-def test_time_left_without_cases() -> None:
-    left = TimeLeft()
-    left.plan(0, 0.0, 5.0)
-    assert left.seconds(9.0) == 0.0
 
 
 def test_lines_of_rows() -> None:

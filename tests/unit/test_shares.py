@@ -74,7 +74,7 @@ def test_a_run_tells_each_case_what_was_measured_of_its_kernel_before() -> None:
     child = Child()
     events = list(session.run(cases(3), [fake.CPU], SHARED, child))  # type: ignore[arg-type]
     assert [type(event) for event in events].count(Finished) == 3
-    assert events[0] == Planned(3, 90.0)
+    assert events[0] == Planned(3)
     sizes = [[problem.m for problem, _ in case.measured] for case, _ in child.asked]
     assert sizes == [[], [64], [64, 128]]
     assert child.asked[2][0].measured[1][1] == pytest.approx(128e-6)

@@ -279,7 +279,7 @@ def test_events_tell_how_it_goes(tmp_path: Path) -> None:
     machine = Machine()
     run(tmp_path / "t.jsonl", machine, tell=events.append)
     search, heat, duel = (event for event in events if isinstance(event, Planned))
-    assert (search.cases, search.seconds) == (1, pytest.approx(42.0))
+    assert search.cases == 1
     finished = [event for event in events if isinstance(event, Finished)]
     assert [event.row.phase == TRIAL for event in finished] == [not event.is_planned for event in finished]
     assert heat.cases + duel.cases == sum(event.is_planned for event in finished)
