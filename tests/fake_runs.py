@@ -103,7 +103,7 @@ HOST = HostFacts(
 )
 
 SOURCE = "0123456789ab"  # hash of every kernel's
-NO_SOURCE = ("numpy", "clblast", "cublas", "auto")  # what has no kernel source of its own
+NO_SOURCE = ("numpy", "clblast", "cublas")  # what has no kernel source of its own
 
 
 def header(command: Sequence[str], devices: Sequence[DeviceFacts] = (CPU,)) -> Header:
@@ -379,7 +379,7 @@ FAMILIES = {
         "first steps": "naive tiled coarse wide rect register register-wide subgroup prefetch padded",
         "mobile": "dot-v4 dot-v8 dot-v16 dotf-v8 dotf-v16 block2x2-v4 block2x2-v8 block4x4-v4 block4x4-v8",
         "vendor samples": "mali-sgemm image-4x8",
-        "ours": "cpu-packed gpu-tile nv-async nv-mma nv-wgmma intel-block auto",
+        "ours": "cpu-packed gpu-tile nv-async nv-mma nv-wgmma intel-block",
         "libraries": "numpy clblast cublas",
     }.items()
     for variant in names.split()
@@ -393,7 +393,7 @@ _TOPS = {
     "block2x2-v8": (2500, 130), "block4x4-v4": (4600, 190), "block4x4-v8": (3900, 200),
     "mali-sgemm": (2100, 100), "image-4x8": (14800, 310), "cpu-packed": (1900, 150), "gpu-tile": (49500, 900),
     "nv-async": (53800, 950), "nv-mma": (310000, 1600), "nv-wgmma": (0, 1), "intel-block": (0, 1),
-    "auto": (53500, 700), "numpy": (3100, 350), "clblast": (20400, 500), "cublas": (50900, 800),
+    "numpy": (3100, 350), "clblast": (20400, 500), "cublas": (50900, 800),
 }  # fmt: skip
 _SCALES = {"float": 1.0, "double": 0.52, "half": 1.9}
 

@@ -42,7 +42,6 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
         "nv-mma.md",
         "nv-wgmma.md",
         "intel-block.md",
-        "auto.md",
     ),
     "How it measures": ("measuring.md", "conditions.md", "verification.md", "faults.md"),
     "The gate": ("gate.md", "gate-proof.md", "ci.md"),

@@ -13,7 +13,7 @@ from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
 from gemmbench.gemm.sweep_table import part_name
 from gemmbench.gemm.workloads import nets
-from gemmbench.ladder import AUTO, BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
@@ -66,10 +66,10 @@ class Ladder:
 
     @property
     def best(self) -> float:
-        """The best rate of those that are compared; that of `auto` is another's."""
+        """The best rate of those that are compared."""
         device = self.rungs[0].rows[self.dtype].device
         every = [*self.rungs, *self.hosts]
-        rows = [rung.rows[self.dtype] for rung in every if rung.variant != AUTO]
+        rows = [rung.rows[self.dtype] for rung in every]
         return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
 
     @property
@@ -377,7 +377,7 @@ class Shapes:
     dtype: str
     shapes: tuple[Row, ...]  # a row of each
     shown: tuple[Series, ...]  # rows by the shape's number
-    ranked: tuple[Series, ...]  # those that may be the fastest, shown or not: auto's figures are another's
+    ranked: tuple[Series, ...]  # those that may be the fastest, shown or not
     slower: tuple[str, ...]  # measured, and not shown
     lacking: tuple[str, ...]  # not measured at any shape
 
@@ -415,11 +415,10 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
     devices = [line for line in measured if not line.is_host]
     best = sorted(devices, key=lambda line: (not _is_own(line), _standing(line, lines, scope)))[:room]
     shown = tuple(line for line in measured if line in best or line.is_host)
-    ranked = tuple(line for line in measured if line.variant != AUTO) or shown
     slower = tuple(clean(line.label) for line in measured if line not in shown)
     lacking = tuple(clean(line.label) for line in lines if line not in measured)
     about = subject.run, subject.device, subject.title, subject.dtype
-    return Shapes(*about, tuple(shapes.values()), shown, ranked, slower, lacking)
+    return Shapes(*about, tuple(shapes.values()), shown, tuple(measured), slower, lacking)
 
 
 def _rate(line: Series, number: int, scope: str) -> float:

@@ -8,7 +8,7 @@ from operator import attrgetter
 from statistics import geometric_mean
 
 from gemmbench.gemm import sweep_table, workloads
-from gemmbench.ladder import AUTO, BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, THREADS, Problem, Row
@@ -109,7 +109,6 @@ def _sheet(run: Run, grid: _Grid) -> Sheet:
             *notes.noisy(run, grid.rows, _type),
             *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
             *sweep_table.remarks(run, grid.rows, _type),
-            *notes.choices(grid.rows, _type, "type"),
             *notes.remarks(grid.rows, _type, "type"),
             *notes.warnings(run, grid.device),
             *notes.combinations(grid.rows, grid.scope, _type, "type"),
@@ -225,7 +224,6 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
     for problem in dict.fromkeys(row.problem for row in rows if row.problem):
         same = by_problem[problem]
         own_rows = [row for row in same if row.device == device]
-        own_rows = [row for row in own_rows if row.variant != AUTO] or own_rows  # its figures are another's
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         hosts = [row for row in same if row.device == HOST and row.variant == BASELINE]
@@ -281,7 +279,6 @@ def _workloads_sheet(
             *_missing([row for row in rows if row.variant not in unsuited]),
             *notes.noisy(run, shown, _place),
             *sweep_table.remarks(run, shown, _place),
-            *notes.choices(rows, _place, "shape"),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
             *notes.combinations(rows, scope, _place, "shape"),

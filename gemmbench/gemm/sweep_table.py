@@ -14,7 +14,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from gemmbench.ladder import AUTO, BASELINE
+from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import CHAIN, GRAPH, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
@@ -57,12 +57,9 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         for series in panel.series
         for size in sizes
     }
-    variants = {series.variant for series in panel.series}
     compared = {
-        (series, size): rates.compared_rate(run, panel.device, row, scope)
+        (series, size): rates.compared_rate(run, panel.device, series.rows.get(size), scope)
         for series, size in reached
-        # `auto` does not compete with the kernel that it took.
-        if not ((row := series.rows.get(size)) and rates.what_ran(row) in variants - {series.variant})
     }
     best = {size: rates.best_of(compared.get((series, size)) for series in panel.series) for size in sizes}
 
@@ -91,7 +88,6 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
             *notes.troubles(panel.rows, where),
             *notes.noisy(run, panel.rows, where),
             *([] if any_joules(panel.rows) else remarks(run, panel.rows, where)),
-            *notes.choices(panel.rows, where),
             *notes.remarks(panel.rows, where),
             *notes.warnings(run, panel.device),
             *notes.combinations(panel.rows, scope, where),
@@ -267,11 +263,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
         left=frozenset({"status"}),
         notes=(
             *(_all_verified(rows) if about else []),
-            *(
-                Note(f"{clean(row.variant)} at {shape(row)}", f"took {notes.selected(row)}", "dim")
-                for row in rows
-                if row.variant == AUTO and row.choice
-            ),
             *([_HELPERS] if any(map(rates.helpers_share, rows)) else []),
             *([] if about else _parameters(rows)),
             *(notes.scopes(run, device, rows, compared) if about else notes.gaps(rows, compared)),
@@ -355,7 +346,7 @@ def _change(before: float | None, after: float | None) -> str:
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
-    texts = (listed({**row.kernel_parameters, **notes.settled(row)}) for row in rows)
+    texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
     groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
     return [
@@ -559,9 +550,7 @@ def _facts(run: Run, row: Row) -> list[Note]:
     facts.append(_verified("verified", row.check, row.reason))
     if row.check_after:
         facts.append(_verified("and after", row.check_after, row.reason))
-    if row.variant == AUTO and row.choice:
-        facts.append(Note("took", notes.selected(row)))
-    chosen = {**row.parameters, **notes.settled(row)}
+    chosen = {**row.parameters, **row.choice}
     if chosen:
         facts.append(Note("parameters", listed(chosen)))
     if row.memory:

@@ -12,7 +12,6 @@ from functools import lru_cache
 from pathlib import Path
 
 from gemmbench import UsageError
-from gemmbench.ladder import AUTO
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.problem import Leading, leading
@@ -385,11 +384,7 @@ def _layer(rows: Iterable[Row], name: str, runs: int, is_convolution: bool) -> L
     products = [row for row in rows if f"{NET} {name}" in row.label.split(" = ")]
     if not products:
         return None
-    rated = [
-        (rate, row)
-        for row in products
-        if row.variant != AUTO and (rate := rates.median_rate(row, "device"))  # its figures are another's
-    ]
+    rated = [(rate, row) for row in products if (rate := rates.median_rate(row, "device"))]
     best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
     return Layer(name, runs, is_convolution, best)
 

@@ -18,7 +18,6 @@ from gemmbench.model.case import Case
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
-AUTO = "auto"  # whose rows are those of the variant that it took: see `suite.auto`
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
 CBLAS = "cblas"  # a second BLAS of the host
 CLBLAST = "clblast"
@@ -32,7 +31,6 @@ _LIBRARIES = (
         idea="the host's own BLAS through numpy.matmul: what the device must beat, transfers included",
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
-        likely={"cpu": 2, "gpu": 7, "narrow-cpu": 3, "narrow-gpu": 7, "batched-cpu": 2, "batched-gpu": 6},
         batches=True,
         executor="numpy",
     ),
@@ -78,17 +76,6 @@ _LIBRARIES = (
     ),
 )
 
-_AUTO = Variant(
-    name=AUTO,
-    family=OURS,
-    idea="what a library would do: the host's BLAS or the fastest kernel, by what was measured before",
-    source="gemmbench; see docs/auto.md",
-    dtypes=GEMM_DTYPES,
-    lacks=lambda *_: "",  # what it takes decides, problem by problem
-    batches=True,
-    executor="auto",
-)
-
 VARIANTS: tuple[Variant, ...] = (
     *published.VARIANTS,
     *published.MOBILE_VARIANTS,
@@ -99,7 +86,6 @@ VARIANTS: tuple[Variant, ...] = (
     *nvidia.VARIANTS,
     *cpu.INTEL_VARIANTS,
     *published.FP8_VARIANTS,
-    _AUTO,
     *_LIBRARIES,
 )
 
@@ -113,13 +99,10 @@ LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "openc
 BASELINES: tuple[str, ...] = tuple(v.name for v in _LIBRARIES)
 BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
 NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), AUTO, BASELINE, CBLAS),
+    "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), BASELINE, CBLAS),
     "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
 }
 """By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
-LIKELY: tuple[str, ...] = tuple(
-    v.name for v in VARIANTS if (v.likely or v in published.FP8_VARIANTS) and v.executor == "opencl"
-)
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 
@@ -130,8 +113,8 @@ def variant_of(case: Case) -> Variant:
 
 
 def order(own_names: Iterable[str]) -> tuple[str, ...]:
-    """`ORDER` with a user's own kernels: behind the ladder's, before what chooses among those."""
-    first = ORDER.index(AUTO)
+    """`ORDER` with a user's own kernels: behind the ladder's, before the libraries."""
+    first = ORDER.index(BASELINE)
     return (*ORDER[:first], *own_names, *ORDER[first:])
 
 

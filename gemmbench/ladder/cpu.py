@@ -242,7 +242,6 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
-    likely={"cpu": 1, "narrow-cpu": 1, "batched-cpu": 1},
     idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
@@ -365,7 +364,6 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    likely={"gpu": 6},
     idea="for Intel's GPUs, and untested on one: sub-group block reads and shuffles",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     passes=(

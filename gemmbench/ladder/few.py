@@ -155,7 +155,6 @@ _MULTIPLY_SMALL = multiply(
 SMALL = Variant(
     name="small",
     family=OURS,
-    likely={"gpu": 5, "narrow-gpu": 4, "batched-gpu": 1},
     idea="for small products: many small tiles, the work-items of a group share the k-loop, one launch",
     source=_SOURCE,
     passes=(
@@ -389,7 +388,6 @@ def _thin_whole(v: Values) -> bool:
 THIN = Variant(
     name="thin",
     family=OURS,
-    likely={"narrow-gpu": 1},
     idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
     source=_SOURCE,
     passes=(

@@ -105,7 +105,6 @@ def _whole_parts(lanes: Formula) -> Constraint:
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
-    likely={"gpu": 4, "narrow-gpu": 2, "batched-gpu": 2},
     batches=True,
     idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
     source=_SOURCE,
@@ -419,7 +418,6 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
-    likely={"gpu": 3, "batched-gpu": 3},
     batches=True,
     idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
     source=_SOURCE,

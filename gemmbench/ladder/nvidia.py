@@ -155,7 +155,6 @@ def _multiply(a: str, b: str) -> Pass:
 NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
-    likely={"gpu": 2, "narrow-gpu": 6, "batched-gpu": 4},
     batches=True,
     idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
@@ -348,7 +347,6 @@ def _items_of(v: Values) -> int:
 NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
-    likely={"gpu": 1, "narrow-gpu": 5, "batched-gpu": 5},
     batches=True,
     idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",

@@ -75,7 +75,6 @@ _REGISTER_WIDE_PARAMETERS = {
 NAIVE = Variant(
     name="naive",
     family=FAMILY,
-    likely={"narrow-gpu": 3},
     idea="one work-item per element of C, the k-loop over global memory",
     source=_SOURCE.format(1),
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
@@ -449,7 +448,7 @@ _FOUR = "a 4 x 4 block of C per work-item, by vectors of {}: more reuse, more re
 MOBILE_VARIANTS = (
     _dot("dot-v4"),
     _dot("dot-v8"),
-    replace(_dot("dot-v16"), likely={"narrow-cpu": 2}),
+    _dot("dot-v16"),
     _dotf("dotf-v8"),
     _dotf("dotf-v16"),
     _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),
@@ -593,7 +592,6 @@ NAIVE_FP8 = replace(
     NAIVE,
     name="naive-fp8",
     family=OURS,
-    likely={},
     idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums in float",
     source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
     passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),

@@ -33,7 +33,6 @@ Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "add", "map"]
 
 # Narrow: a dimension is very small beside others.
-Likely = Literal["cpu", "gpu", "narrow-cpu", "narrow-gpu", "batched-cpu", "batched-gpu"]
 
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
@@ -180,10 +179,9 @@ class Variant:
     target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
     matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
     matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # and those in layouts alone
-    likely: Mapping[Likely, int] = field(default_factory=dict)  # where it may be the best; 1 is tried first
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
-    executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas", "auto"] = "opencl"
+    executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas"] = "opencl"
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
@@ -208,7 +206,6 @@ class Variant:
                 idea=f"{self.name}: {each.idea}",
                 presets={kind: {**values, **each.values} for kind, values in self.presets.items()},
                 named={},
-                likely={},
             )
             for name, each in self.named.items()
         )

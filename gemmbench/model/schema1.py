@@ -72,7 +72,7 @@ def row(old: Row, header: Header) -> Row:
     needs = _NEEDS.search(old.reason) if old.status == "skipped" and old.needs_s is None else None
     state: dict[str, Any] = {
         "ran_on": _ran_on(old) if old.ran_on == "device" else old.ran_on,
-        "sums": old.sums or (_SUMS.get((_variant(old), old.dtype), "") if old.kind == "gemm" else ""),
+        "sums": old.sums or (_SUMS.get((old.variant, old.dtype), "") if old.kind == "gemm" else ""),
         "needs_s": float(needs[1].replace(",", "")) * _SECONDS[needs[2]] if needs else old.needs_s,
         "race": (*old.race, *races),
         "notes": tuple(note for note in old.notes if note not in races),
@@ -94,13 +94,8 @@ def _uncounted(old: Row, header: Header) -> Row:
     return replace(old, status="unsupported", reason=reason, samples={})
 
 
-def _variant(old: Row) -> str:
-    """What ran: of a row of `auto`, what it chose."""
-    return str(old.choice.get("kernel", old.variant)) if old.kind == "gemm" else old.variant
-
-
 def _ran_on(old: Row) -> RanOn:
-    variant = _variant(old)
+    variant = old.variant
     if variant == _HOST:
         return "host"
     return "matrix" if old.dtype not in _MATRIX.get(variant, (old.dtype,)) else "device"

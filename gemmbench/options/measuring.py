@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -49,7 +48,6 @@ from gemmbench.suite.plan import (
     fitting,
     gemm_plan,
     in_turn_with,
-    likely,
     peak_plan,
     quick_widths,
 )
@@ -86,7 +84,7 @@ def device_option(default: str = "the best found") -> Any:
 
 def kernels_option(
     help: str = "Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the "
-    "published ones; best: gemmbench's own, as far as the device runs them; likely: what auto considers.",
+    "published ones; best: gemmbench's own, as far as the device runs them.",
     default: str = "all",
     **spec: Any,
 ) -> Any:
@@ -397,7 +395,7 @@ class Ladder(Measuring):
         if self.versus is None:
             return None
         by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
-        chosen = names.choose(self.versus, [name for name in by_name if name != ladder.AUTO], "kernel")
+        chosen = names.choose(self.versus, tuple(by_name), "kernel")
         if len(chosen) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
         return by_name[chosen[0]]
@@ -450,16 +448,7 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        unlikely = {
-            name
-            for name in names.optional_kernels(self.kernels, self.own, ("likely",))
-            if ladder.BY_NAME[name].likely
-        }
-        rows = [step.row if isinstance(step, Skip) else step for step in cases]
-        best = [likely(devices[row.device], row.problem) if row.problem else () for row in rows]
-        pairs = zip(rows, best, strict=True)
-        fit = (row.variant not in unlikely or row.variant in names for row, names in pairs)
-        return fitting(tuple(compress(cases, fit)), names.optional_kernels(self.kernels, self.own))
+        return fitting(cases, names.optional_kernels(self.kernels, self.own))
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
@@ -568,13 +557,13 @@ class Workloads(Ladder):
 
     The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
     prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel, and --kernel all measures those too that are not likely to win. The times of
+    shape; -v shows every kernel, and --kernel all measures the published ones too. The times of
     AlexNet's products are summed, lowering excluded. --dry-run lists the shapes and sources.
     """
 
     command: ClassVar[str] = "workloads"
 
-    kernels: str = kernels_option(default="likely")
+    kernels: str = kernels_option(default="best")
     set: str | None = option(
         f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
         metavar="NAMES",
@@ -761,9 +750,7 @@ class Single(Ladder):
     remeasure: bool = hidden(False)
 
     def check_single(self, does: str) -> None:
-        """Raises `UsageError` where ``auto`` or a grid is asked for; `does` is the command in a few words."""
-        if ladder.AUTO in self.named:
-            raise UsageError("auto takes another kernel for each problem: name the kernel with --kernel")
+        """Raises `UsageError` where a grid is asked for; `does` is the command in a few words."""
         axes = self.axes
         if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
             raise UsageError(f"{does}: --param, --math and --threads take one value each")
@@ -841,11 +828,11 @@ class BestShape(Single):
 
 
 def first_able(plan: Plan, optional: Collection[str]) -> Plan:
-    """A plan without `auto`; of each device and type, of the optional kernels only the first that it runs."""
+    """Of each device and type, of the optional kernels only the first that it runs."""
     kept: dict[tuple[object, ...], Case | Skip] = {}
     for step in plan:
         what = step.row if isinstance(step, Skip) else step
         key = what.device, what.dtype, "" if what.variant in optional else what.variant
-        if what.variant != ladder.AUTO and not isinstance(kept.get(key), Case):
+        if not isinstance(kept.get(key), Case):
             kept[key] = step
     return tuple(kept.values())

@@ -28,7 +28,7 @@ _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
-_MEMBERS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST, "likely": ladder.LIKELY}
+_MEMBERS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}
 _NONE = "none"  # of libraries
 _RESERVED = (*_MEMBERS, _OWN, _NONE, PEAK)  # what --kernel, --baseline and --ratio take beside names
 
@@ -81,11 +81,11 @@ def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
     return {**_MEMBERS, _OWN: tuple(each.name for each in own)} if own else _MEMBERS
 
 
-def optional_kernels(text: str, own: Sequence[Variant], of: Sequence[str] = (_BEST, "likely")) -> set[str]:
-    """The kernels that only ``best`` or ``likely`` ask for: those that a device does not run need no row."""
+def optional_kernels(text: str, own: Sequence[Variant]) -> set[str]:
+    """The kernels that only ``best`` asks for: those that a device does not run need no row."""
     words = _kernel_words(text, own)
-    named = {name for word in words if word not in of for name in _MEMBERS.get(word, (word,))}
-    return {name for word in words if word in of for name in _MEMBERS[word]} - named
+    named = {name for word in words if word != _BEST for name in _MEMBERS.get(word, (word,))}
+    return set(ladder.BEST if _BEST in words else ()) - named
 
 
 def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
@@ -316,7 +316,6 @@ _GROUPS = {
     "all": "every kernel",
     "ladder": "the published kernels",
     "best": "gemmbench's own, as far as the device runs them",
-    "likely": "those that may be the fastest on the device: what auto chooses among",
 }
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import AUTO, BASELINE, BY_NAME, CBLAS, LADDER
+from gemmbench.ladder import BASELINE, BY_NAME, CBLAS, LADDER
 from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, THREADS, Parameters, Row, Status, titled
+from gemmbench.model.row import CHAIN, THREADS, Row, Status, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
@@ -145,7 +145,7 @@ def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
         for label, doubted, advice in doubts
         if (doubtful := [row for row in timed if doubted(row)])
     ]
-    return [*same_kernel(timed, where), *notes, *disturbances(run, timed, where)]
+    return [*notes, *disturbances(run, timed, where)]
 
 
 def _which(doubtful: Sequence[Row], rows: Sequence[Row], where: Where) -> str:
@@ -153,21 +153,6 @@ def _which(doubtful: Sequence[Row], rows: Sequence[Row], where: Where) -> str:
     if len(doubtful) > _MANY and doubtful[0].kind == "gemm":
         return f"{len(doubtful)} of {len(rows)} rows (-v: column noise)"
     return places(doubtful, where)
-
-
-def same_kernel(rows: Iterable[Row], where: Where) -> list[Note]:
-    """Rows of one kernel under two names, as `auto` and what it took, whose rates contradict each other."""
-    notes = [
-        Note(
-            "one kernel, two rates",
-            f"{places([row], where)}: {other.variant} ran the same kernel "
-            f"{units.percent(abs(1 / ratio - 1))} {'slower' if ratio > 1 else 'faster'}; "
-            "the device changed between them: measure again",
-            "yellow",
-        )
-        for row, other, ratio in rates.same_apart(rows)
-    ]
-    return _some(notes, "more of such")
 
 
 def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
@@ -204,17 +189,6 @@ def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]
         Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
     ]
     return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
-
-
-def choices(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
-    """What `auto` took and where, in a line; arguments as of `remarks`."""
-    rows = tuple(rows)
-    every = len(set(map(where, rows)))
-    groups = by_key(
-        (clean(rates.what_ran(row)), where(row)) for row in rows if row.variant == AUTO and row.choice
-    )
-    parts = [f"{variant} at {_at(labels, every, each)}" for variant, labels in groups.items()]
-    return [Note(f"{AUTO} took", "; ".join(parts), "dim")] if parts else []
 
 
 def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "size") -> list[Note]:
@@ -258,17 +232,6 @@ def _range(texts: Iterable[str]) -> str:
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 
-def selected(row: Row) -> str:
-    """The kernel that `auto` selected, and why: ``cpu-packed: the fastest measured at 64x64x64``."""
-    return f"{clean(rates.what_ran(row))}: {clean(str(row.choice.get('why', 'no reason given')))}"
-
-
-def settled(row: Row) -> Parameters:
-    """What a race or a heuristic settled on, without what `selected` reports."""
-    reported = ("kernel", "why") if row.variant == AUTO else ()
-    return {name: value for name, value in row.choice.items() if name not in reported}
-
-
 def warnings(run: Run, device: int) -> list[Note]:
     """What is wrong with a device's driver."""
     texts = run.header.devices[device].warnings if device != HOST else ()
@@ -280,7 +243,7 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
     rows, texts = tuple(rows), dict[str, str]()
     for row in rows:
         shown = rates.shown_scope(row, scope)
-        if row.status != "ok" or shown == scope or row.variant == AUTO:
+        if row.status != "ok" or shown == scope:
             continue
         name = f"{blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"

@@ -33,8 +33,8 @@ class Series:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is a kernel of the ladder itself: neither `auto` nor a library, which has no source."""
-        return any(row.source and "kernel" not in row.choice for row in self.rows.values())
+        """Whether it is a kernel of the ladder itself: no library, which has no source."""
+        return any(row.source for row in self.rows.values())
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +142,7 @@ class Standing:
 
     row: Row  # its fastest, where it ran with several sets of parameters
     rate: rates.Rate | None  # in the scope of the view; the host's own BLAS has only the host scope
-    rank: int | None  # 1 is the fastest; None without a rate in the scope, and for `auto`
+    rank: int | None  # 1 is the fastest; None without a rate in the scope
 
 
 def settings(run: Run) -> list[Setting]:
@@ -171,8 +171,8 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
         if known is None or (rate and (known[1] is None or rate.median > known[1].median)):
             best[row.variant] = (row, rate)
 
-    def is_ranked(row: Row) -> bool:  # not what `auto` took of the others
-        return rates.what_ran(row) == row.variant and rates.is_compared(run, setting.device, row, scope)
+    def is_ranked(row: Row) -> bool:
+        return rates.is_compared(run, setting.device, row, scope)
 
     order = sorted((rate.median for row, rate in best.values() if rate and is_ranked(row)), reverse=True)
     return {
@@ -232,10 +232,9 @@ class BreakEven:
 def break_evens(panel: Panel, scope: str = "host") -> tuple[BreakEven, ...]:
     """The break-even of each kernel of a panel, the earliest first: the first is the panel's.
 
-    Only the ladder's own kernels count: no library, and not `auto`, which runs the host's BLAS where that is
-    faster. Of two with the same size the greater lead comes first. Kernels that never pass the host's BLAS
-    come last. The scope is the kernels': ``host``, or ``pageable`` for arrays in ordinary memory. Empty if no
-    kernel has a size in common with the host's BLAS.
+    Only the ladder's own kernels count, no library. Of two with the same size the greater lead comes first.
+    Kernels that never pass the host's BLAS come last. The scope is the kernels': ``host``, or ``pageable``
+    for arrays in ordinary memory. Empty if no kernel has a size in common with the host's BLAS.
     """
     host = baseline(panel)
     if host is None:
@@ -458,7 +457,7 @@ def _rows_beside(side: Side, dtype: str, problem: Problem, scope: str) -> dict[s
         for row in run.rows:
             if (row.kind, row.dtype, row.problem) != ("gemm", dtype, problem) or row.beside:
                 continue
-            if row.device not in (device, HOST) or rates.what_ran(row) != row.variant:
+            if row.device not in (device, HOST):
                 continue
             rate = rates.compared_rate(run, device, row, scope)
             if rate and (row.title not in entries or rate > entries[row.title].rate):

@@ -361,41 +361,6 @@ def finest_seconds(row: Row) -> tuple[float, ...]:
     return row.samples[scope].seconds if scope and row.status == "ok" else ()
 
 
-def what_ran(row: Row) -> str:
-    """The variant that a row's figures are of: what was chosen for it, where its own one chooses."""
-    return str(row.choice.get("kernel", row.variant)) if row.kind == "gemm" else row.variant
-
-
-SAME_APART = 0.03  # from here on it is told that one kernel has two rates
-
-
-def same_apart(rows: Iterable[Row]) -> list[tuple[Row, Row, float]]:
-    """Pairs of GEMM rows that ran one kernel on one problem, as `auto` and what it took do, at two rates.
-
-    And how many times as fast the first was, in the finest scope of both: by more than `SAME_APART`, and than
-    their intervals, where they have such.
-    """
-    alike: dict[object, list[Row]] = {}
-    for row in rows:
-        if row.kind == "gemm" and row.status == "ok" and row.samples and not on_host(row):
-            settings = {**row.parameters, **row.choice, "kernel": what_ran(row), "why": ""}
-            state = row.conditions and row.conditions.state
-            key = row.device, row.dtype, row.problem, row.label, state, tuple(sorted(settings.items()))
-            alike.setdefault(key, []).append(row)
-    apart = []
-    for first, *others in alike.values():
-        for other in others:
-            both = first.samples.keys() & other.samples.keys()
-            shared = next((scope for scope in SCOPES if scope in both), "")
-            first_rate, other_rate = rate(first, shared), rate(other, shared)
-            if first.variant == other.variant or first_rate is None or other_rate is None:
-                continue
-            slow, fast = sorted((first_rate, other_rate), key=lambda each: each.median)
-            if fast.median > slow.median * (1 + SAME_APART) and not slow.high >= fast.low:
-                apart.append((first, other, first_rate.median / other_rate.median))
-    return apart
-
-
 def on_host(row: Row) -> bool:
     """Whether a row's figures are of the host's own BLAS."""
     return row.device == HOST or row.ran_on == "host"

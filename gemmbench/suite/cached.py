@@ -1,4 +1,4 @@
-"""What the user's cache folder keeps of every device: peaks, measurements for `auto`, tuned presets.
+"""What the user's cache folder keeps of every device: peaks and tuned presets.
 
 A file of rows for each device and driver, replaced as a whole. A row serves as long as what it was measured
 with is the same. Whatever is wrong with the folder costs a note, never a run.
@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -22,20 +21,16 @@ import msgspec
 import platformdirs
 
 from gemmbench import UsageError, __version__
-from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.gpu import EDGE_FILE
-from gemmbench.ladder.variant import ParameterError, Variant, laid_out
+from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts, State
+from gemmbench.model.device import BUSY_CORES, DeviceFacts, State
 from gemmbench.model.kernel_files import fingerprint
-from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row, RowKey
-from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, lock, replace_file
-from gemmbench.model.units import listed, number, reason_of
+from gemmbench.model.run_file import SCHEMA_VERSION, Run, lock, replace_file
+from gemmbench.model.units import number, reason_of
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
-from gemmbench.suite import auto
-from gemmbench.suite.auto import CHOOSABLE, Point
 from gemmbench.suite.plan import Tuned
 
 _T = TypeVar("_T")
@@ -262,82 +257,6 @@ class KeptPeaks(_Kept[Row]):
 
 
 _PEAKS = ("peak", "bandwidth")
-
-
-@dataclass(frozen=True)
-class _Measured:
-    source: str  # what it was measured with: hash of kernels and options, or the host's BLAS
-    point: Point
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        point = self.point
-        lengths = point.m, point.n, point.k
-        return point.variant, point.dtype, listed(point.parameters), *lengths, point.ops, point.batch
-
-
-class KeptMeasurements(_Kept[_Measured]):
-    """The medians of GEMM variants that earlier runs have measured, for `auto` to choose by.
-
-    What was measured of a variant serves as long as its kernels and parameters compile to the same, of the
-    host's BLAS as long as that is the same.
-    """
-
-    name = "measured"
-    kind = _File[_Measured]
-    unread = "kept measurements cannot be read, so that auto goes without"
-    unwritten = "measurements are not kept for auto"
-
-    def points(self, devices: Sequence[DeviceFacts], host: HostFacts) -> dict[int, tuple[Point, ...]]:
-        """The points that are still valid, by the device's position, with those of the host's BLAS."""
-        points = {}
-        for index, device in enumerate(devices):
-            kept = self._rows(device)
-            points[index] = tuple(each.point for each in kept if each.source == _source(each.point, host))
-        return points
-
-    def keep(self, header: Header, rows: Iterable[Row]) -> None:
-        """Keep what a run has measured. It replaces older measurements of the same.
-
-        Of a run beside busy programs, on cold operands or on memory that the user has chosen nothing is
-        kept: others would be held against it.
-        """
-        policy, host = header.policy, header.host
-        if host.busy >= BUSY_CORES or policy.cold or policy.memory != "auto":
-            return
-        rows = tuple(rows)
-        for index, device in enumerate(header.devices):
-            fresh = [_Measured(_source(point, host), point) for point in auto.points(rows, index)]
-            if any(kept.point.device_s is not None for kept in fresh):
-                known = {kept.key: kept for kept in self._rows(device)}
-                for kept in fresh:
-                    known.pop(kept.key, None)  # the newest stands last
-                    known[kept.key] = kept
-                self._write(device, tuple(known.values())[-_MOST:])
-
-
-_MOST = 5000  # measurements of a device; the oldest go first
-
-
-def _source(point: Point, host: HostFacts) -> str:
-    """The fingerprint of what would measure a point now; "" if that no longer exists."""
-    if point.variant not in CHOOSABLE:
-        return ""
-    variant = BY_NAME[point.variant]
-    if variant.executor != "opencl":
-        return f"numpy {host.numpy}, {host.blas}"
-    if not point.parameters.keys() <= variant.parameters.keys():
-        return ""
-    numbers = tuple(sorted(point.parameters.items()))
-    lengths = (point.m, point.n, point.k, point.dtype)
-    problem = Gemm(*lengths, trans_a=point.trans_a, trans_b=point.trans_b, batch=1 + (point.batch > 1))
-    return _fingerprint(point.variant, numbers, problem)
-
-
-@cache
-def _fingerprint(variant: str, parameters: tuple[tuple[str, int | float | str], ...], problem: Gemm) -> str:
-    numbers = {name: int(value) for name, value in parameters}
-    return laid_out(BY_NAME[variant], problem).fingerprint(problem.dtype, numbers)
 
 
 @dataclass(frozen=True)

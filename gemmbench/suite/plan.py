@@ -11,20 +11,19 @@ from typing import Literal
 
 from gemmbench import UsageError
 from gemmbench.gemm.verify import could_overflow
-from gemmbench.ladder import AUTO, BASELINE, BY_NAME, LADDER, VARIANTS
+from gemmbench.ladder import BY_NAME
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.problem import Dimensions, Gemm
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, THREADS, Parameters, Row
 from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
 
-_NARROW = 16  # a dimension of no more, beside one of more, makes a shape narrow
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
 
 
@@ -95,28 +94,13 @@ def gemm_plan(
                     maths = axes.maths if variant.executor == "opencl" else ("",)
                     for values in axes.combinations(variant):
                         own, grid = {**overrides, **values}, tuple(values)
-                        steps = _in_turn_with_first(
+                        plan += _in_turn_with_first(
                             _gemm_case(index, device, variant, problem, own, operands, tuned, math, grid)
                             for math in maths
                         )
-                        if variant.name == AUTO and not _has_choice(device, problem):
-                            cases = [step for step in steps if isinstance(step, Case)]
-                            plan += [Skip(case.row("unsupported", NO_CHOICE)) for case in cases]
-                        else:
-                            plan += steps
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
                     plan += (_host_case(variant, problem, operands, count) for count in axes.threads)
     return tuple(plan)
-
-
-NO_CHOICE = "no variant that could be chosen runs here"
-
-
-def _has_choice(device: DeviceFacts, problem: Gemm) -> bool:
-    """Whether anything that `auto` may take runs a problem."""
-    host, *kernels = (BY_NAME[name] for name in (BASELINE, *LADDER))
-    cases = (_gemm_case(0, device, kernel, problem, {}, None, lambda *_: None) for kernel in kernels)
-    return problem.dtype in host.dtypes or any(isinstance(case, Case) for case in cases)
 
 
 def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
@@ -158,7 +142,7 @@ def in_turn_with(
             raise ParameterError(f"{where}: {rows[0].reason}")
 
     def paired(step: Case | Skip) -> Case | Skip:
-        if not isinstance(step, Case) or step.device == HOST or step.variant == AUTO:
+        if not isinstance(step, Case) or step.device == HOST:
             return step
         if step.variant == partner.name and not step.grid:
             return step
@@ -174,16 +158,14 @@ def in_turn_with(
 def fitting(plan: Plan, optional: Collection[str]) -> Plan:
     """A plan without the rows of optional variants that say no more than that a device does not support them.
 
-    Where it supports none of them, the rows stay, to say why; `auto`, which takes one of the others, does not
-    count.
+    Where it supports none of them, the rows stay, to say why.
     """
 
     def cell(step: Case | Skip) -> tuple[object, ...]:
         _, device, _, dtype, _, problem, _ = step.row.key if isinstance(step, Skip) else step.key
         return device, dtype, problem
 
-    kernels = {name for name in optional if name != AUTO}
-    served = {cell(step) for step in plan if isinstance(step, Case) and step.variant in kernels}
+    served = {cell(step) for step in plan if isinstance(step, Case) and step.variant in optional}
     return tuple(
         step
         for step in plan
@@ -192,20 +174,6 @@ def fitting(plan: Plan, optional: Collection[str]) -> Plan:
         or step.row.status != "unsupported"
         or cell(step) not in served
     )
-
-
-def narrow(shape: Dimensions) -> frozenset[str]:
-    """The dimensions that are very small beside another; a small product altogether has none."""
-    lengths = {"m": shape.m, "n": shape.n, "k": shape.k}
-    return frozenset(name for name, each in lengths.items() if each <= _NARROW < max(lengths.values()))
-
-
-def likely(device: DeviceFacts, problem: Dimensions) -> tuple[str, ...]:
-    """The variants to consider for a problem even if none was measured, the most promising first."""
-    kind = "cpu" if device.type == "cpu" else "gpu"
-    where = f"batched-{kind}" if problem.count > 1 else f"narrow-{kind}" if narrow(problem) else kind
-    ranks = {each.name: rank for each in VARIANTS for key, rank in each.likely.items() if key == where}
-    return tuple(sorted(ranks, key=ranks.__getitem__))
 
 
 def peak_plan(

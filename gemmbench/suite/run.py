@@ -11,17 +11,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gemmbench import UsageError, __version__
-from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Maker, Worker
-from gemmbench.model.case import Case, Event, Finished, Plan, Policy
+from gemmbench.model.case import Event, Finished, Plan, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
 from gemmbench.stats.panels import alone
 from gemmbench.suite import session, together
-from gemmbench.suite.auto import Automatic
-from gemmbench.suite.cached import KeptMeasurements, KeptPeaks, KeptPresets, keep_devices
+from gemmbench.suite.cached import KeptPeaks, KeptPresets, keep_devices
 from gemmbench.suite.plan import FindTuned, select
 from gemmbench.suite.together import Group
 
@@ -87,10 +85,7 @@ class Measurement:
 
         Raises `RunFileError` if the file cannot be written, or is of another run; nothing was measured.
         """
-        header, request, measured = self.header, self.request, KeptMeasurements()
-        chooses = any(isinstance(step, Case) and step.variant == AUTO for step in self.plan)
-        points = measured.points(header.devices, header.host) if chooses else {}
-        automatic = Automatic(points, _preset_finder(self.presets, request.tuned))
+        header, request = self.header, self.request
         outcome = Outcome(Run(header, (), str(request.save or "")))
         rows: list[Row] = []
         resumed: set[RowKey] = set()
@@ -99,7 +94,7 @@ class Measurement:
             resume, save = request.resume, request.save
             file = RunFile.resume(save, header) if resume else RunFile.create(save, header, request.force)
         try:
-            with closing(self._events(file, automatic)) as events:
+            with closing(self._events(file)) as events:
                 for event in events:
                     if isinstance(event, Finished):
                         rows.append(event.row)
@@ -115,22 +110,21 @@ class Measurement:
                 file.close()
         outcome.run = replace(outcome.run, rows=current(rows))
         self.peaks.keep(alone(outcome.run), resumed)
-        measured.keep(header, automatic.lessons)
-        outcome.notes = (*self.peaks.notes, *measured.notes, *self.presets.notes)
+        outcome.notes = (*self.peaks.notes, *self.presets.notes)
         return outcome
 
-    def _events(self, file: RunFile | None, automatic: Automatic) -> Generator[Event, None, None]:
+    def _events(self, file: RunFile | None) -> Generator[Event, None, None]:
         header, policy = self.header, self.header.policy
         if self.request.search:
             from gemmbench.suite import best_shape
 
-            steps = session.Steps(header.devices, policy, file, automatic)
+            steps = session.Steps(header.devices, policy, file)
             yield from best_shape.run(self.plan, steps, self.worker, self.request.search)
             return
         if not self.groups:
-            yield from session.run(self.plan, header.devices, policy, self.worker, file, automatic)
+            yield from session.run(self.plan, header.devices, policy, self.worker, file)
             return
-        steps = session.Steps(header.devices, policy, file, automatic)
+        steps = session.Steps(header.devices, policy, file)
         another = partial(Worker, self.make_machine)
         with together.crew(self.worker, another, len(header.devices)) as worker_of:
             yield from together.run(self.groups, worker_of, steps)

@@ -10,7 +10,6 @@ from functools import partial
 
 import numpy as np
 
-from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Worker
 from gemmbench.measure.sampling import Pairs, in_turn
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Staged, Started
@@ -23,7 +22,6 @@ from gemmbench.model.units import rate
 from gemmbench.probes.race import LAUNCH_S, sized, trips_for, winner
 from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
-from gemmbench.suite.auto import Automatic
 
 _AGAIN_SHARE = 0.1  # of the run's time, for rows that were disturbed
 _LEAST_SHARE_S = 0.12  # that a row samples for, however many there are
@@ -70,16 +68,14 @@ def run(
     policy: Policy,
     worker: Worker,
     file: RunFile | None = None,
-    automatic: Automatic | None = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Event, None, None]:
     """Run a plan, case by case, and measure at the end again what was disturbed.
 
     Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
-    (``--resume``) are yielded again and not measured again. `auto` chooses by what it knew before and by the
-    rows so far. Raises `RunFileError` as of `Steps`.
+    (``--resume``) are yielded again and not measured again. Raises `RunFileError` as of `Steps`.
     """
-    steps = Steps(devices, policy, file, automatic, peaks=PeakWatch())
+    steps = Steps(devices, policy, file, peaks=PeakWatch())
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
     suspicious, begin = list[Case](), clock()
@@ -117,11 +113,9 @@ class Steps:
         devices: Sequence[DeviceFacts],
         policy: Policy,
         file: RunFile | None = None,
-        automatic: Automatic | None = None,
         peaks: PeakWatch | None = None,
     ) -> None:
         self.devices, self.policy = devices, policy
-        self.automatic = automatic or Automatic()
         self._peaks = peaks
         self.shares = Shares(policy, 0)
         self.held = file.done if file else ()
@@ -129,6 +123,7 @@ class Steps:
         self._file = file
         self._number = 0
         self._has_gemms = False
+        self._gemms = defaultdict[tuple[str, int, str], list[Row]](list)
         self._timed = defaultdict[tuple[str, int, str], list[_Timed | None]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
@@ -162,7 +157,7 @@ class Steps:
         """Measure a case, unless the file holds its row. The row is yielded as finished, and returned."""
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
-            self.automatic.record(done)
+            self._record(done)
             if self._peaks:
                 self._peaks.record(done)
             yield Finished(done, resumed=True)
@@ -178,27 +173,26 @@ class Steps:
         return row
 
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
-        """Measure a case, hold it against the peak, and remember it for `auto`; it is not saved yet."""
+        """Measure a case and hold it against the peak; it is not saved yet."""
         device = self.devices[case.device] if case.device >= 0 else None
         policy = self.shares.next(case)
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
-        if device and case.variant == AUTO:
-            row = yield from self.automatic.measure(case, device, policy, worker)
-        else:
-            measured = self._measured(case)
-            known = replace(case, measured=measured) if measured else case
-            if case.versus:
-                known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
-            row = yield from worker.run(known, device, policy)
-            self.automatic.record(row, None if self.is_disturbed(row) else case)
+        measured = self._measured(case)
+        known = replace(case, measured=measured) if measured else case
+        if case.versus:
+            known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
+        row = yield from worker.run(known, device, policy)
+        self._record(row)
         if device and self._peaks and not self.is_disturbed(row):
-            ran = self.automatic.ran(case, device, row) if case.variant == AUTO else case
-            if ran:
-                row, better = yield from self._peaks.beside(row, ran, device, policy, worker)
-                if better:
-                    yield self.finished(better, is_planned=False)
+            row, better = yield from self._peaks.beside(row, case, device, policy, worker)
+            if better:
+                yield self.finished(better, is_planned=False)
         return row
+
+    def _record(self, row: Row) -> None:
+        if row.kind == "gemm":
+            self._gemms[row.variant, row.device, row.dtype].append(row)
 
     def is_disturbed(self, row: Row) -> bool:
         on_cpu = row.device == HOST or self.devices[row.device].type == "cpu" or row.ran_on == "host"
@@ -208,7 +202,7 @@ class Steps:
         """The problems that this run has measured a case's kernel on, and seconds for one of each."""
         key = case.variant, case.device, case.dtype
         timed = self._timed[key]
-        timed += map(self._time, self.automatic.gemms[key][len(timed) :])
+        timed += map(self._time, self._gemms[key][len(timed) :])
         return tuple(each[1:] for each in timed if each and each[0] == case.parameters)
 
     def _time(self, row: Row) -> _Timed | None:

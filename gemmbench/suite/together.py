@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 
-from gemmbench.ladder import AUTO
 from gemmbench.measure.child import Ready, Worker
 from gemmbench.measure.sampling import AloneError, Sampled, Window, together
 from gemmbench.model import units
@@ -30,7 +29,6 @@ from gemmbench.report.table import Cell, Note, Sheet
 from gemmbench.stats import rates
 from gemmbench.stats.intervals import Interval, Measure
 from gemmbench.stats.rates import measure
-from gemmbench.suite.auto import auto_row
 from gemmbench.suite.session import Steps
 
 _MEMORY_KINDS = ("bandwidth", "transfer")  # run at once where there are no GEMMs
@@ -129,32 +127,27 @@ def _at_once(
 ) -> Generator[Event, None, dict[RowKey, Row]]:
     """A row for each case of a group: those that were ok alone are run, the others say why they are not."""
     rows: dict[RowKey, Row] = {}
-    able: list[tuple[Case, Case]] = []  # and what it runs: `auto` what it took when it was alone
+    able: list[Case] = []
     for case in group.cases:
         row = alone[case.key]
-        inner = case if case.variant != AUTO else steps.automatic.ran(case, steps.devices[case.device], row)
         if row.status != "ok":
             rows[case.key] = case.row("skipped", f"alone it is {row.status}")
-        elif inner is None:
-            rows[case.key] = case.row("skipped", "alone the host's own BLAS was taken")
         else:
-            able.append((case, inner))
+            able.append(case)
     if len(able) == 1:
-        case, _ = able.pop()
+        case = able.pop()
         rows[case.key] = case.row("skipped", "no other device has a figure of its own")
     beside: dict[int, set[int]] = {}
     if able:
         yield steps.started(group.label)
         members = [
-            _Member(worker_of(inner.device), inner, steps.devices[inner.device], steps.policy)
-            for _, inner in able
+            _Member(worker_of(case.device), case, steps.devices[case.device], steps.policy) for case in able
         ]
         yield from _measure(members)
-        for (case, inner), member in zip(able, members, strict=True):
-            reason = str(alone[case.key].choice.get("why", ""))
+        for case, member in zip(able, members, strict=True):
             assert member.row is not None  # of every member that was measured
-            together = member.row if case is inner else auto_row(case, inner, reason, member.row)
-            rows[case.key] = replace(together, energy=_ENERGY if together.status == "ok" else together.energy)
+            row = member.row
+            rows[case.key] = replace(row, energy=_ENERGY) if row.status == "ok" else row
             beside[case.device] = member.beside
     every = {case.device for case in group.cases}
     others = {device: beside.get(device) or every - {device} for device in every}

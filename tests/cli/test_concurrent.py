@@ -64,7 +64,7 @@ def test_the_page(
 @pytest.mark.parametrize(
     "words",
     [
-        "square --sizes 8,16 --kernel naive,auto",
+        "square --sizes 8,16 --kernel naive",
         "sweep-k --m 8 --n 8 --k-min 8 --k-max 16 --kernel naive",
         "gemm -m 8 --kernel naive,tiled",
         "workloads --set odd --kernel naive,tiled --no-peak",
@@ -178,21 +178,6 @@ def test_resuming_adds_what_is_missing(lines: int, call: Call, tmp_path: Path) -
     assert call(*words, "--resume").exit_code == 0
     assert path.read_bytes().startswith(b"".join(whole[: lines - 1]))
     assert len(load(path).rows) == len({row.key for row in load(path).rows}) == 4
-
-
-@pytest.mark.usefixtures("stepping")
-def test_auto_runs_at_once_what_it_took_alone(call: Call, tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    words = ("square", "--sizes", "8", "--kernel", "auto", "--no-peak", *ALL, "--save", str(path))
-    assert call(*words).exit_code == 0
-    rows = rows_of(path)
-    for device, other in ((0, 1), (1, 0)):
-        alone, beside = rows[device, ()], rows[device, (other,)]
-        if alone.choice["kernel"] == "numpy":
-            assert beside.status == "skipped"
-        else:
-            assert (beside.status, beside.variant) == ("ok", "auto")
-            assert beside.choice == alone.choice
 
 
 def test_energy_is_measured_alone_only(call: Call, tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_the_gallery_is_drawn_from_whole_honest_runs(run: Path) -> None:
 def not_settled(saved: Run) -> list[str]:
     """The rows of a GPU, no bursts, whose last third of samples lies more than 1 % from the first."""
     rows = (row for row in saved.rows if row.kind == "gemm" and not is_on_cpu(saved, row))
-    rows = (row for row in rows if rates.what_ran(row) != "numpy" and rates.in_state(row, "settled"))
+    rows = (row for row in rows if row.variant != "numpy" and rates.in_state(row, "settled"))
     return [
         f"{row_label(row)}: {change:+.2%}"
         for row in rows

@@ -74,7 +74,7 @@ def test_own_kernels_join_those_that_are_named() -> None:
     Path("two.cl").write_text(Path("mine.cl").read_text())
     assert chosen("mine", kernel_files=["two.cl", "mine.cl"]) == ["mine"]
     assert chosen("own", kernel_files=["two.cl", "mine.cl"]) == ["two", "mine"]
-    assert chosen("naive,auto", kernel_files=["two.cl", "mine.cl"]) == ["naive", "two", "mine", "auto"]
+    assert chosen("naive,numpy", kernel_files=["two.cl", "mine.cl"]) == ["naive", "two", "mine", "numpy"]
     options = build(Square, {"kernels": "tiled", "kernel_files": ["mine.cl"], "versus": "mine"})
     assert options.partner is not None
     assert (options.partner.name, options.named) == ("mine", ("tiled", "mine"))
@@ -147,7 +147,7 @@ def test_what_cannot_be_is_one_sentence(
 def test_a_kernel_is_called_like_no_word_of_the_options(mine: Path) -> None:
     """Every word that completion offers for them is refused, and those that it does not."""
     offered = (names.kernels({"kernel_files": ["mine.cl"]}), names.references({}), names.baselines({}))
-    words = {"peak", "none", "all", "ladder", "best", "own", "auto", "numpy"}.union(*offered)
+    words = {"peak", "none", "all", "ladder", "best", "own", "numpy"}.union(*offered)
     was = mine.read_text()
     for name in sorted(words):
         mine.write_text(was.replace("/* gemmbench\n", f'/* gemmbench\nname = "{name}"\n'))

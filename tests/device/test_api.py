@@ -10,7 +10,7 @@ import pytest
 import gemmbench as gb
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 
-TINY = {"sizes": "32,64", "kernels": "naive,auto", "budget": 0.05, "quiet": True}
+TINY = {"sizes": "32,64", "kernels": "naive,tiled", "budget": 0.05, "quiet": True}
 
 
 @pytest.fixture(autouse=True)

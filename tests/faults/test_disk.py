@@ -127,13 +127,13 @@ def test_stdout_on_a_full_disk(tmp_path: Path, entry: Entry) -> None:
 
 @pytest.mark.fault("cache-read-only")
 def test_a_cache_that_cannot_be_written(start: Start, tmp_path: Path, entry: Entry) -> None:
-    """Peaks are measured again each time, and `auto` chooses by less: a note, and the same rows."""
+    """Peaks are measured again each time: a note, and the same rows."""
     words = (*(word for word in SWEEP if word != "--no-peak"), "--save")
     (tmp_path / "cache").mkdir()
     status, table, err = finish(start(*words, "whole.jsonl", XDG_CACHE_HOME=str(tmp_path / "cache")))
     assert (status, err.count("\n")) == (0, 1)
     kept = sorted(path.parent.name for path in (tmp_path / "cache").rglob("*.json"))
-    assert "measured" in kept
+    assert "peaks" in kept
 
     (tmp_path / "file").write_text("no folder")
     status, out, err = finish(start(*words, "file.jsonl", XDG_CACHE_HOME=str(tmp_path / "file")))

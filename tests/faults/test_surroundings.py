@@ -287,7 +287,7 @@ def test_no_home_folder(start: Start, tmp_path: Path, entry: Entry) -> None:
         ({"HOME": "", "GEMMBENCH_FAKE_NOBODY": "1"}, ""),
         ({"HOME": str(tmp_path / "new")}, ""),
     )
-    words = [word for word in QUICK if word != "-q"]
+    words = [word for word in QUICK if word not in ("-q", "--no-peak")]
     for place, (home, why) in enumerate(cases[: entry.wanted]):
         if home["HOME"] == "":  # a cache folder elsewhere is enough
             home = {**nowhere, **home, "XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -298,7 +298,7 @@ def test_no_home_folder(start: Start, tmp_path: Path, entry: Entry) -> None:
         *notes, last = err.splitlines()
         assert last == f"Saved 2 rows in {path.name}."
         assert len(notes) == bool(why)
-        assert all(note.startswith("measurements are not kept for auto: ") for note in notes)
+        assert all(note.startswith("peaks are not kept for the next run: ") for note in notes)
         assert all(note.endswith(why) for note in notes)
         entry.hold(["naive", "numpy"], [row.variant for row in load(path).rows])
         if not why and "XDG_CACHE_HOME" not in home:

@@ -322,7 +322,6 @@ def test_the_chart_has_every_look_and_the_best() -> None:
     [
         ({"min": 512, "max": 256}, "--min 512 is more than --max 256"),
         ({"step": 512, "max": 256}, "--step 512 is more than --max 256"),
-        ({"kernels": "auto"}, "name the kernel"),
         ({"params": ("TS=8,16",), "kernels": "tiled"}, "one value each"),
         ({"budget": 0}, "not above 0"),
     ],

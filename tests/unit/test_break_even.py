@@ -31,7 +31,6 @@ def panel(times: Mapping[str, Mapping[int, float]], source: str = "abc", count: 
             "ok",
             problem=Problem(size, size, size),
             samples={"host": Scope(samples, 1, "stable")},
-            choice={"kernel": "tiled"} if variant == "auto" else {},
             source="" if variant in ("numpy", "cublas") else source,
         )
 
@@ -60,11 +59,11 @@ def test_it_has_no_interval_where_a_row_has_none() -> None:
     assert (even.low, even.high, even.is_few) == (None, None, True)
 
 
-def test_libraries_and_auto_have_none() -> None:
+def test_libraries_have_none() -> None:
     quick = {size: seconds / 2 for size, seconds in KERNEL.items()}
-    shown = panel({"cublas": quick, "auto": quick, "naive": KERNEL, "tiled": quick, "numpy": HOST})
+    shown = panel({"cublas": quick, "naive": KERNEL, "tiled": quick, "numpy": HOST})
     assert [even.kernel.variant for even in break_evens(shown)] == ["tiled", "naive"]
-    assert break_evens(panel({"cublas": quick, "auto": quick, "numpy": HOST})) == ()
+    assert break_evens(panel({"cublas": quick, "numpy": HOST})) == ()
 
 
 def test_out_of_range_or_from_the_start() -> None:

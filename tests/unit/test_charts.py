@@ -252,7 +252,7 @@ CROWDED = {
     "sweep": fake.fake_ladder,
     "sweep over k": fake.fake_ladder_k,
     "types": lambda: few(
-        fake.fake_ladder(TYPES), "tiled", "rect", "dot-v4", "nv-wgmma", "image-4x8", "auto", "cublas", "wide"
+        fake.fake_ladder(TYPES), "tiled", "rect", "dot-v4", "nv-wgmma", "image-4x8", "cublas", "wide"
     ),
     "layers": fake.fake_layers,
     "troubled": fake.fake_troubled,
@@ -305,7 +305,7 @@ def test_a_line_that_ends_early_is_named_where_it_would_have_ended() -> None:
 
 def test_host_device_shows_the_fastest_two_and_the_host() -> None:
     axes = only(draw(fake.fake_ladder(), "host-device"))
-    assert {str(line.get_label()) for line in axes.lines} == {"nv-mma", "auto", "numpy", "break-even"}
+    assert {str(line.get_label()) for line in axes.lines} == {"nv-mma", "nv-async", "numpy", "break-even"}
 
 
 def test_host_device_marks_the_break_even() -> None:
@@ -397,7 +397,7 @@ def test_ladder_is_a_waterfall_that_ends_at_the_peak() -> None:
     names = [label.get_text() for label in axes.get_yticklabels()]
     assert names[:3] == ["naive", "tiled", "coarse"]
     assert names[-1] == "measured peak"
-    assert len(names) == 29  # all but numpy and the two that are not for the device, and the peak
+    assert len(names) == 28  # all but numpy and the two that are not for the device, and the peak
     naive, tiled = 5200 / (1 + (130 / 2048) ** 1.7), 6500 / (1 + (130 / 2048) ** 1.7)
     steps = bars(axes, "step")
     assert steps[0] == pytest.approx((1, 0), abs=0.01)
@@ -575,7 +575,7 @@ def test_workloads_shows_the_fastest_and_names_the_rest() -> None:
     assert names[0] == "alexnet conv1\n96x3025x363"
     assert len(names) == len(fake.SHAPES)
     shown = list(dict.fromkeys(group.get_label() for group in axes.containers))
-    assert shown == ["prefetch", "gpu-tile", "nv-async", "nv-mma", "auto", "cublas", "numpy"]
+    assert shown == ["register-wide", "prefetch", "gpu-tile", "nv-async", "nv-mma", "cublas", "numpy"]
     bold = [item.get_text() for item in axes.texts if item.get_fontweight() == "bold"]
     best = [width for _, width in bars(axes, "nv-mma")]
     assert [float(text) for text in bold] == pytest.approx(best, rel=0.01)
@@ -583,27 +583,11 @@ def test_workloads_shows_the_fastest_and_names_the_rest() -> None:
     assert "No figure for any shape: nv-wgmma, intel-block." in words(axes)
 
 
-def test_auto_is_not_the_fastest_of_a_shape_beside_the_kernel_that_it_took() -> None:
-    run = fake.fake_layers()
-    rows = [
-        replace(
-            row,
-            samples={n: replace(s, seconds=tuple(t / 9 for t in s.seconds)) for n, s in row.samples.items()},
-        )
-        if row.variant == "auto"
-        else row
-        for row in run.rows
-    ]
-    axes = only(draw(replace(run, rows=tuple(rows)), "workloads"))
-    bold = [float(item.get_text()) for item in axes.texts if item.get_fontweight() == "bold"]
-    assert bold == pytest.approx([width for _, width in bars(axes, "nv-mma")], rel=0.01)
-
-
 def test_a_shape_whose_fastest_kernel_has_no_bar_has_none_in_bold(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`auto` had the bar of a kernel that it took."""
     monkeypatch.setattr(ladder_chart, "_MOST_VARIANTS", 2)
     run = fake.fake_layers()
-    shape = next(row.problem for row in run.rows if row.variant == "tiled")
+    first, second, third = list(dict.fromkeys(row.problem for row in run.rows if row.variant == "tiled"))[:3]
+    quick = {("tiled", first), ("tiled", second), ("naive", third)}
     faster = [
         replace(
             row,
@@ -611,14 +595,14 @@ def test_a_shape_whose_fastest_kernel_has_no_bar_has_none_in_bold(monkeypatch: p
                 n: replace(s, seconds=tuple(t / 999 for t in s.seconds)) for n, s in row.samples.items()
             },
         )
-        if row.variant == "auto" or (row.variant, row.problem) == ("tiled", shape)
+        if (row.variant, row.problem) in quick
         else row
         for row in run.rows
     ]
     axes = only(draw(replace(run, rows=tuple(faster)), "workloads"))
-    assert {group.get_label() for group in axes.containers} == {"auto", "tiled", "numpy"}
-    bold = [float(item.get_text().replace(",", "")) for item in axes.texts if item.get_fontweight() == "bold"]
-    assert bold == pytest.approx([max(width for _, width in bars(axes, "tiled"))], rel=0.01)
+    assert {group.get_label() for group in axes.containers} == {"nv-mma", "tiled", "numpy"}
+    bold = [item for item in axes.texts if item.get_fontweight() == "bold"]
+    assert len(bold) == len(fake.SHAPES) - 1
 
 
 def test_workloads_without_labels_and_with_a_skipped_row() -> None:

@@ -24,7 +24,6 @@ from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, encode
 from gemmbench.options import build, measuring
 from gemmbench.stats.panels import panels, sweep_axis
-from gemmbench.suite import auto
 from gemmbench.suite.plan import rebuild
 from tests import fake_runs as fake
 from tests import in_process
@@ -332,14 +331,6 @@ def test_a_sweep_says_its_layout_and_mixed_ones_are_none() -> None:
     (panel,) = panels(Run(fake.header(("square",)), tuple(rows), "run.jsonl"), "m")
     assert panel.shape == "m = n = k, NT"
     assert sweep_axis([*rows, fake.gemm_row("naive", Problem(8, 8, 8), 1.0)]) is None
-
-
-def test_auto_predicts_from_the_same_layout_alone() -> None:
-    problems = Problem(64, 64, 64), Problem(64, 64, 64, trans_a=True)
-    rows = [fake.gemm_row("naive", problem, 1.0) for problem in problems]
-    known = auto.points(rows, 0)
-    assert [point.ops for point in known] == ["NN", "TN"]
-    assert auto._alike(Gemm(64, 64, 64, trans_a=True), known) == [known[1]]
 
 
 def test_cublas_multiplies_char_with_tensor_cores_in_one_layout() -> None:

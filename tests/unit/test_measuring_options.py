@@ -35,7 +35,6 @@ from gemmbench.options.names import choose_baselines, choose_threads
 from gemmbench.regress.baseline import difference, repetitions
 from gemmbench.regress.compare import compare
 from gemmbench.stats import panels
-from gemmbench.suite import auto
 from gemmbench.suite.plan import Axes, gemm_plan, rebuild
 from tests import fake_runs as fake
 from tests import in_process
@@ -73,12 +72,11 @@ def test_a_kernels_own_flags_stay_unless_asked() -> None:
 
 
 def test_libraries_have_no_math() -> None:
-    assert [case.title for case in planned("naive clblast numpy auto")] == [
+    assert [case.title for case in planned("naive clblast numpy")] == [
         "naive strict",
         "naive fast",
         "clblast",
         "numpy",
-        "auto",
     ]
 
 
@@ -102,13 +100,6 @@ def test_rows_of_either_math_are_compared_each_with_its_own() -> None:
     ]
     alone = compare([Run(old.header, (rows[0],), "a")], [Run(new.header, (rows[1],), "b")])
     assert not alone.counts["same"]
-
-
-def test_auto_does_not_learn_from_rows_with_another_math() -> None:
-    rows = [replace(row, problem=Problem(64, 64, 64)) for row in math_rows()]
-    plain = replace(rows[0], parameters={"WX": 16})
-    assert len(auto.points([plain], 0)) == 1
-    assert not auto.points(rows, 0)
 
 
 def math_rows(after: float = 0.12) -> tuple[Row, Row]:
@@ -155,7 +146,7 @@ def test_an_unchanged_residual_is_called_so() -> None:
     ("values", "sentence"),
     [
         ({"math": "quick"}, "unknown math 'quick'"),
-        ({"math": "fast", "kernels": "auto,numpy"}, "--kernel names none"),
+        ({"math": "fast", "kernels": "clblast,numpy"}, "--kernel names none"),
         ({"math": "strict,fast", "versus": "naive"}, "goes without --versus"),
         ({"math": "strict,fast", "concurrent": True}, "goes without --concurrent"),
         ({"seed": -1}, "-1 is not in the range x>=0"),

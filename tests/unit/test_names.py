@@ -16,7 +16,6 @@ HISTORY = "schema1.py"  # which variants there were when old files were written
 
 # What is called like a variant and is none: the lines that it may stand on.
 HOMONYMS = {
-    "auto": r"memory|mode|MEMORY_MODES|default=",  # how operands reach a device
     "clblast": r"find_library",  # as the linker calls it
     "cublas": r"find_library",
     "wide": r'"high"|Shape\(',
@@ -46,13 +45,7 @@ def test_no_variant_is_known_by_name_outside_the_ladder() -> None:
 
 
 def test_a_name_in_quotes_is_found() -> None:
-    assert sorted(named('LIKELY = ("nv-mma", "tiles")\nkernel = "auto"')) == [(1, "nv-mma"), (2, "auto")]
-
-
-def test_likely_variants_are_in_one_order_for_each_sort_of_problem() -> None:
-    for where in ("cpu", "gpu", "narrow-cpu", "narrow-gpu"):
-        ranks = [entry.likely[where] for entry in ladder.VARIANTS if where in entry.likely]
-        assert sorted(ranks) == [*range(1, len(ranks) + 1)]
+    assert sorted(named('SOME = ("nv-mma", "tiles")\nkernel = "small"')) == [(1, "nv-mma"), (2, "small")]
 
 
 def test_matrix_units_take_types_that_their_variant_takes() -> None:

@@ -292,7 +292,7 @@ def test_a_case_takes_its_kernel_to_another_process(tmp_path: Path) -> None:
 
 def test_own_kernels_stand_behind_the_ladder() -> None:
     order = ladder.order(["mine"])
-    assert order.index("intel-block") < order.index("mine") < order.index("auto") < order.index("numpy")
+    assert order.index("intel-block") < order.index("mine") < order.index("numpy")
 
 
 def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from gemmbench.model.row import Energy, Problem, Row
 from gemmbench.model.run_file import Header, RunFile, RunFileError, encode, is_tuning, load
 from gemmbench.probes import PROBES
 from gemmbench.regress.compare import compare
-from gemmbench.stats import rates
 from gemmbench.tune.result import result
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
@@ -64,7 +63,7 @@ def test_real_files_have_their_state_in_fields(path: Path) -> None:
         assert list(row.remarks) == old["notes"]
         assert not any(note.startswith("raced") for note in row.notes)
         assert is_too_slow(row) == old["reason"].startswith("would take about")
-        name = rates.what_ran(row)
+        name = row.variant
         if row.status != "ok":
             continue
         if name in BY_NAME:
@@ -122,7 +121,7 @@ def test_what_a_skipped_case_needs_is_read_as_it_was_written(needs_s: float, tmp
     reason = too_slow_reason(needs_s, 1e-6)
     rows = (
         fake.bad("naive", SIZE, "skipped", reason),
-        fake.bad("auto", SIZE, "skipped", f"naive: {reason}"),
+        fake.bad("block4x4-v4", SIZE, "skipped", f"naive: {reason}"),
         fake.bad("tiled", SIZE, "skipped", "alone it would take about 9 s"),
         fake.bad("rect", SIZE, "failed", reason),
     )
@@ -141,15 +140,6 @@ def test_a_tuners_file_has_phases(tmp_path: Path) -> None:
     elsewhere = load(written(tmp_path / "run.jsonl", ["check", "tune"], *map(of_schema_1, run.rows)))
     assert not is_tuning(elsewhere)
     assert {row.phase for row in elsewhere.rows} == {""}
-
-
-def test_what_auto_took_says_what_it_ran_on(tmp_path: Path) -> None:
-    def took(name: str) -> Row:
-        row = fake.gemm_row("auto", SIZE, 4.0, dtype="half")
-        return replace(row, choice={"kernel": name, "why": "a reason"}, ran_on="device")
-
-    rows = load(written(tmp_path / "run.jsonl", ["square"], *map(took, ("numpy", "nv-mma", "tiled")))).rows
-    assert [row.ran_on for row in rows] == ["host", "matrix", "device"]
 
 
 def test_a_file_that_is_resumed_later_holds_rows_of_both(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_which_of_two_kernels_wins_does_not_depend_on_order_or_rest(
 
 
 def test_the_same_kernel_twice_in_a_run_has_one_rate() -> None:
-    """677 and 752 TFLOPS were shown of one kernel, under its own name and as what `auto` took."""
+    """677 and 752 TFLOPS were shown of one kernel that was measured twice."""
     bench = Bench(0.2, 0.5)
     first = median(bench.row("naive", 6.0))
     bench.rest(0.05)

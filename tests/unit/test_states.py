@@ -234,35 +234,6 @@ def test_files_of_schema_1_have_no_state() -> None:
     assert {row.conditions for row in old.rows} == {None}
 
 
-# --- one kernel under two names -----------------------------------------------------------------------------
-
-
-def one_kernel(auto_tflops: float, parameters: dict[str, int], few: bool = False) -> str:
-    """What is shown of nv-wgmma at 677 TFLOPS and of `auto`, which took it."""
-    size = Problem(8192, 8192, 8192)
-    own = replace(fake.gemm_row("nv-wgmma", size, 677_000.0, dtype="half"), choice={"BM": 128})
-    auto = fake.gemm_row("auto", size, auto_tflops * 1e3, dtype="half")
-    auto = replace(auto, choice={"kernel": "nv-wgmma", "why": "measured", **parameters})
-    if few:
-        own, auto = (
-            replace(row, samples={"kernel": fake.scope(seconds, 0.0, 5)})
-            for row, seconds in ((own, 1.0 / 677), (auto, 1.0 / auto_tflops))
-        )
-    run = Run(replace(fake.header(["square"], (fake.GPU,)), view="square"), (own, auto))
-    return " ".join(text(views.show(run, ladder.ORDER), 120).split())
-
-
-@pytest.mark.parametrize("few", [False, True])
-def test_one_kernel_with_two_rates_is_remarked(few: bool) -> None:
-    shown = one_kernel(752.0, {"BM": 128}, few)
-    assert "one kernel, two rates: nv-wgmma at 8192: auto ran the same kernel 11.1 % faster" in shown
-
-
-def test_the_same_rate_and_another_kernel_are_not() -> None:
-    assert "two rates" not in one_kernel(690.0, {"BM": 128})
-    assert "two rates" not in one_kernel(752.0, {"BM": 64})
-
-
 # --- rows that power limits ---------------------------------------------------------------------------------
 
 

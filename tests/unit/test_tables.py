@@ -370,24 +370,13 @@ def test_a_break_even_of_disturbed_rows_says_so() -> None:
     assert [" disturbed: measure again)." in table for table in tables] == [True, False]
 
 
-def test_the_star_is_the_kernels_own_where_auto_took_it() -> None:
-    problem = Problem(256, 256, 256)
-    slow, fast = fake.gemm_row("tiled", problem, 30.0), fake.gemm_row("register", problem, 59.0)
-    auto = replace(fake.gemm_row("auto", problem, 60.0), choice={"kernel": "register"})
-    run = Run(fake.header(("square",)), (slow, fast, auto))
-    table = text(sweep(run, "m"), 120)
-    assert list(re.findall(r"^(\w+) +\*", table, re.MULTILINE)) == ["register"]
-    alone = text(sweep(replace(run, rows=(slow, auto)), "m"), 120)
-    assert list(re.findall(r"^(\w+) +\*", alone, re.MULTILINE)) == ["auto"]
-
-
 def test_three_rows_of_one_problem_are_a_table_the_fastest_first_and_pages_if_asked_for() -> None:
     problem = Problem(256, 256, 256)
-    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "auto": 61.0}
+    rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "prefetch": 61.0}
     rows = [fake.gemm_row(name, problem, rate) for name, rate in rates_of.items()]
     run = Run(replace(fake.header(("gemm",)), view="gemm"), tuple(rows))
     shares = re.compile(r"^(\w+) +([\d.]+) %", re.MULTILINE)
-    ranking = [("auto", "100.0"), ("register", "98.4"), ("tiled", "49.2"), ("naive", "4.9")]
+    ranking = [("prefetch", "100.0"), ("register", "98.4"), ("tiled", "49.2"), ("naive", "4.9")]
     two = replace(run, rows=tuple(rows[:2]))
     short, long, pair = text(show(run)), text(show(run, verbose=True)), text(show(two))
     assert shares.findall(short) == shares.findall(long) == ranking
