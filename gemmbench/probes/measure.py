@@ -20,7 +20,7 @@ from gemmbench.model.units import MIB, by_key
 from gemmbench.probes import PROBES
 from gemmbench.probes import race as races
 from gemmbench.probes.arithmetic import CHAINS, MIXED, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
-from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates
+from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates, transfer_sizes
 from gemmbench.probes.race import LAUNCH_S, Entry, Evidence, Race, Unit, sized, trips_for
 from gemmbench.stats.ceilings import most, most_bytes
 from gemmbench.stats.intervals import summarize
@@ -377,10 +377,13 @@ def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
     moving = task.known.moving
     if probe.direction not in moving:
         seconds = []
-        for nbytes in (_MAP_SAMPLE_BYTES // 4, _MAP_SAMPLE_BYTES):
+        most = min(_MAP_SAMPLE_BYTES, max(transfer_sizes(task.device)))
+        for nbytes in (most // 4, most):
             sample = replace(task, case=replace(task.case, parameters={"bytes": nbytes}))
             with sample.race() as race:
                 race.enter(candidates(probe, task.device, {}))
+                if not race.entries:
+                    raise NotMeasuredError("failed", race.failure)
                 seconds.append(nbytes / race.best_rate)
         moving[probe.direction] = seconds[1] > _MAP_GROWTH * seconds[0]
     return moving[probe.direction]

@@ -300,6 +300,29 @@ def test_a_map_that_takes_no_longer_for_more_moves_nothing(growth: float, way: s
     assert known.moving == {"up": way == "map"}
 
 
+@pytest.mark.parametrize(("growth", "way"), [(4.0, "map"), (1.1, "zero-copy")])
+def test_a_map_is_tried_within_the_largest_buffer(growth: float, way: str) -> None:
+    def trip_s(entry: Parameters) -> float | Exception:
+        nbytes = int(entry["bytes"])
+        if nbytes > 16 << 20:
+            return NotMeasuredError("failed", "CL_INVALID_BUFFER_SIZE")
+        return 1e-3 * (growth if nbytes == 16 << 20 else 1.0)
+
+    gpu = replace(DEVICE, unified_memory=False, max_alloc_bytes=16 << 20)
+    case = replace(UPLOAD, variant="upload-mapped")
+    row = in_process.result_of(measured(transfers(trip_s=trip_s), case, gpu, POLICY, Known()))
+    assert row.choice == {"way": way}
+
+
+def test_a_map_that_cannot_be_tried_fails_with_the_reason() -> None:
+    refused = NotMeasuredError("failed", "CL_MEM_OBJECT_ALLOCATION_FAILURE")
+    fake = transfers(trip_s=lambda entry: refused if int(entry["bytes"]) > 1 << 20 else 1e-3)
+    gpu = replace(DEVICE, unified_memory=False)
+    case = replace(UPLOAD, variant="upload-mapped")
+    with pytest.raises(NotMeasuredError, match="CL_MEM_OBJECT_ALLOCATION_FAILURE"):
+        in_process.result_of(measured(fake, case, gpu, POLICY, Known()))
+
+
 def test_launches_are_a_distribution_and_a_chain_is_a_sample() -> None:
     fake = FakeProbes(clocks=("host",), each=True)
     row = run(fake, Case("latency", 0, "launch-round-trip", "int", {}))
