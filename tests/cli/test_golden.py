@@ -78,14 +78,18 @@ def test_no_line_is_wider_than_the_terminal(
 
 
 @pytest.mark.parametrize("paths", DRAWN, ids=lambda paths: name(paths.split()[0]))
-def test_plot(paths: str, page: OpenPage) -> None:
-    """Every kind of chart that a run has data for, and why the run has no others."""
+def test_plot(paths: str, page: OpenPage, call: Call) -> None:
+    """Every kind of chart that a run has data for."""
     plotted = page(f"plot-{name(paths.split()[0])}")
     with drawn.captured() as figures:
-        done = plotted.call("plot", *paths.split(), "--kind", "all", "--out", "out.svg")
+        done = call("plot", *paths.split(), "--kind", "all", "--out", "out.svg")
     kinds = re.findall(r"^Drew out-(.*)\.svg\.$", done.stderr, re.MULTILINE)
     for kind, figure in zip(kinds, figures, strict=True):
         plotted.write(f"chart {kind}", "\n".join(figure))
+
+
+def test_why_a_chart_is_not_drawn(page: OpenPage) -> None:
+    page("plot-reasons").call("plot", "plots/h200-energy.jsonl", "--kind", "all", "--out", "out.svg")
 
 
 def test_kernels(page: OpenPage) -> None:
