@@ -24,7 +24,7 @@ from gemmbench.model.instrument import (
     When,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, GRAPH, Check, Scope
+from gemmbench.model.row import CHAIN, Check, Scope
 
 Fault = Callable[[], None]
 
@@ -67,7 +67,7 @@ class FakeInstrument:
     faults: dict[int, Exception] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
-    replays: bool = True  # whether launches can be replayed as a CUDA graph
+    chains: bool = True  # whether launches can be held until all are queued
     other: Instrument | None = None  # that has the former version of its cases; None: itself
     watch: Watch = field(default_factory=Watch)
 
@@ -139,11 +139,9 @@ class FakeInstrument:
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
         if asked.clock == CHAIN:
+            if not self.chains:
+                raise NotMeasuredError("unsupported", "a library's launches cannot be held")
             scopes = {CHAIN: problem_s}
-        if asked.clock == GRAPH:
-            if not self.replays:
-                raise NotMeasuredError("unsupported", "CUDA does not take the kernel")
-            scopes = {GRAPH: problem_s}
         return Batch(scopes, begin, self._free, asked.count)
 
     _next: dict[int, float] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from gemmbench.ladder import BASELINE, BY_NAME, VARIANTS
 from gemmbench.ladder.variant import laid_out
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import GRAPH, Row
+from gemmbench.model.row import CHAIN, GRAPH, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.stats.conditions import disturbed
@@ -141,7 +141,7 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
     """Kernels interleaved with a library: rates of both, and their ratio with its interval."""
 
     def cell(row: Row, scope: str) -> str:
-        rate = rates.rate(row, GRAPH) if scope == GRAPH else rates.shown_rate(row, scope)
+        rate = rates.rate(row, scope) if scope in (GRAPH, CHAIN) else rates.shown_rate(row, scope)
         return units.number(rate.median / scale) if rate else "-"
 
     library = next(row.former.variant for run in runs for row in run.rows if row.former)
@@ -158,8 +158,8 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
             shape = row.label or f"{row.problem.m}{', B transposed' if row.problem.trans_b else ''}"
             driver = run.header.devices[row.device].driver
             interval = "" if ratio.is_few else f" ({ratio.low:.2f} to {ratio.high:.2f})"
-            graph = GRAPH if GRAPH in former.samples else "device"
-            cells = (cell(row, "device"), cell(row, GRAPH), cell(former, graph))
+            clock = ratio.scope if ratio.scope in (GRAPH, CHAIN) else "device"
+            cells = (cell(row, "device"), cell(row, GRAPH), cell(former, clock))
             key = driver, row.variant, row.dtype, shape
             rows.setdefault(key, (*cells, f"{ratio.median:.2f}{interval}"))
     several = len({driver for driver, *_ in rows}) > 1

@@ -36,7 +36,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import GRAPH, PAGEABLE, WHOLE, Check
+from gemmbench.model.row import CHAIN, PAGEABLE, WHOLE, Check
 from gemmbench.opencl.runtime import Span, page_aligned
 
 # --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
@@ -527,8 +527,8 @@ class CublasBench:
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
-        self._last = "device" if clock == GRAPH else clock
-        if clock not in ("device", GRAPH):
+        self._last = "device" if clock == CHAIN else clock
+        if clock not in ("device", CHAIN):
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()

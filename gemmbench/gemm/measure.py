@@ -21,7 +21,7 @@ from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, Check, Energy, Partner, Row, Scope
+from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import percent, rate
 from gemmbench.stats import ceilings, rates
 from gemmbench.stats.conditions import disturbances
@@ -34,7 +34,7 @@ _LEAST_PARTS, _MOST_PARTS = 3, 10  # problems
 _HOST_SHARE_IN_TURN = 0.15  # or the device's: the rest is for the clock that the ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_ON_HOST = 2.0  # of one for two, beside the host's BLAS: each waits longer than that for free cores
-_LONGEST_IN_GRAPH_S = 1e-3  # of a problem: of longer ones a launch is no part
+_LONGEST_CHAINED_S = 1e-3  # of a problem: in a longer one, an event is less than a hundredth
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
 _LEAST_EVENTS = 1e-4  # of a batch's wall time: less is no launch's, whatever launches cost
 _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
@@ -240,17 +240,17 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             short = replace(policy, batch_s=batch_s, min_batches=least)
             sides: tuple[list[Sampled], list[Sampled]] = ([], [])
             windows = _windows(now, short, host_share)
-            graphs = case.versus is not None and _are_replayed(now, past)
-            if graphs:
+            if case.versus and _is_chained(now, past):
                 yield Staged("timing device")
                 half = windows[0].budget_s / 2
-                sides[0].append(alone(now, "device", short, half, windows[0].settle))
-                if not sides[0][0].is_limited:  # held until all is queued, it would cool meanwhile
-                    sides[0].append(alone(now, CHAIN, short, half / 2, False))
-                windows = (replace(windows[0], clock=GRAPH, budget_s=half), *windows[1:])
+                sampled = alone(now, "device", short, half, windows[0].settle)
+                if not sampled.is_limited:  # held until all is queued, it would cool meanwhile
+                    sides[0].append(sampled)
+                clock = "device" if sampled.is_limited else CHAIN
+                windows = (replace(windows[0], clock=clock, budget_s=half), *windows[1:])
             for window in windows:
                 yield Staged(f"timing {window.clock}")
-                if window.clock == GRAPH or window.clock in clocks:
+                if window.clock == CHAIN or window.clock in clocks:
                     pairs = in_turn(now, former, window.clock, short, window.budget_s)
                     sides[0].append(pairs.first)
                     sides[1].append(pairs.second)
@@ -288,18 +288,17 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     return beside_ceiling(row, device)
 
 
-def _are_replayed(now: Handle, other: Case) -> bool:
-    """Whether a short kernel and a CUDA library are held against each other as graphs, in one CUDA context.
+def _is_chained(now: Handle, other: Case) -> bool:
+    """Whether a short kernel is compared with cuBLAS as a chain of launches without events between them.
 
-    Batches by events would begin with a change of contexts, and an event counts more of a launch than a graph
-    has.
+    An event adds microseconds to a launch. The CUDA graph of cuBLAS has no events between its launches.
     """
     if variant_of(other).executor != CUBLAS or now.prepared.clocks[:1] != ("device",):
         return False
-    if now.batch("device", 2).seconds["device"] > _LONGEST_IN_GRAPH_S:
+    if now.batch("device", 2).seconds["device"] > _LONGEST_CHAINED_S:
         return False
     try:
-        now.batch(GRAPH, 1)
+        now.batch(CHAIN, 1)
     except NotMeasuredError as error:
         if error.status != "unsupported":
             raise

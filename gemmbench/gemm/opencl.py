@@ -174,7 +174,7 @@ class GemmExecutor:
             step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
         }
         held = {name: buffer for name, buffer in held.items() if name not in described}
-        prepared, once = list[Step](), list[Prepared]()
+        prepared = list[Step]()
         for step in variant.steps(values):
             items = step.items(values)
             if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
@@ -185,14 +185,10 @@ class GemmExecutor:
                     _check_arguments(kernel, step, known)
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
-            arguments = tuple(known[name] for name in step.arguments)
-            made = Prepared(
-                step.role, step.kernel, kernel, rounded, group, held, described, arguments, tuple(once)
-            )
+            made = Prepared(step.role, step.kernel, kernel, rounded, group, held, described)
             if step.once:
                 with errors():
                     made.enqueue(self.runtime.queue)
-                once.append(made)
             else:
                 prepared.append(made)
         return prepared

@@ -10,7 +10,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import pyopencl as cl
@@ -31,12 +31,9 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, GRAPH, PAGEABLE, WHOLE, Check, Launch
+from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, WHOLE, Check, Launch
 from gemmbench.opencl.batches import Comparer, Comparison, erased, silently
 from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
-
-if TYPE_CHECKING:
-    from gemmbench.gemm.cuda import CudaReplay
 
 _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
@@ -74,8 +71,6 @@ class Prepared:
     group: tuple[int, ...]
     held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
     described: Mapping[str, Any] = field(default_factory=dict)  # likewise, filled as the arguments were set
-    arguments: tuple[Any, ...] = ()  # numpy's scalars and the buffers
-    once: tuple[Prepared, ...] = ()  # what filled those: it runs when the arguments are set
 
     def enqueue(self, queue: Any) -> Any:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
@@ -87,7 +82,6 @@ class Prepared:
 
 _RARER, _ROOM = 8, 32  # see `_looks`; of a device's memory, the share that a C may have to be looked at
 _FEW = 3  # problems
-_COMPARED_BYTES = 4 << 20  # of C, at most: compared after each graph
 
 
 @dataclass(frozen=True)
@@ -252,8 +246,6 @@ class Bench:
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._looked: list[tuple[float, float]] = []
         self._scratched: dict[tuple[str, int], Any] = {}
-        self._graphs: CudaReplay | None = None
-        self._compared: set[tuple[int, int]] = set()  # graphs, by the first operand set and the problems
         self.timed: list[list[float]] = []
         self._counts: list[int] = []  # problems of those batches
         self._left: HostArray | None = None  # by them, where each problem adds to C
@@ -289,16 +281,13 @@ class Bench:
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
-        """Give back what CUDA was given; buffers go with the last reference."""
-        if self._graphs:
-            self._graphs.release()
+        """Nothing to do: buffers go with the last reference."""
 
     def verify(self, when: instrument.When) -> instrument.Verified:
         if when == "exact":
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            self._compare_replayed()
             written = self._turns.written or next(self._written(), "") if when == "after" else ""
             seen, self._wrong = self._wrong, Check()
             if seen.verdict == "wrong" and not written:
@@ -324,8 +313,6 @@ class Bench:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            if clock == GRAPH:
-                return self._graph_batch(count)
             if clock == CHAIN:
                 begin = time.monotonic()
                 return Batch({CHAIN: self._chain_s(count) / count}, begin, time.monotonic(), count)
@@ -366,47 +353,6 @@ class Bench:
             seconds += (events[-1].profile.end - events[0].profile.start) * 1e-9
         self._turns.took(count, "device", self)
         return max(seconds, self.runtime.facts.timer_resolution_ns * 1e-9)
-
-    def _graph_batch(self, count: int) -> Batch:
-        """So many problems as a CUDA graph; the C that it leaves is compared with the one that was verified.
-
-        A large C is compared after the first replay of a graph and the last of all: a device that power
-        limits must not rest for it after each batch.
-
-        Raises:
-            NotMeasuredError: unsupported: they cannot be replayed so; failed: C is another.
-        """
-        if self._problem.beta != 0:
-            raise NotMeasuredError("unsupported", "what reads its C is not replayed: C would grow")
-        from gemmbench.gemm.cuda import CudaReplay  # imports this module, by way of cuBLAS
-
-        index, verified = self._turns.index(), self._answers.verified_result
-        if self._graphs is None:
-            self._graphs = CudaReplay(self.runtime, self._on_device())
-        graph, c = self._graphs.graph(index, count), self._buffers[index][0]["C"]
-        self._replayed_c = c
-        compares = verified.nbytes <= _COMPARED_BYTES or (index, count) not in self._compared
-        if compares:
-            self._graphs.fill(c, self._answers.erased_result)
-        begin = time.monotonic()
-        seconds = self._graphs.seconds(graph)
-        end = time.monotonic()
-        if compares:
-            self._compare_replayed()
-            self._compared.add((index, count))
-        return Batch({GRAPH: seconds / count}, begin, end, count)
-
-    def _compare_replayed(self) -> None:
-        """Compare the C of the last graph.
-
-        Raises:
-            NotMeasuredError: failed: it is another than the one that was verified.
-        """
-        if self._graphs is None:
-            return
-        verified = self._answers.verified_result
-        if not same_bits(self._graphs.left(self._replayed_c, verified), verified):
-            raise NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")
 
     def _compared_with(self) -> Comparer:
         """What compares each C with the one that was verified."""

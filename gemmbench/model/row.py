@@ -42,10 +42,14 @@ PAGEABLE = "pageable"
 """The host scope once more, with ordinary arrays where ``host`` has them in pinned memory."""
 
 CHAIN = "chain"
-"""On a GPU: from the first START to the last END of a batch. A library's CUDA graph is held against it."""
+"""On a GPU: a chain of launches in one queue, from the first START to the last END.
+
+It is compared with a CUDA graph of cuBLAS.
+"""
 
 GRAPH = "graph"
-"""The device's time of a CUDA graph of launches: a kernel's own, in turn with a CUDA library's."""
+# schema 3 drops it
+"""The device's time of a CUDA graph of launches, in saved runs: kernels are no longer replayed so."""
 
 MATH, THREADS = "math", "threads"
 """Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""

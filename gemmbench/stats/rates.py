@@ -659,11 +659,12 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
     """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
 
     In the scope that is asked for, or the next wider one that both have: a library tells no kernel's time.
-    On the device by graphs, where both were replayed. With too few pairs for an interval its ends are NaN.
+    With cuBLAS, a short kernel has it of a chain of launches. With too few pairs the interval's ends are NaN.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
-    wider = (*([GRAPH] if scope != "host" else []), *SCOPES[SCOPES.index(scope) :])
+    order = (GRAPH, "kernel", "device", CHAIN, "host")
+    wider = [GRAPH, *order[order.index(scope) :]] if scope != "host" else ["host"]
     shared = next((name for name in wider if name in row.samples and name in row.former.samples), None)
     slower = in_turn(row, shared) if shared else None
     if slower is None or shared is None:

@@ -719,24 +719,20 @@ def test_in_turn_the_c_that_is_looked_at_is_the_kernels_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("own_s", "replays", "scope"), [(2e-5, True, "graph"), (2e-5, False, "kernel"), (0.002, True, "kernel")]
+    ("own_s", "chains", "scope"), [(2e-5, True, "chain"), (2e-5, False, "kernel"), (0.002, True, "kernel")]
 )
-def test_a_short_kernel_and_a_cuda_library_take_turns_as_graphs(
-    own_s: float, replays: bool, scope: str
-) -> None:
-    """The library is timed as a graph, by CUDA: an event of OpenCL counts more of a launch than that."""
+def test_a_short_kernel_is_a_chain_beside_a_cuda_library(own_s: float, chains: bool, scope: str) -> None:
+    """The library is timed as a graph: an event of OpenCL counts more of a launch than that."""
     instrument = paired(naive=own_s, cublas=1e-5)
-    instrument.replays = replays
+    instrument.chains = chains
     row = run(instrument, against("cublas"), replace(POLICY, budget_s=3.0))
     assert row.status == "ok"
-    assert {"kernel", "device"} < set(row.samples)  # by events, beside whatever is held against the library
+    assert {"kernel", "device"} < set(row.samples)  # by events, beside what is compared with the library
     ratio = versus(row)
     assert ratio is not None
     assert (ratio.median, ratio.scope) == (pytest.approx(1e-5 / own_s), scope)
     assert row.former is not None
-    assert ("graph" in row.samples) is ("graph" in row.former.samples) is (scope == "graph")
-    clocks = {entry[2] for entry in instrument.log if entry[0] == "batch"} - ({"graph"} - {*row.samples})
-    assert ({"chain", "graph"} <= clocks) is (scope == "graph")
+    assert ("chain" in row.samples) is ("chain" in row.former.samples) is (scope == "chain")
     by_host = versus(row, "host")
     assert by_host is not None
     assert by_host.scope == "host"
@@ -745,20 +741,12 @@ def test_a_short_kernel_and_a_cuda_library_take_turns_as_graphs(
 def test_a_chain_is_held_only_where_no_limit_of_power_is_waited_for() -> None:
     """It idles until all of it is queued, so that it would have a clock of its own."""
     instrument = paired(naive=2e-5, cublas=1e-5)
-    instrument.replays = True
     instrument.watch = HotWatch(HotDevice(instrument))
     row = run(instrument, against("cublas"), replace(POLICY, budget_s=3.0, settle_s=1.0))
     assert row.status == "ok"
     assert row.samples["device"].middle == "mean"
-    assert "graph" in row.samples
-    assert "chain" not in {entry[2] for entry in instrument.log if entry[0] == "batch"}
-
-
-def test_a_graph_that_leaves_another_result_is_a_fault() -> None:
-    instrument = paired(naive=2e-5, cublas=1e-5)
-    instrument.faults[3] = NotMeasuredError("failed", "as a CUDA graph its C is not the verified one")
-    with pytest.raises(NotMeasuredError, match="not the verified one"):
-        run(instrument, against("cublas"))
+    assert "chain" not in row.samples
+    assert [entry[2:4] for entry in instrument.log if entry[0] == "batch"].count(("chain", 1)) == 1
 
 
 def test_with_three_pairs_the_ratio_has_no_interval() -> None:
