@@ -231,7 +231,6 @@ sweep_k = _command(measuring.SweepK)
 precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
-best_shape = _command(measuring.BestShape)
 
 
 def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
@@ -366,7 +365,6 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.concurrent,
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
-        search=chosen.search,
     )
     with suite.prepared(request, make_machine) as measurement:
         yield measurement

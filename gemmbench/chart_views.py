@@ -78,12 +78,6 @@ KINDS: dict[str, Kind] = {
         ladder_chart.host_parts,
         across=1,
     ),
-    "best-shape": Kind(
-        "the rate over the work of every shape that was looked at, and each kernel's best, measured anew",
-        "look at a shape (best-shape)",
-        suite_charts.best_shape_panes,
-        across=1,
-    ),
     "peak": Kind(
         "the device's measured peak by data type and vector width",
         "measured peak row",

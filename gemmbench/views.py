@@ -15,7 +15,7 @@ from gemmbench.report import conditions
 from gemmbench.report.table import Sheet, markdown, stack
 from gemmbench.stats import rates
 from gemmbench.stats.panels import alone, sweep_axis
-from gemmbench.suite import best_shape, together
+from gemmbench.suite import together
 from gemmbench.tune import result as tuning
 
 View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
@@ -37,7 +37,6 @@ VIEWS: Mapping[str, View] = {
     "precision": shape_tables.sheets,
     "workloads": shape_tables.workloads_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),
-    best_shape.VIEW: lambda run, scope, order: best_shape.sheets(run),
 }
 """The tables of GEMM rows by the header's view; other views have those that suit the rows."""
 
@@ -67,8 +66,9 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     """
     single, scope = alone(run), _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    every = (verbose or scope == "all") and run.header.view != best_shape.VIEW
-    tables = sweep_table.row_sheets(single, order) if every else view(single, scope, order)
+    tables = (
+        sweep_table.row_sheets(single, order) if verbose or scope == "all" else view(single, scope, order)
+    )
     tables += shape_tables.net_sheets(single)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(single, verbose)

@@ -32,10 +32,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
     "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
-    "best-shape": (
-        "measuring",
-        "Search the m, n and k of the highest rate: what a device can reach at most.",
-    ),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),

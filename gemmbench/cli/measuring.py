@@ -51,10 +51,6 @@ def _workloads(options: measuring.Workloads) -> None:
 
 
 peak, workloads = running.command(measuring.Peak, _peak), running.command(measuring.Workloads, _workloads)
-best_shape = running.command(
-    measuring.BestShape,
-    lambda options: running.measure(options, running.as_text(options.format, options.quiet)),
-)
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------

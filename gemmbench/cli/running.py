@@ -8,7 +8,7 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from click.shell_completion import (
@@ -34,10 +34,6 @@ from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
 from gemmbench.suite.together import Group
-
-if TYPE_CHECKING:
-    from gemmbench.suite.best_shape import Search
-
 
 Command = Callable[..., Any]
 
@@ -130,7 +126,7 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:
             header = measurement.header
-            print_plan(measurement.plan, header.devices, header.policy, measurement.groups, options.search)
+            print_plan(measurement.plan, header.devices, header.policy, measurement.groups)
             return
         outcome, run = api.follow(measurement, options)
     rows = len(run.rows)
@@ -168,12 +164,8 @@ def print_plan(
     devices: Sequence[DeviceFacts],
     policy: Policy,
     groups: Sequence[Group] = (),
-    search: Search | None = None,
 ) -> None:
-    """Say what would be measured, on one device after another and, group by group, on several at once.
-
-    Of a search a case is every shape of a kernel.
-    """
+    """Say what would be measured, on one device after another and, group by group, on several at once."""
     console = stdout()
     for device in devices:
         console.print(Text(device.title))
@@ -181,7 +173,7 @@ def print_plan(
     for step in plan:
         if isinstance(step, Case):
             cases += 1
-            console.print(Text(f"  search  {step.title} {step.dtype}" if search else f"  run   {step.label}"))
+            console.print(Text(f"  run   {step.label}"))
         elif step.row.status == "ok":
             console.print(Text(f"  kept  {row_label(step.row)}"))
         else:
@@ -190,7 +182,7 @@ def print_plan(
         if group.cases:
             cases += 1
             console.print(Text(f"  run   {group.label}"))
-    each_s = cases * (search.budget_s if search else policy.budget_s)
+    each_s = cases * policy.budget_s
     shares = policy.total_s is not None and policy.total_s < each_s
     time = f"about {policy.total_s:.0f} s" if shares else f"at most about {each_s:.0f} s"
     console.print(Text(f"{cases} cases, {time} of sampling"))

@@ -90,8 +90,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("gflops_median", float, "1e9 operations per second: the median"),
     *_interval("gflops", "gflops_median"),
     *_by_scope("gflops", "1e9 operations per second of a GEMM"),
-    Column("burst_gflops", float, "of a best shape: the median of bursts, where gflops is settled"),
-    *_interval("burst_gflops", "burst_gflops"),
     Column("helpers_share", float, "fraction of the device scope that passes beside the multiplication take"),
     Column("peak_fraction", float, "rate in the kernel scope, or the next wider one, over the measured peak"),
     Column("gbps", float, "1e9 bytes per second: the best batch"),
@@ -280,7 +278,7 @@ def standing(row: Row) -> str:
 def series(run: Run) -> Iterator[Series]:
     """Every series of a run: the ok rows in each scope that was measured, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
-        for scope in row.samples if standing(row) == "ok" and row.kind != "look" else ():
+        for scope in row.samples if standing(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
                 yield Series(
@@ -334,7 +332,6 @@ NAMES = ("header", "row", "records")
 # Only where they are known.
 _OPTIONAL = (
     "slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own", "operands",
-    "took_s", "burst_gflops", "burst_gflops_low", "burst_gflops_high",
 )  # fmt: skip
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",

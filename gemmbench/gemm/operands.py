@@ -171,7 +171,7 @@ _LARGE_BYTES = 1 << 28
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
-    a, b, c = random_operands(problem, seed, files.values)
+    a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(*problem.stored_a, problem.dtype))
         a = a.T if problem.trans_a else a
@@ -180,7 +180,7 @@ def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
         b = b.T if problem.trans_b else b
     if files.c:
         c = read_matrix(files.c, MatrixHeader(problem.m, problem.n, problem.dtype))
-    return Matrices(a, b, c, not files.given and files.values == "uniform")
+    return Matrices(a, b, c, not files.given)
 
 
 _load_large = lru_cache(maxsize=1)(_load.__wrapped__)

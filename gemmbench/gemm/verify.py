@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from gemmbench.ladder.variant import Layout, round_up
-from gemmbench.model.case import Values
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
@@ -25,15 +24,14 @@ from gemmbench.model.problem import Gemm
 GUARD = 37.0  # what the cells around C hold; exact in every data type
 _BLOCK = 1024  # rows converted to double at a time
 _CHAR = 128  # integers lie from -128 to 127
-_REPEATED = 1_000_003  # numbers of a block that is repeated: a prime, so that no two rows begin alike
 
 
 def random_operands(
-    problem: Gemm, seed: int = 1, how: Values = "uniform", draws_c: bool = True
+    problem: Gemm, seed: int = 1, draws_c: bool = True
 ) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    Never zeros, which some devices run faster. ``repeated``: a block over and over.
+    Never zeros, which some devices run faster.
 
     They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
     digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
@@ -47,12 +45,10 @@ def random_operands(
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
         drawn = np.float64 if dtype.itemsize == 8 else np.float32
-        shape = (1, min(rows * columns, _REPEATED)) if how == "repeated" else (rows, columns)
-        values = rng.random(shape, dtype=drawn)
+        values = rng.random((rows, columns), dtype=drawn)
         values *= 2
         values -= 1
-        stored = _stored(values, dtype)
-        return np.resize(stored, (rows, columns)) if how == "repeated" else stored
+        return _stored(values, dtype)
 
     return _each_operand(problem, draw, draws_c)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 from msgspec import UNSET
 
@@ -60,13 +59,6 @@ class Policy:
         return self.budget_s if self.share_s is None else self.share_s
 
 
-Values = Literal["uniform", "repeated"]
-"""How operands are generated.
-
-repeated: a block of uniform numbers over and over, which is quick to make; for what is not verified.
-"""
-
-
 @dataclass(frozen=True)
 class Operands:
     """The user's own matrices: .npy files; None means generated (A, B) or zeros (C)."""
@@ -75,7 +67,6 @@ class Operands:
     b: str | None = None
     c: str | None = None
     out: str | None = None  # where the result goes
-    values: Values = "uniform"  # of those that are generated
 
     @property
     def given(self) -> bool:

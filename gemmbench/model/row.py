@@ -24,8 +24,7 @@ from gemmbench.model.units import listed
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
-Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency", "look"]
-"""A look is a short one at a problem, in the search of `suite.best_shape`: its C is not verified."""
+Kind = Literal["gemm", "peak", "bandwidth", "transfer", "latency"]
 Status = Literal["ok", "wrong", "unsupported", "skipped", "failed", "crashed", "timed-out"]
 Verdict = Literal["ok", "wrong", "suspect", "none"]
 RanOn = Literal["device", "matrix", "host"]
@@ -222,11 +221,9 @@ class Row:
     grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; None where not known
     matrices: dict[str, Elements] | UnsetType = UNSET  # of a verified GEMM: A, B, C before and C, if small
-    # Of a settled peak that power limits, and of a best shape: the samples of the other state.
-    burst: dict[str, Scope] = field(default_factory=dict)
+    burst: dict[str, Scope] = field(default_factory=dict)  # of a settled peak that power limits
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
     operands: tuple[str, ...] | UnsetType = UNSET  # of a user's own matrices, the names of their files
-    took_s: Positive | UnsetType = UNSET  # of a look: with its operands, and with what it waited for
 
     @property
     def key(self) -> RowKey:

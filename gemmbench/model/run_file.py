@@ -225,8 +225,8 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
             raise bad(f"parameters.{name}", f"{count!r} is not a whole number of 1 or more")
     if row.kind == "transfer" and "bytes" not in row.parameters:
         raise bad("parameters.bytes", "a transfer row must have it")
-    if row.kind in ("gemm", "look") and row.problem is None:
-        raise bad("problem", f"a {row.kind} row must have one")
+    if row.kind == "gemm" and row.problem is None:
+        raise bad("problem", "a gemm row must have one")
     if row.kind != "gemm" and row.status == "ok" and row.work is None:
         raise bad("work", f"a {row.kind} row must have one")
     if row.status == "ok" and "wrong" in (row.check.verdict, row.check_after and row.check_after.verdict):

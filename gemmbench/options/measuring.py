@@ -4,11 +4,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm.operands import read_header
@@ -51,9 +51,6 @@ from gemmbench.suite.plan import (
     peak_plan,
     quick_widths,
 )
-
-if TYPE_CHECKING:
-    from gemmbench.suite.best_shape import Search
 
 DEVICE_VARIABLE = "GEMMBENCH_DEVICE"
 DEFAULT_BUDGET_S = 3.0
@@ -208,11 +205,6 @@ class Measuring(Options):
     def limit_s(self, budget_s: float) -> float:
         """What a row may take altogether, with such a budget."""
         return 60 + 20 * budget_s if self.time_limit is None else self.time_limit
-
-    @property
-    def search(self) -> Search | None:
-        """What is searched for, if anything is."""
-        return None
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices; `UsageError` or `ParameterError` if something does not fit."""
@@ -734,105 +726,3 @@ class Gemm(Ladder):
                 steps += self._peaks(devices, dtype)
             steps += self._gemms(devices, dtype, find_tuned, own)
         return steps
-
-
-@dataclass(frozen=True, kw_only=True)
-class Single(Ladder):
-    """Commands that measure a kernel by itself: nothing is held against it, and it has one form."""
-
-    concurrent: bool = hidden(False)
-    cold: bool = hidden(False)
-    energy: bool = hidden(False)
-    baseline: str = hidden("none")
-    versus: str | None = hidden(None)
-    beta: float = hidden(0.0)
-    peak: bool = hidden(False)
-    remeasure: bool = hidden(False)
-
-    def check_single(self, does: str) -> None:
-        """Raises `UsageError` where a grid is asked for; `does` is the command in a few words."""
-        axes = self.axes
-        if max(len(axes.maths), len(axes.threads), *map(len, axes.grid.values()), 1) > 1:
-            raise UsageError(f"{does}: --param, --math and --threads take one value each")
-
-
-@dataclass(frozen=True, kw_only=True)
-class BestShape(Single):
-    """Search the m, n and k of the highest rate: what a device can reach at most.
-
-    What others publish as "maximum achievable matmul FLOPS". Squares first, then whatever neighbour is
-    faster, in finer and finer steps. The search only chooses: its few best shapes are taken in turn again,
-    the best of these is prepared anew and verified, and its median is reported, in bursts and settled.
-    Ctrl-C keeps what --save has; --resume searches on.
-    """
-
-    command: ClassVar[str] = "best-shape"
-    chart: ClassVar[str | None] = "best-shape"
-
-    kernels: str = kernels_option(
-        "Kernels and libraries, each searched by itself; several with commas. best: the first of gemmbench's "
-        "own that the device runs.",
-        "best",
-    )
-    budget: float = seconds_option(
-        "For each kernel and type: two thirds to search, the rest to measure the best.", 60.0
-    )
-    state: State = option(
-        "What the search compares: bursts, the first 0.1 s after a rest, before power limits the device, or "
-        "settled rates, which take seconds each. The best is measured in both.",
-        Choice(STATES),
-        "burst",
-    )
-    min: int | None = option("The least m, n and k.  [default: 1024 on a card, else 256]", SIZE)
-    max: int = option("The largest.", SIZE, 16384)
-    step: int | None = option("They are multiples of this.  [default: 128 on a GPU, else 32]", SIZE)
-    m: int | None = option("Rows of op(A) and of C, if they are to stay as they are.", SIZE, flags=("-m",))
-    n: int | None = option("Columns of op(B) and of C, likewise.", SIZE, flags=("-n",))
-    k: int | None = option("Columns of op(A) and rows of op(B), likewise.", SIZE, flags=("-k",))
-    dtype: str | None = dtype_option(f"{', '.join(GEMM_DTYPES)} (int8); several with commas.")
-    format: str = format_option()
-    alpha: float = hidden(1.0)
-    scope: str | None = hidden("device")
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.min is not None and self.min > self.max:
-            raise UsageError(f"--min {self.min} is more than --max {self.max}")
-        if (self.step or 1) > self.max:
-            raise UsageError(f"--step {self.step} is more than --max {self.max}: there is no such length")
-        self.check_single("best-shape searches shapes")
-
-    @property
-    def policy(self) -> Policy:
-        """Of the rows that are reported, which are settled; they may take as long as the longest looks."""
-        budget_s = max(DEFAULT_BUDGET_S, self.budget / 10)
-        limit_s = self.limit_s(budget_s)
-        return replace(super().policy, budget_s=budget_s, total_s=None, time_limit_s=limit_s, state="settled")
-
-    @property
-    def search(self) -> Search:
-        from gemmbench.suite.best_shape import Search
-
-        fixed = self.m, self.n, self.k
-        return Search(self.budget, self.state, self.min, self.max, self.step, fixed, self.seed)
-
-    @property
-    def shapes(self) -> tuple[Shape, ...]:
-        """Where plans begin: the search takes others."""
-        least = min(self.min or 256, self.max)
-        return (Shape("", self.m or least, self.n or least, self.k or least, batch=self.batch),)
-
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """A case for each device, type and kernel."""
-        return first_able(super().plan(devices, find_tuned), names.optional_kernels(self.kernels, self.own))
-
-
-def first_able(plan: Plan, optional: Collection[str]) -> Plan:
-    """Of each device and type, of the optional kernels only the first that it runs."""
-    kept: dict[tuple[object, ...], Case | Skip] = {}
-    for step in plan:
-        what = step.row if isinstance(step, Skip) else step
-        key = what.device, what.dtype, "" if what.variant in optional else what.variant
-        if not isinstance(kept.get(key), Case):
-            kept[key] = step
-    return tuple(kept.values())

@@ -370,7 +370,7 @@ def repetitions(
     positions = slots(reference, run.header)
     by_repetition: list[dict[RowKey, Row]] = []
     times: dict[RowKey, int] = {}
-    for row in (row for row in run.rows if row.kind != "look"):
+    for row in run.rows:
         device = positions[row.device] if row.device >= 0 else HOST
         key = pairing(row, device, [positions[other] for other in row.beside], pairs)
         index = times[key] = times.get(key, -1) + 1

@@ -546,7 +546,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
     problem = row.problem or Problem(0, 0, 0)
-    is_gemm, has_shape = row.kind == "gemm", row.kind in ("gemm", "look")
+    is_gemm = row.kind == "gemm"
     rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     flops = flops_of(row) if is_gemm else 0
@@ -554,25 +554,24 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     if shown in rates_by_scope and is_gemm:
         reached = rates_by_scope[shown]
     else:
-        reached = rate(row, shown or "") if row.kind in ("gemm", "peak", "look") else None
+        reached = rate(row, shown or "") if row.kind in ("gemm", "peak") else None
     moved = byte_rate(row)
     figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
     return {
         "kind": row.kind,
         "variant": row.variant,
         "dtype": row.dtype,
-        **{name: getattr(problem, name) if has_shape else None for name in ("m", "n", "k")},
+        **{name: getattr(problem, name) if is_gemm else None for name in ("m", "n", "k")},
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
-        "trans_a": bool(problem.trans_a) if has_shape else None,
-        "trans_b": bool(problem.trans_b) if has_shape else None,
-        "batch": problem.count if has_shape else None,
+        "trans_a": bool(problem.trans_a) if is_gemm else None,
+        "trans_b": bool(problem.trans_b) if is_gemm else None,
+        "batch": problem.count if is_gemm else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
         **_fields_by_scope("gflops", GIGA, rates_by_scope.values()),
-        **_burst_fields(row, shown or ""),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
@@ -596,13 +595,6 @@ def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
     """Fields of a problem by name; null where there is none; what is not said is not transposed."""
     values = {name: getattr(problem, name, None) for name in names}
     return {name: bool(value) if problem and name[:5] == "trans" else value for name, value in values.items()}
-
-
-def _burst_fields(row: Row, scope: str) -> dict[str, float | None]:
-    """The rate of the other state, with its interval, where a GEMM was measured in both."""
-    burst = in_state(row, "burst") if row.kind == "gemm" and row.burst else None
-    known = _interval_fields("burst_gflops", rate(burst, scope) if burst else None, GIGA)
-    return {"burst_gflops": known.pop("burst_gflops_median"), **known} if burst else {}
 
 
 def _interval_fields(

@@ -1,4 +1,4 @@
-"""Charts of several devices at once, the best shape, and resources."""
+"""Charts of several devices at once, and resources."""
 
 from __future__ import annotations
 
@@ -18,10 +18,8 @@ from gemmbench.model.device import driver_name
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
-from gemmbench.stats import rates
 from gemmbench.stats.rates import view_scope
 from gemmbench.suite import together
-from gemmbench.suite.best_shape import Hunt, hunts, rate_of, sentence
 from gemmbench.suite.together import Joint
 
 # Markers and what they are called.
@@ -217,59 +215,6 @@ def _across(axes: Axes, picture: _Picture) -> None:
     axes.set_xticks(range(len(picture.sizes)), picture.sizes, fontsize=8, **turn)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.tick_params(length=3, color=pane.DARK)
-
-
-_SHAPES_HEIGHT = 4.2  # inches
-_SHAPES_HEADROOM = 1.15
-
-
-def best_shape_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each device and data type that has a search with a rate."""
-    made = []
-    for run in runs:
-        groups = by_key(((hunt.first.device, hunt.first.dtype), hunt) for hunt in hunts(run) if hunt.ranked)
-        made += [
-            pane.Pane(_SHAPES_HEIGHT, partial(_paint_shapes, run=run, group=group, beside=runs))
-            for group in groups.values()
-        ]
-    return made
-
-
-def _paint_shapes(axes: Axes, run: Run, group: Sequence[Hunt], beside: Sequence[Run]) -> None:
-    first = group[0].first
-    integer = rates.is_integer(first.dtype)
-    top = max(rate_of(hunt.ranked[0]) for hunt in group)
-    scale, letter = units.scale(top)
-    keys = []
-    for number, hunt in enumerate(group):
-        colour = pane.COLOURS[number % len(pane.COLOURS)]
-        work = [float(rates.gemm_of(look).flops) for look in hunt.ranked]
-        reached = [rate_of(look) / scale for look in hunt.ranked]
-        axes.scatter(work, reached, s=16, color=colour, alpha=0.6, linewidths=0, zorder=2)
-        for look, x, y in zip(hunt.ranked, work, reached, strict=True):
-            said = units.rate(rate_of(look), integer)
-            pane.mark(axes, x, y, f"{clean(look.title)} {rates.gemm_of(look).shape}: {said}")
-        keys.append((clean(hunt.first.title), colour))
-        for rate, marker in ((hunt.burst, "D"), (hunt.settled, "s")):
-            if rate:
-                x, y = float(rates.gemm_of(hunt.first).flops), rate.median / scale
-                axes.plot([x], [y], marker, color=colour, markeredgecolor=pane.DARK, markersize=7, zorder=4)
-                pane.mark(axes, x, y, sentence(hunt))
-    axes.set_xscale("log")
-    pane.log_ticks(axes.xaxis, lambda value: units.number(value / units.GIGA), 1e6)
-    axes.set_ylim(0, top / scale * _SHAPES_HEADROOM)
-    pane.tick_texts(axes.yaxis, units.number)
-    axes.set_xlabel("2 m n k, billions of operations")
-    axes.set_ylabel(f"{letter}{'IOPS' if integer else 'FLOPS'}, device scope")
-    axes.tick_params(colors=pane.GREY, labelcolor=pane.DARK)
-    states = dict.fromkeys(hunt.state for hunt in group)
-    pane.titles(
-        axes,
-        pane.own_title(run, first.device, beside),
-        f"best shape in {first.dtype}: every shape looked at ({', '.join(states)}), the best measured anew",
-        [*keys, ("diamond: in bursts", pane.DARK), ("square: settled", pane.DARK)],
-    )
-    pane.footnote(axes, [f"Best: {sentence(hunt)}" for hunt in group if hunt.settled])
 
 
 _FITS, _TIGHT = pane.COLOURS[0], pane.COLOURS[1]

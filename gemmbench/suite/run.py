@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from gemmbench import UsageError, __version__
 from gemmbench.measure.child import Maker, Worker
@@ -22,10 +21,6 @@ from gemmbench.suite import session, together
 from gemmbench.suite.cached import KeptPeaks, KeptPresets, keep_devices
 from gemmbench.suite.plan import FindTuned, select
 from gemmbench.suite.together import Group
-
-if TYPE_CHECKING:
-    from gemmbench.suite.best_shape import Search
-
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
@@ -54,7 +49,6 @@ class Request:
     concurrent: bool = False  # each case on each device alone, then on all of them at once
     cached_peaks: bool = False  # peaks that an earlier run has measured are not measured again
     tuned: bool = False  # the tuner's presets are used
-    search: Search | None = None  # the best shape of each case is searched for
 
 
 @dataclass
@@ -115,12 +109,6 @@ class Measurement:
 
     def _events(self, file: RunFile | None) -> Generator[Event, None, None]:
         header, policy = self.header, self.header.policy
-        if self.request.search:
-            from gemmbench.suite import best_shape
-
-            steps = session.Steps(header.devices, policy, file)
-            yield from best_shape.run(self.plan, steps, self.worker, self.request.search)
-            return
         if not self.groups:
             yield from session.run(self.plan, header.devices, policy, self.worker, file)
             return

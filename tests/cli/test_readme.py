@@ -131,7 +131,6 @@ def test_every_command_is_understood(
         "workloads",
         "gemm",
         "tune",
-        "best-shape",
     ):
         words.append("--dry-run")
     result = call(*words)

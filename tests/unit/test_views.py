@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from gemmbench import chart_views
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.gemm.sweep_table import gemm
-from gemmbench.model.run_file import Run, load
+from gemmbench.model.run_file import Run
 from gemmbench.report import table as table_table
-from gemmbench.suite import best_shape
 from gemmbench.tune import result as table
 from gemmbench.views import VIEWS, sheets, show, to_markdown
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.unit.test_tables import text
 
-BEST = Path(__file__).parents[1] / "data" / "h200-best-shape.jsonl"
 MISLEADING = ("tune", "workloads", "precision", "gemm", "--scope", "host")
 
 
@@ -45,7 +42,6 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
             lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
         ),
         ("tune", tuner.fake_tune(), table.sheets),
-        ("best-shape", load(BEST), best_shape.sheets),
         ("gemm", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
@@ -66,7 +62,7 @@ def test_the_view_decides_and_the_command_does_not(
 
 
 def test_every_view_of_a_table_is_tested() -> None:
-    assert {*VIEWS} == {"square", "sweep-k", "precision", "workloads", "tune", "best-shape"}
+    assert {*VIEWS} == {"square", "sweep-k", "precision", "workloads", "tune"}
 
 
 @pytest.mark.parametrize("scope", ["kernel", "device", "host"])
