@@ -50,9 +50,11 @@ def kernels(options: Kernels) -> None:
         )
         return
     own, plot = names.own_kernels(options.kernel_files), options.plot
+    chosen = names.choose_kernels(options.kernels, own=own)
+    dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
     names.check_overwriting([("--plot", plot)] if plot else [], names.kernel_inputs(options.kernel_files))
     if options.resources:
-        _show_resources(options, own)
+        _show_resources(options, chosen, dtypes)
         return
     if plot:
         raise UsageError("--plot is for --resources")
@@ -65,15 +67,14 @@ def kernels(options: Kernels) -> None:
         running.show(entry_page(entry(variant, picture(variant))))
 
 
-def _show_resources(options: Kernels, own: Sequence[Variant]) -> None:
+def _show_resources(options: Kernels, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
     if options.describe:
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
-    written = [variant for variant in names.choose_kernels(options.kernels, own=own) if variant.passes]
+    written = [variant for variant in chosen if variant.passes]
     if not written:
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
-    dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
     names.check_plot_path(options.plot)
     run = built(options.device, written, dtypes, running.command_words())
     running.show(stack(sheets(run)))

@@ -304,8 +304,7 @@ class RunFile:
         try:
             file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
         except FileExistsError:
-            how = "--resume goes on with it, --force replaces it"
-            raise RunFileError(f"{path} exists already; {how}") from None
+            raise RunFileError(f"{path} exists already; --force replaces it") from None
         except OSError as error:
             raise RunFileError(f"cannot write {path}: {reason_of(error)}") from None
         try:

@@ -37,6 +37,7 @@ from gemmbench.options import (
     hidden,
     names,
     option,
+    specs,
 )
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
 from gemmbench.probes.arithmetic import WIDTHS
@@ -172,7 +173,7 @@ class Measuring(Options):
         names.check_plot_path(self.plot)
         names.check_report_path(self.report)
         names.check_overwriting(self.outputs, self.kernel_inputs)
-        names.check_save_path(self.save, self.resume or self.force)
+        names.check_save_path(self.save, self.resume or self.force, "resume" in specs(type(self)))
 
     @property
     def outputs(self) -> list[tuple[str, Path]]:
@@ -487,8 +488,8 @@ class SweepK(Ladder):
 
     command: ClassVar[str] = "sweep-k"
 
-    m: int = option("Rows of op(A) and of C.", SIZE, 1024)
-    n: int = option("Columns of op(B) and of C.", SIZE, 1024)
+    m: int = option("Rows of op(A) and of C.", SIZE, 1024, flags=("-m", "--m"))
+    n: int = option("Columns of op(B) and of C.", SIZE, 1024, flags=("-n", "--n"))
     k_min: int | None = option("The smallest k.  [default: 64]", SIZE)
     k_max: int = option("The largest k.", SIZE, 2048)
     sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")

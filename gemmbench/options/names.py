@@ -212,13 +212,17 @@ def check_report_path(path: Path | None, option: str = "--report") -> None:
         check_folder(option, path)
 
 
-def check_save_path(path: Path | None, overwrite: bool) -> None:
-    """Find out before measuring that a run can be saved, and over no other; else `UsageError`."""
+def check_save_path(path: Path | None, overwrite: bool, resumable: bool) -> None:
+    """Find out before measuring that a run can be saved, and over no other; else `UsageError`.
+
+    `resumable` is whether the command has ``--resume``.
+    """
     if path is None:
         return
     check_folder("--save", path)
     if path.exists() and not overwrite:
-        raise UsageError(f"{path} exists already; --resume goes on with it, --force replaces it")
+        resume = "--resume goes on with it, " if resumable else ""
+        raise UsageError(f"{path} exists already; {resume}--force replaces it")
 
 
 def check_folder(option: str, path: Path) -> None:

@@ -263,6 +263,20 @@ def test_the_host_alone_may_be_asked_for(call: Call) -> None:
     assert (result.exit_code, result.stderr) == (0, "")
 
 
+@pytest.mark.parametrize("words", [("--dtype", "bogus"), ("--kernel", "nonsense")])
+def test_kernels_refuses_names_that_do_not_exist(words: tuple[str, str], call: Call) -> None:
+    result = call("kernels", *words)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert words[1] in result.stderr
+
+
+def test_sweep_k_takes_m_and_n_by_their_short_names(call: Call) -> None:
+    words = ("--k-max", "64", "--kernel", "naive", "--baseline", "none", "--no-peak", "--dry-run")
+    plan = call("sweep-k", "-m", "8", "-n", "16", *words)
+    assert plan.exit_code == 0
+    assert "8x16x64" in plan.stdout
+
+
 def test_the_device_comes_from_the_environment(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_DEVICE", "pocl")
     assert "PoCL" in call("square", "--sizes", "8", "--dry-run").stdout

@@ -90,7 +90,7 @@ def test_a_row_is_on_the_disk_before_the_next_is_asked_for(tmp_path: Path) -> No
 
 def test_an_existing_file_is_not_touched(saved: Path) -> None:
     before = saved.read_bytes()
-    with pytest.raises(RunFileError, match="exists already; --resume"):
+    with pytest.raises(RunFileError, match="exists already; --force replaces it"):
         RunFile.create(saved, HEADER)
     assert saved.read_bytes() == before
     RunFile.create(saved, HEADER, force=True).close()
