@@ -6,17 +6,15 @@ its own marker, so that the charts read in grey. Names come from drivers, so no 
 
 from __future__ import annotations
 
-import itertools
-import math
 import re
 import textwrap
 import warnings
-import xml.etree.ElementTree as ET
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from io import BytesIO
 from pathlib import Path
 from typing import Any
+from xml.sax.saxutils import quoteattr
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -27,7 +25,6 @@ from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
 from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
-from PIL import Image
 
 from gemmbench import UsageError
 from gemmbench.charts import SUFFIXES
@@ -73,9 +70,8 @@ _STYLE: dict[Any, Any] = {
     "lines.linewidth": 1.6,
     "lines.markersize": 4.5,
     "figure.dpi": 100,
-    "savefig.dpi": 200,
+    "savefig.dpi": 150,
 }
-_PALETTE = 128  # colours of a PNG
 _WIDTH = 7.2  # of a pane, inches
 _METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None, "Creator": None},
@@ -121,23 +117,11 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
         picture = paint()
         drawn = BytesIO()
-        if suffix == ".png":
-            _few_colours(picture, drawn)
-        else:
-            picture.savefig(drawn, format=suffix[1:], metadata=_METADATA[suffix])
+        picture.savefig(drawn, format=suffix[1:], metadata=_METADATA.get(suffix))
     try:
         replace_file(path, drawn.getvalue())
     except OSError as error:
         raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
-
-
-def _few_colours(picture: Figure, png: BytesIO) -> None:
-    """A PNG with a palette: nobody sees the difference, and a third of the bytes stands in the repository."""
-    raw = BytesIO()
-    picture.savefig(raw, format="rgba")
-    width, height = picture.bbox.size * (matplotlib.rcParams["savefig.dpi"] / picture.dpi)
-    whole = Image.frombytes("RGBA", (int(width), int(height)), raw.getbuffer())
-    whole.convert("RGB").quantize(_PALETTE).save(png, format="png", optimize=True)
 
 
 def each_alone(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
@@ -450,42 +434,18 @@ def log_across(axes: Axes, low: float, high: float, name: str, text: Callable[[f
     axes.set_xlabel(name)
 
 
-# --- A figure as the SVG of a page: small, with the points that answer to the pointer -----------------------
+# --- A figure as the SVG of a page, with the points that answer to the pointer ------------------------------
 
-_SVG = "http://www.w3.org/2000/svg"
-_GROUP, _DEFS = f"{{{_SVG}}}g", f"{{{_SVG}}}defs"
-_HREF = "{http://www.w3.org/1999/xlink}href"
 _POINTS = 72  # to the inch, which an SVG counts in
-_HIDDEN = 0.5  # points, below which a bar lies under its marker
-_NUMBER = re.compile(r"-?\d+\.\d+")
-_LOCAL = re.compile(r"url\(#([^)]*)\)")
-_LINE = re.compile(r"M (\S+) (\S+) L (\S+) (\S+)")
+_ID = re.compile(r' id="[A-Za-z.]+(2d)?_\d+"')  # of a group, which nothing refers to
 
 
 @dataclass
 class Shared:
-    """What the charts of one page have in common, so that each stands there once."""
+    """What the charts of one page have in common."""
 
-    styles: dict[str, str] = field(default_factory=dict)  # name of the class by declarations
     texts: dict[str, int] = field(default_factory=dict)  # position by text
-    _charts: Iterator[int] = field(default_factory=itertools.count)
-
-    @property
-    def css(self) -> str:
-        return "".join(f".{name}{{{style}}}" for style, name in self.styles.items())
-
-    def chart(self) -> str:
-        """What the names in one chart begin with."""
-        return f"c{next(self._charts)}-"
-
-    @property
-    def inherited(self) -> set[str]:
-        """The classes that mean the same on a group; an opacity there is of the whole."""
-        return {name for style, name in self.styles.items() if not re.search(r"(^|;)opacity:", style)}
-
-    def style(self, declarations: str) -> str:
-        short = re.sub(r"\s*([:;,])\s*", r"\1", _rounded(declarations).replace("'DejaVu Sans'", "inherit"))
-        return self.styles.setdefault(short, f"s{len(self.styles)}")
+    charts: int = 0
 
     def text(self, text: str) -> int:
         """The position of what is said of a point."""
@@ -493,93 +453,20 @@ class Shared:
 
 
 def to_svg(figure: Figure, shared: Shared, label: str) -> str:
-    """A figure as an ``svg`` element with a label for screen readers; `shared` collects styles and texts.
+    """A figure as an ``svg`` element with a label for screen readers; `shared` collects texts.
 
     Its ``data-p`` has every `Mark`, which the page's script makes a circle that nobody sees: see `_points`.
     """
     drawn = BytesIO()
-    with warnings.catch_warnings():
+    shared.charts += 1
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": f"gemmbench {shared.charts}"}):
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")
         warnings.filterwarnings("ignore", message=r"constrained_layout not applied")  # names without end
-        figure.savefig(drawn, format="svg", metadata=_METADATA[".svg"])
-    root = ET.fromstring(drawn.getvalue())
-    for child in list(root):
-        if child.tag == f"{{{_SVG}}}metadata" or child.find(f"{{{_SVG}}}style") is not None:
-            root.remove(child)  # who made it, and the style that all charts have
-    for group in root.iter(_GROUP):
-        if group.get("id", "").startswith("LineCollection"):
-            group[:] = [bar for bar in group if not _is_hidden(bar)]
-    _name_anew(root, shared.chart())
-    for element in root.iter():
-        _shorten(element, shared)
-    for name in ("width", "height", "version"):
-        root.attrib.pop(name, None)
-    root.attrib |= {"role": "img", "aria-label": label}
-    if points := _points(figure, shared):
-        root.set("data-p", points)
-    _flatten(root)
-    _gather(root, "clip-path")
-    _gather(root, "class", shared.inherited)
-    for element in root.iter():
-        element.tag = element.tag.removeprefix(f"{{{_SVG}}}")  # as HTML takes it
-    return ET.tostring(root, encoding="unicode").replace(" />", "/>")
-
-
-def _is_hidden(bar: ET.Element) -> bool:
-    """Whether a bar is shorter than its marker, or outside of its pane."""
-    line = _LINE.fullmatch(" ".join(bar.get("d", "").split()))
-    return not bar.get("d") if line is None else math.dist(*_ends(line)) < _HIDDEN
-
-
-def _ends(line: re.Match[str]) -> tuple[list[float], list[float]]:
-    return [float(line[1]), float(line[2])], [float(line[3]), float(line[4])]
-
-
-def _name_anew(root: ET.Element, prefix: str) -> None:
-    """Short names that no other chart of a page has; none where nothing refers to them."""
-    used: dict[str, str] = {}
-
-    def name(old: str) -> str:
-        return used.setdefault(old, f"{prefix}{len(used)}")
-
-    for element in root.iter():
-        if (target := element.get(_HREF)) is not None:
-            del element.attrib[_HREF]
-            element.set("href", f"#{name(target[1:])}")
-        for key, value in element.attrib.items():
-            if "url(#" in value:
-                element.set(key, _LOCAL.sub(lambda match: f"url(#{name(match[1])})", value))
-    for element in root.iter():
-        if (own := element.attrib.pop("id", None)) in used:
-            element.set("id", used[own])
-
-
-def _shorten(element: ET.Element, shared: Shared) -> None:
-    """No white space between elements, no turn by nothing, one decimal, a class instead of a style."""
-    if element.tag != f"{{{_SVG}}}text":
-        element.text = None
-    element.tail = None
-    if element.get("transform", "").startswith("rotate(-0 "):
-        del element.attrib["transform"]
-    for name in ("d", "x", "y", "transform", "width", "height", "viewBox"):
-        if value := element.get(name):
-            element.set(name, " ".join(_rounded(value).split()))
-    if path := element.get("d"):
-        element.set("d", _short_path(path))
-    if style := element.attrib.pop("style", None):
-        element.set("class", shared.style(style))
-
-
-def _rounded(text: str) -> str:
-    return _NUMBER.sub(lambda match: f"{float(match[0]):.1f}".removesuffix(".0"), text)
-
-
-def _short_path(path: str) -> str:
-    """A path in fewer letters: what follows a move is a line, and a line along an axis has an end."""
-    path = re.sub(r"^M (\S+) (\S+) L \1 (\S+)$", r"M\1 \2V\3", path)
-    path = re.sub(r"^M (\S+) (\S+) L (\S+) \2$", r"M\1 \2H\3", path)
-    path = re.sub(r" ?([A-Za-z]) ?", r"\1", path)
-    return path if re.search("[^-MLz0-9. ]|zL", path) else path.replace("L", " ")
+        figure.savefig(drawn, format="svg", metadata={**_METADATA[".svg"], "Format": None, "Type": None})
+    text = _ID.sub("", drawn.getvalue().decode())
+    points = _points(figure, shared)
+    attributes = f'role="img" aria-label={quoteattr(label)}' + (f' data-p="{points}"' if points else "")
+    return text[text.index("<svg") :].replace("<svg", f"<svg {attributes}", 1)
 
 
 def _points(figure: Figure, shared: Shared) -> str:
@@ -595,46 +482,7 @@ def _points(figure: Figure, shared: Shared) -> str:
         if not (abs(x) < 1e6 and abs(y) < 1e6):  # NaN, and what a logarithm has no place for
             continue
         said = shared.text(each.text)
-        point = _rounded(f"{x * scale:.2f} {(height - y) * scale:.2f}")
+        point = f"{x * scale:.1f} {(height - y) * scale:.1f}"
         points.append(point if said == following else f"{point} {said}")
         following = said + 1
     return ",".join(points)
-
-
-def _flatten(element: ET.Element) -> None:
-    """Groups that say nothing are gone."""
-    children: list[ET.Element] = []
-    for child in element:
-        _flatten(child)
-        plain = child.tag == _GROUP and not child.attrib
-        children += list(child) if plain else [child]
-    element[:] = children
-
-
-def _gather(element: ET.Element, name: str, values: Container[str] | None = None) -> None:
-    """An attribute that neighbours share stands once, at a group around them."""
-
-    def shared(child: ET.Element) -> str | None:
-        value = child.get(name)
-        alone = "id" in child.attrib or (name == "clip-path" and "transform" in child.attrib)
-        return None if alone or (values is not None and value not in values) else value
-
-    children: list[ET.Element] = []
-    for child in element:
-        if child.tag != _DEFS:  # what is used from elsewhere inherits nothing here
-            _gather(child, name, values)
-    for value, run in itertools.groupby(element, shared):
-        several = list(run)
-        if value is None or len(several) == 1:
-            children += several
-            continue
-        for child in several:
-            del child.attrib[name]
-        group = ET.Element(_GROUP, {name: value})
-        group.extend(several)
-        children.append(group)
-    if len(children) == 1 and element.tag == children[0].tag == _GROUP and name not in element.attrib:
-        (only,) = children
-        element.attrib |= only.attrib
-        children = list(only)
-    element[:] = children

@@ -242,14 +242,14 @@ def test_it_prints(page: Page, three: Path) -> None:
     assert 3 <= pages <= 60
 
 
-def test_five_hundred_rows_with_all_charts_are_less_than_a_megabyte(tmp_path: Path) -> None:
+def test_five_hundred_rows_with_all_charts_are_less_than_two_megabytes(tmp_path: Path) -> None:
     runs = [
         PLOTS / f"{name}.jsonl"
         for name in ("h200-square", "cpu-intel-square", "cpu-pocl-square", "h200-limit")
     ]
     rows = sum(len(gb.load(run).rows) for run in runs)
     size = gb.report(*runs, out=tmp_path / "all.html").stat().st_size
-    assert size / rows * 500 < 1e6, (size, rows)
+    assert size / rows * 500 < 2e6, (size, rows)
 
 
 def many_rows(count: int) -> Run:

@@ -19,7 +19,6 @@ from matplotlib.collections import LineCollection
 from matplotlib.container import BarContainer
 from matplotlib.figure import Figure
 from matplotlib.text import Text
-from PIL import Image
 
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
@@ -663,9 +662,9 @@ def test_the_users_own_matplotlib_style_does_not_leak_in_or_out(tmp_path: Path) 
 def test_a_png_is_not_blank_and_readable_in_grey(tmp_path: Path) -> None:
     path = tmp_path / "chart.png"
     chart_views.draw([fake.fake_square()], "throughput", path)
-    with Image.open(path) as picture:
-        assert picture.width >= 1200
-        assert np.asarray(picture.convert("L")).std() > 10
+    picture = matplotlib.image.imread(path)
+    assert picture.shape[1] >= 1000
+    assert picture[..., :3].mean(axis=-1).std() > 0.04
 
 
 def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:

@@ -96,7 +96,6 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "matplotlib": ("charts", "gemm", "probes", "suite", "regress", "chart_views", "pages"),
     "jinja2": ("pages",),
     "markupsafe": ("pages",),
-    "PIL": ("charts",),
     "scipy": ("stats", "regress"),
     "junitparser": ("regress",),
     "psutil": ("measure",),

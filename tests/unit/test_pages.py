@@ -165,7 +165,7 @@ def said_of_points(page: str) -> list[str]:
 
 def test_points_of_charts_have_their_samples(square: str) -> None:
     """A point for each rung of the ladder that has a rate at its problem, the host's line aside."""
-    (chart,) = re.findall(r"<svg.*?</svg>", square)
+    (chart,) = re.findall(r"<svg.*?</svg>", square, re.S)
     (points,) = re.findall(r'data-p="([^"]*)"', chart)
     numbers = list(range(points.count(",") + 1))  # each point's text is the next: the chart is the only one
     assert all(re.fullmatch(r"-?[\d.]+ -?[\d.]+", point) for point in points.split(","))
@@ -401,6 +401,4 @@ def test_an_svg_keeps_its_words_and_its_points_and_no_names_of_others() -> None:
     assert names[0]
     assert not names[0] & names[1]
     for each, own in zip((first, second), names, strict=True):
-        assert set(re.findall(r"#(c\d+-\d+)", each)) == own, "whatever is referred to is there"
-    assert "style=" not in first
-    assert len(first) < 5000
+        assert set(re.findall(r'(?:href="|url\()#([^")]*)', each)) == own, "whatever is referred to is there"
