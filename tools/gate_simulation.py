@@ -22,13 +22,12 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, RowKey, Scope
-from gemmbench.model.run_file import Run, encode, load
+from gemmbench.model.run_file import Run, load
 from gemmbench.regress import check
 from gemmbench.regress.baseline import Basis, Rules, repetitions
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.regress.gate import MOST_ROUNDS
 from gemmbench.regress.verdict import Thresholds
-from gemmbench.stats import rates
 
 SEED = 20261121
 REFERENCES = ("numpy", "cublas")  # never made slower: ratios refer to them
@@ -81,26 +80,6 @@ class Recording:
 def recorded(path: Path) -> Recording:
     """Read a recording; its name is the file's."""
     return Recording(path.stem, load(path))
-
-
-def condensed(runs: Sequence[Run]) -> bytes:
-    """Runs of the same cases as one file that holds what a comparison looks at, and no more.
-
-    Kept are GEMM rows that are ok in all of them, in their finest scope, and nothing of where files lay.
-    """
-    first = runs[0].header
-    devices = tuple(replace(device, library="", origin="") for device in first.devices)
-    kept: set[RowKey] = set.intersection(
-        *({row.key for row in run.rows if row.kind == "gemm" and row.status == "ok"} for run in runs)
-    )
-    rows = [_bare(row) for run in runs for row in run.rows if row.key in kept]
-    return encode(replace(first, devices=devices)) + b"".join(map(encode, rows))
-
-
-def _bare(row: Row) -> Row:
-    scope = rates.finest_scope(row)
-    assert scope is not None  # of every row that is ok
-    return replace(row, samples={scope: row.samples[scope]}, launches=(), resources=(), notes=())
 
 
 def _case(row: Row) -> Case:
@@ -182,7 +161,6 @@ class Tally:
     trials: int = 0
     planted: Counter[str] = field(default_factory=Counter)  # verdicts of the row that was made slower
     others: Counter[str] = field(default_factory=Counter)  # of those that were not
-    sizes: dict[int, Counter[str]] = field(default_factory=dict)  # of the planted, by m
 
     def add(self, made: Comparison, planted: RowKey | None) -> None:
         """One more trial."""
@@ -190,8 +168,6 @@ class Tally:
         for line in made.lines:
             if line.key == planted:
                 self.planted[line.verdict] += 1
-                size = line.row.problem.m if line.row.problem else 0
-                self.sizes.setdefault(size, Counter())[line.verdict] += 1
             elif line.judgement is not None:
                 self.others[line.verdict] += 1
 

@@ -44,7 +44,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
         "intel-block.md",
     ),
     "How it measures": ("measuring.md", "conditions.md", "verification.md", "faults.md"),
-    "The gate": ("gate.md", "gate-proof.md", "ci.md"),
+    "The gate": ("gate.md", "ci.md"),
     "Reference": ("commands.md", "api.md"),
     "Project": ("contributing.md", "changelog.md"),
 }
