@@ -159,13 +159,13 @@ class Run(run_file.Run):
         """Write what ``show --format FORMAT --out FILE`` writes.
 
         Args:
-            path: a file; it is replaced. A SQLite database gets the run beside those that it has.
-            format: one that `text` takes, or ``sqlite``.
+            path: a file; it is replaced.
+            format: one that `text` takes.
 
         Raises:
             UsageError: there is no such format, or the file cannot be written.
         """
-        export([self], Path(path), format)
+        write_text(Path(path), self.text(format), _paths([self]))
 
     def check_measured(self) -> None:
         """Whether there is a result of what was asked for.
@@ -231,19 +231,6 @@ sweep_k = _command(measuring.SweepK)
 precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
-
-
-def export(runs: Sequence[run_file.Run], path: Path, form: str) -> None:
-    """Write a run in a format that is no table; sqlite takes several, any other `UsageError`."""
-    if form != exports.SQLITE:
-        if len(runs) != 1:
-            raise UsageError(f"{form} takes one run, not {len(runs)}: only {exports.SQLITE} takes several")
-        write_text(path, _shown(runs[0]).text(form), _paths(runs))
-        return
-    from gemmbench.exports import sqlite  # some builds of Python have no sqlite3
-
-    check_overwriting([("--out", path)], [("", other) for other in _paths(runs)])
-    sqlite.add(runs, path)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:

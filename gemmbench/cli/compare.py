@@ -14,11 +14,11 @@ from gemmbench import UsageError, api
 from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import FileName, takes
-from gemmbench.exports import SQLITE, records
+from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import clean
 from gemmbench.options import CHART
 from gemmbench.options.comparing import Check, Compare, Comparing, History, Report
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
@@ -147,62 +147,44 @@ def _show_floor(measured: Floor, options: Check) -> None:
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=FileName(), metavar="FILE...")
+@click.argument("file", required=False, type=FileName())
 @click.option(
     "--format",
     "form",
-    type=click.Choice((*RUN_FORMATS, SQLITE)),
+    type=click.Choice(RUN_FORMATS),
     default="table",
     show_default=True,
     metavar="FORMAT",
-    help=f"{FORMAT.rstrip('.')}, {SQLITE}.",
+    help=FORMAT,
 )
 @click.option(
     "-o",
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it there: text replaces the file, sqlite adds the runs to the database.",
+    help="Write it there, and replace the file.",
 )
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema; takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Every row, every scope.")
-def show(files: tuple[Path, ...], form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
+def show(file: Path | None, form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
-    sqlite takes several runs, and needs --out. Schemas are of a saved run's header (line 1) and its rows, and
-    of the records that --format json prints.
+    Schemas are of a saved run's header (line 1) and its rows, and of the records that --format json prints.
     """
     if schema is not None:
-        if files or form != "table":
+        if file or form != "table":
             raise UsageError("--schema takes no FILE and no --format")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
-    elif not files:
-        raise click.UsageError("Missing argument 'FILE...'.", click.get_current_context())
-    elif form == SQLITE:
-        _add_to_database(files, out)
-        return
-    elif len(files) > 1:
-        raise UsageError(f"{form} takes one run; several go into one file with {SQLITE} only")
+    elif not file:
+        raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        run = api.load(files[0])
+        run = api.load(file)
         text = running.as_text(form)
         output = text(run) if text else run.table(verbose)
     if out is None:
         running.show(output)
     else:
-        running.write(out, output, inputs=files)
-
-
-def _add_to_database(files: Sequence[Path], out: Path | None) -> None:
-    """Runs into a SQLite database; `UsageError` if no file is named for it, or it cannot be written."""
-    if out is None:
-        raise UsageError(f"a database is no text: --format {SQLITE} needs --out FILE")
-    from gemmbench.exports.sqlite import digest  # some builds of Python have no sqlite3
-
-    runs = list({digest(run): run for run in api.runs_of(files)}.values())  # one may be given twice
-    api.export(runs, out, SQLITE)
-    rows = sum(len(run.rows) for run in runs)
-    api.say(f"{counted(len(runs), 'run')} with {rows} rows in {out}.")
+        running.write(out, output, inputs=[file] if file else ())
 
 
 def _kinds(_: Mapping[str, Any]) -> dict[str, str]:

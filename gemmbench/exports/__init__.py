@@ -26,15 +26,9 @@ FORMATS: Mapping[str, Format] = {
     "csv": Format(lambda run, _: records.to_csv(run)),
     "markdown": Format(views.to_markdown),
     "google-benchmark": Format(lambda run, _: dashboards.google_benchmark(run), only_ok=True),
-    "bencher": Format(lambda run, _: dashboards.bencher(run), only_ok=True),
-    "github-action-bigger": Format(lambda run, _: dashboards.github_action_bigger(run), only_ok=True),
-    "github-action-smaller": Format(lambda run, _: dashboards.github_action_smaller(run), only_ok=True),
     "openmetrics": Format(lambda run, _: dashboards.openmetrics(run)),
 }
 """What ``--format`` takes beside ``table``."""
-
-SQLITE = "sqlite"
-"""The format that is no text: see `sqlite.add`."""
 
 
 def left_out(run: Run, name: str) -> str:

@@ -1,9 +1,8 @@
-"""A run for dashboards: Google Benchmark, Bencher, github-action-benchmark, OpenMetrics.
+"""A run for dashboards: Google Benchmark and OpenMetrics.
 
-The JSON formats have no word for a row without a result: only ok rows are in them. Times are nanoseconds,
-which all of them take for granted. OpenMetrics' gauges are read as Prometheus's older text format, too
-(https://prometheus.io/docs/specs/om/open_metrics_spec); they have no timestamps, since node exporter's
-textfile collector refuses files that have them.
+Google Benchmark has no word for a row without a result: only ok rows are in it. OpenMetrics' gauges are read
+as Prometheus's older text format, too (https://prometheus.io/docs/specs/om/open_metrics_spec); they have no
+timestamps, since node exporter's textfile collector refuses files that have them.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gemmbench.exports.records import Series, device_names, labels, rate_of, series, standing
+from gemmbench.exports.records import Series, device_names, labels, series, standing
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA, by_key, clean, number
+from gemmbench.model.units import GIGA, by_key, clean
 from gemmbench.stats import rates
-from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import work as work_of
 
 NANO = 1e-9
@@ -52,7 +50,7 @@ def google_benchmark(run: Run) -> str:
         "cpu_time": "repeats real_time: processor time is not measured",
     }
     entries = [entry for index, each in enumerate(series(run)) for entry in _repetitions(index, each)]
-    return f'{{\n  "context": {_line(context)},\n  "benchmarks": {_array(entries, "    ")}\n}}\n'
+    return f'{{\n  "context": {_line(context)},\n  "benchmarks": {_array(entries)}\n}}\n'
 
 
 def _repetitions(index: int, each: Series) -> list[Entry]:
@@ -109,69 +107,13 @@ _AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
 """Those that the library computes of repetitions, in its order."""
 
 
-# --- Bencher: https://bencher.dev/docs/reference/bencher-metric-format
-
-
-def bencher(run: Run) -> str:
-    """Bencher's metric format: by benchmark and measure a value and its interval.
-
-    ``latency`` (nanoseconds) and ``throughput`` (operations per second) are Bencher's own measures;
-    ``bandwidth`` is bytes per second, ``energy`` joules for one problem.
-    """
-    metrics: dict[str, Entry] = {}
-    for each in series(run):
-        measures: dict[str, tuple[Interval | None, float]] = {
-            "latency": (each.times if each.is_fixed else None, NANO),
-            "throughput": (each.operations, 1.0),
-            "bandwidth": (each.bytes, 1.0),
-        }
-        metrics[each.name] = {
-            name: _bounded(figure, unit) for name, (figure, unit) in measures.items() if figure
-        }
-        if each.row.energy.joules:
-            metrics[each.benchmark] = {"energy": {"value": each.row.energy.joules}}
-    lines = [f"  {json.dumps(name)}: {_line(entry)}" for name, entry in metrics.items()]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
-
-
-def _bounded(figure: Interval, unit: float) -> Entry:
-    ends = {} if figure.is_few else {"lower_value": figure.low / unit, "upper_value": figure.high / unit}
-    return {"value": figure.median / unit, **ends}
-
-
-# --- github-action-benchmark: https://github.com/benchmark-action/github-action-benchmark, src/extract.ts
-
-
-def github_action_bigger(run: Run) -> str:
-    """``customBiggerIsBetter``: rates, and nothing of what has none."""
-    rates = [(each, rate_of(each)) for each in series(run)]
-    return _array([_custom(each, *rate) for each, rate in rates if rate]) + "\n"
-
-
-def github_action_smaller(run: Run) -> str:
-    """``customSmallerIsBetter``: nanoseconds, and nothing of probes whose races choose their work."""
-    return _array([_custom(each, each.times, "ns", NANO) for each in series(run) if each.is_fixed]) + "\n"
-
-
-def _custom(each: Series, figure: Interval, unit: str, scale: float) -> Entry:
-    """The range is half the interval's width, as the action writes it, its ends are in the tooltip."""
-    low, high = figure.low / scale, figure.high / scale
-    known = {} if figure.is_few else {"range": f"± {(high - low) / 2:.4g}"}
-    ends = "too few samples for an interval"
-    if not figure.is_few:
-        ends = f"95 % interval {number(low)} to {number(high)} {unit}"
-    device = "host" if each.row.device < 0 else f"device {each.row.device}"
-    extra = f"{ends}\n{len(each.seconds)} samples, {each.scope} scope, {device}"
-    return {"name": each.name, "unit": unit, "value": figure.median / scale, **known, "extra": extra}
-
-
 def _line(entry: object) -> str:
     return json.dumps(entry, allow_nan=False)
 
 
-def _array(entries: Iterable[Entry], indent: str = "  ") -> str:
-    lines = [indent + _line(entry) for entry in entries]
-    return "[\n" + ",\n".join(lines) + f"\n{indent[2:]}]" if lines else "[]"
+def _array(entries: Iterable[Entry]) -> str:
+    lines = ["    " + _line(entry) for entry in entries]
+    return "[\n" + ",\n".join(lines) + "\n  ]" if lines else "[]"
 
 
 class Family(NamedTuple):

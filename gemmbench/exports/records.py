@@ -23,11 +23,11 @@ from gemmbench import __version__
 from gemmbench.gemm import workloads
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
-from gemmbench.model.units import GIGA, clean
+from gemmbench.model.units import clean
 from gemmbench.report.table import finite
 from gemmbench.stats import conditions, rates
 from gemmbench.stats.conditions import disturbed, in_short
-from gemmbench.stats.intervals import Interval, Summary
+from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
 from gemmbench.suite import together
 
@@ -130,7 +130,7 @@ COLUMNS: tuple[Column, ...] = (
     Column("measured_utc", str, "when an earlier run measured it, ISO 8601; empty if this one did"),
     Column("benchmark", str, "name of the case, the same in every run and in every export"),
 )
-"""The columns of CSV, of flat records and of the table ``rows`` in SQLite, in their order."""
+"""The columns of CSV, of flat records, in their order."""
 
 TYPES: Mapping[str, str] = {
     column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type]
@@ -316,13 +316,6 @@ def _label(row: Row, several: bool) -> str:
     words += [f"device={row.device}"] if several and row.device >= 0 else []
     words += ["beside=" + "+".join(map(str, row.beside))] if row.beside else []
     return "/".join("_".join(clean(word).replace("/", "_").split()) for word in words if word)
-
-
-def rate_of(series: Series) -> tuple[Interval, str, float] | None:
-    """The rate of a series, its unit, and what to divide it by; None if it has none."""
-    if series.operations:
-        return series.operations, rates.unit(series.row.dtype), GIGA
-    return (series.bytes, "GB/s", GIGA) if series.bytes else None
 
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -6,9 +6,7 @@ import json
 import os
 import re
 import shutil
-import sqlite3
 from collections.abc import Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,7 +18,6 @@ from tests.cli.conftest import ROOT, Call
 
 SAVED = ROOT / "plots" / "h200-burst.jsonl"
 OTHER = ROOT / "plots" / "h200-tensor.jsonl"
-PEAK = ROOT / "plots" / "cpu-intel-peak.jsonl"
 
 
 @pytest.fixture(autouse=True)
@@ -44,9 +41,8 @@ def commands() -> list[str]:
 
 @pytest.mark.parametrize("text", commands())
 def test_every_command_of_the_page_works(text: str, call: Call, folder: Path) -> None:
-    for name in ("base", "new", "tuesday"):
+    for name in ("base", "new"):
         shutil.copy(OTHER, f"{name}.jsonl")
-    shutil.copy(SAVED, "monday.jsonl")
     words = text.split()[1:]
     done = call(*words)
     assert done.exit_code == 0, done.stderr
@@ -57,7 +53,7 @@ def test_every_command_of_the_page_works(text: str, call: Call, folder: Path) ->
 
 def test_the_page_has_every_format() -> None:
     text = " ".join(commands())
-    assert all(f"--format {form} " in text for form in (*exports.FORMATS, "sqlite") if form != "markdown")
+    assert all(f"--format {form} " in text for form in exports.FORMATS if form != "markdown")
 
 
 @pytest.mark.parametrize("form", exports.FORMATS)
@@ -74,42 +70,24 @@ def test_out_has_what_is_printed_and_what_python_gives(form: str, call: Call) ->
 
 
 def test_a_measuring_command_prints_them_and_counts_what_is_left_out(call: Call) -> None:
-    done = call("peak", "--types", "float,half", "--device", "pocl", "--format", "bencher")
+    words = ("peak", "--types", "float,half", "--device", "pocl", "--format", "google-benchmark")
+    done = call(*words)
     assert done.exit_code == 0
-    assert {name.split("/")[2] for name in json.loads(done.stdout)} == {"float", "half"}
-    assert done.stderr == "bencher has no word for rows that are not ok: 13 rows left out (13 unsupported).\n"
-    quiet = call("peak", "--types", "float,half", "--device", "pocl", "--format", "bencher", "-q")
+    names = {each["run_name"] for each in json.loads(done.stdout)["benchmarks"]}
+    assert {name.split("/")[2] for name in names} == {"float", "half"}
+    left_out = "google-benchmark has no word for rows that are not ok: 13 rows left out (13 unsupported).\n"
+    assert done.stderr == left_out
+    quiet = call(*words, "-q")
     assert (quiet.stdout, quiet.stderr) == (done.stdout, "")
-
-
-def test_sqlite_takes_several_runs_and_gathers(call: Call) -> None:
-    done = call("show", "run.jsonl", str(OTHER), "--format", "sqlite", "--out", "runs.db")
-    assert (done.exit_code, done.stdout) == (0, "")
-    rows = sum(len(gb.load(path).rows) for path in ("run.jsonl", OTHER))
-    assert done.stderr == f"2 runs with {rows} rows in runs.db.\n"
-    twice = call("show", "run.jsonl", str(OTHER), "run.jsonl", "--format", "sqlite", "--out", "runs.db")
-    assert twice.stderr == done.stderr
-    gb.load(PEAK).export("runs.db", "sqlite")
-    assert call("show", "run.jsonl", "--format", "sqlite", "--out", "runs.db").exit_code == 0
-    with closing(sqlite3.connect("runs.db")) as database:
-        found = database.execute(
-            "SELECT view, count(*) FROM runs JOIN rows ON runs.id = run_id GROUP BY view"
-        )
-        assert dict(found) == {"square": rows, "peak": 20}
 
 
 # fmt: off
 REFUSED = {
-    "nothing named":      ("show",                                   "Missing argument 'FILE...'"),
-    "database to stdout": ("show run.jsonl --format sqlite",         "needs --out FILE"),
-    "several as text":    ("show run.jsonl b.jsonl --format csv",    "csv takes one run; several go into"),
-    "several as tables":  ("show run.jsonl b.jsonl",                 "table takes one run"),
+    "nothing named":      ("show",                                   "Missing argument 'FILE'"),
+    "several":            ("show run.jsonl b.jsonl --format csv",    "unexpected extra argument (b.jsonl)"),
     "over its run":       ("show run.jsonl -o run.jsonl",            "--out run.jsonl would replace run"),
-    "a database over it": ("show run.jsonl --format sqlite -o run.jsonl", "would replace run.jsonl"),
     "no folder":          ("show run.jsonl --format csv -o no/r.csv", "cannot write no/r.csv: no such file"),
     "a folder":           ("show run.jsonl --format csv --out .",    "cannot write .: is a directory"),
-    "a database, none":   ("show run.jsonl --format sqlite -o no/r.db", "cannot write no/r.db as a database"),
-    "no database":        ("show run.jsonl --format sqlite -o notes.txt", "and is left as it is"),
     "schema of a file":   ("show run.jsonl --schema row",            "--schema takes no FILE"),
     "unknown schema":     ("show --schema rows",                     "'rows' is not one of"),
 }
@@ -136,8 +114,6 @@ def test_python_refuses_the_same() -> None:
         run.export("out", "parquet")
     with pytest.raises(gb.UsageError, match=r"would replace run\.jsonl"):
         run.export("run.jsonl", "csv")
-    with pytest.raises(gb.UsageError, match="csv takes one run, not 2: only sqlite takes several"):
-        gb.api.export([run, run], Path("out"), "csv")
     assert not Path("out").exists()
     assert run.rows == gb.load("run.jsonl").rows
 

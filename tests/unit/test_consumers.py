@@ -6,11 +6,8 @@ import csv
 import io
 import json
 import math
-import re
-import sqlite3
 import statistics
 from collections.abc import Iterator
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,10 +18,10 @@ from prometheus_client import parser as text_format
 from prometheus_client.openmetrics import parser as openmetrics_format
 
 import gemmbench as gb
-from gemmbench import UsageError, exports
-from gemmbench.exports import records, sqlite
+from gemmbench import exports
+from gemmbench.exports import records
 from gemmbench.exports.records import labels, series
-from gemmbench.model.row import Check, Partner, Problem
+from gemmbench.model.row import Check, Problem
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import rates
 from tests import fake_runs as fake
@@ -164,80 +161,7 @@ def test_times_of_probes_do_not_hang_on_how_much_their_races_chose_to_do() -> No
     assert times[0] == pytest.approx(times[1])
     assert times[0][0] == pytest.approx(1e9 / 100, rel=0.01)  # ns for 1e9 operations
     for run in (one, two):
-        assert json.loads(text(run, "github-action-smaller")) == []
-        assert "latency" not in text(run, "bencher")
         assert "gemmbench_time" not in text(run, "openmetrics")
-
-
-# --- Bencher --------------------------------------------------------------------------------------------
-
-BMF: dict[str, Any] = {  # https://bencher.dev/bmf.json
-    "$id": "https://bencher.dev/bmf.json",
-    "$schema": "http://json-schema.org/draft-07/schema",
-    "type": "object",
-    "patternProperties": {
-        ".+": {
-            "type": "object",
-            "patternProperties": {
-                ".+": {
-                    "type": "object",
-                    "properties": {
-                        "value": {"type": "number"},
-                        "lower_value": {"type": "number"},
-                        "upper_value": {"type": "number"},
-                    },
-                    "required": ["value"],
-                }
-            },
-        }
-    },
-}
-LONGEST_NAME = 1024  # lib/bencher_valid
-
-
-@by_run
-def test_bencher_takes_the_metrics(run: Run) -> None:
-    found = json.loads(text(run, "bencher"), parse_constant=no_constant)
-    jsonschema_rs.Draft7Validator(BMF).validate(found)
-    assert all(0 < len(name) <= LONGEST_NAME and measures for name, measures in found.items())
-    for each in series(run):
-        measures = found[each.name]
-        assert measures.keys() <= {"latency", "throughput", "bandwidth"}
-        for metric, scale, figure in (("latency", 1e9, each.times), ("throughput", 1, each.operations)):
-            if metric in measures:
-                assert measures[metric]["value"] == pytest.approx(scale * figure.median)
-                ends = {"lower_value": scale * figure.low, "upper_value": scale * figure.high}
-                shown = {name: value for name, value in measures[metric].items() if name != "value"}
-                assert shown == ({} if figure.is_few else pytest.approx(ends))
-
-
-def test_bencher_has_joules() -> None:
-    found = json.loads(text(RUNS[-1], "bencher"))
-    assert [each for each in found.values() if "energy" in each] == [{"energy": {"value": ENERGY}}]
-
-
-# --- github-action-benchmark ----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("form", ["github-action-bigger", "github-action-smaller"])
-@by_run
-def test_github_action_takes_the_entries(form: str, run: Run) -> None:
-    """`BenchmarkResult` of src/extract.ts, and the range that src/extractRangeInfo.ts finds in it."""
-    entries = json.loads(text(run, form), parse_constant=no_constant)
-    by_name = {each.name: each for each in series(run)}
-    assert len({entry["name"] for entry in entries}) == len(entries)
-    for entry in entries:
-        assert entry.keys() - {"range"} == {"name", "value", "unit", "extra"}
-        assert isinstance(entry["value"], float)
-        each = by_name[entry["name"]]
-        smaller = form == "github-action-smaller"
-        figure, scale = (each.times, 1e9) if smaller else (each.operations or each.bytes, 1e-9)
-        assert entry["unit"] in (("ns",) if smaller else ("GFLOPS", "GIOPS", "GB/s"))
-        assert entry["value"] == pytest.approx(scale * figure.median)
-        assert ("range" in entry) == (not figure.is_few)
-        if "range" in entry:
-            half = float(re.sub(r"^(\+-|±)\s*", "", entry["range"]))
-            assert half == pytest.approx(scale * (figure.high - figure.low) / 2, rel=1e-3)
 
 
 # --- OpenMetrics ----------------------------------------------------------------------------------------
@@ -300,14 +224,15 @@ def test_a_start_that_is_no_time_is_left_out() -> None:
 
 def test_what_a_format_leaves_out_is_counted() -> None:
     run = fake.fake_peak()  # five unsupported, one failed, one suspect
-    assert exports.left_out(run, "bencher") == (
-        "bencher has no word for rows that are not ok: 7 rows left out (1 suspect, 1 failed, 5 unsupported)."
+    assert exports.left_out(run, "google-benchmark") == (
+        "google-benchmark has no word for rows that are not ok: "
+        "7 rows left out (1 suspect, 1 failed, 5 unsupported)."
     )
     assert "1 row left out (1 failed)" in exports.left_out(
         replace(run, rows=(run.rows[0], run.rows[13])), "google-benchmark"
     )
-    assert exports.left_out(replace(run, rows=run.rows[:1]), "bencher") == ""
-    for form in ("json", "csv", "markdown", "openmetrics", "sqlite", "table"):
+    assert exports.left_out(replace(run, rows=run.rows[:1]), "google-benchmark") == ""
+    for form in ("json", "csv", "markdown", "openmetrics", "table"):
         assert exports.left_out(run, form) == ""
 
 
@@ -351,89 +276,6 @@ def test_a_gemm_has_its_rate_and_interval_as_tables_show_them() -> None:
             times.median,
             None if math.isnan(times.low) else times.low,
         )
-
-
-# --- SQLite ---------------------------------------------------------------------------------------------
-
-
-def query(path: Path, words: str) -> list[tuple[Any, ...]]:
-    with closing(sqlite3.connect(path)) as database:
-        return database.execute(words).fetchall()
-
-
-def test_sqlite_has_every_row_and_sample(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    sqlite.add(RUNS, path)
-    sqlite.add(RUNS[:2], path)  # which it has
-    assert query(path, "PRAGMA integrity_check") == [("ok",)]
-    assert query(path, "SELECT count(*) FROM runs") == [(len(RUNS),)]
-    columns = ", ".join(f"rows.{name}" for name in gb.Run.columns)
-    order = "JOIN runs ON runs.id = run_id ORDER BY digest, position"
-    stored = query(path, f"SELECT {columns} FROM rows {order}")
-    expected = [tuple(record.values()) for run in by_digest() for record in records.to_flat(run)]
-    assert stored == expected
-    seconds = sum(sum(s.seconds) for run in RUNS for row in run.rows for s in row.samples.values())
-    assert query(path, "SELECT sum(seconds) FROM samples")[0][0] == pytest.approx(seconds)
-    kinds = set(query(path, "SELECT typeof(gflops), typeof(m), typeof(few) FROM rows WHERE kind = 'gemm'"))
-    assert kinds == {(real, "integer", "integer") for real in ("real", "null")}
-
-
-def test_sqlite_has_the_samples_of_a_burst_and_of_the_other_kernel(tmp_path: Path) -> None:
-    row = fake.gemm_row("naive", Problem(8, 8, 8), 1.0)
-    row = replace(row, burst=row.samples, former=Partner("abc", {"host": row.samples["host"]}, "tiled"))
-    sqlite.add([Run(fake.header(("square",)), (row,))], tmp_path / "runs.db")
-    found = query(tmp_path / "runs.db", "SELECT DISTINCT part, scope, problems FROM samples")
-    batch = row.samples["host"].batch
-    assert set(found) == {
-        *(("row", scope, batch) for scope in row.samples),
-        *(("burst", scope, batch) for scope in row.samples),
-        ("former", "host", batch),
-    }
-
-
-def by_digest() -> list[Run]:
-    return sorted(RUNS, key=sqlite.digest)
-
-
-def test_sqlite_keeps_both_of_two_runs_that_began_in_the_same_second(tmp_path: Path) -> None:
-    path, header = tmp_path / "runs.db", fake.header(("square",))
-    skipped = replace(fake.gemm_row("tiled", Problem(8, 8, 8), 1.0), status="skipped", samples={})
-    first, second = (
-        Run(header, (skipped, fake.gemm_row("naive", Problem(8, 8, 8), gflops))) for gflops in (1.0, 2.0)
-    )
-    longer = replace(first, rows=(*first.rows, *second.rows))  # the first one, gone on with
-    sqlite.add([first, second], path)
-    sqlite.add([longer], path)
-    assert query(path, "SELECT count(*) FROM runs") == [(2,)]
-    assert query(path, "SELECT count(*) FROM rows") == [(6,)]
-
-
-def test_sqlite_leaves_what_is_not_its_own_as_it_is(tmp_path: Path) -> None:
-    note = tmp_path / "notes.txt"
-    note.write_text("not a database, but long enough to be looked at " * 40)
-    before = note.read_bytes()
-    with pytest.raises(UsageError, match="is left as it is"):
-        sqlite.add(RUNS, note)
-    assert note.read_bytes() == before
-    other = tmp_path / "other.db"
-    with closing(sqlite3.connect(other)) as database:
-        database.execute("CREATE TABLE runs (id INTEGER)")
-    with pytest.raises(UsageError, match="of another program"):
-        sqlite.add(RUNS, other)
-    assert query(other, "SELECT name FROM sqlite_master") == [("runs",)]
-
-
-def test_sqlite_writes_all_runs_or_none(tmp_path: Path) -> None:
-    path = tmp_path / "runs.db"
-    sqlite.add(RUNS[:1], path)
-    row = replace(RUNS[-1].rows[0], problem=Problem(1 << 70, 1, 1))
-    with pytest.raises(UsageError, match="too large for SQLite"):
-        sqlite.add([RUNS[1], Run(fake.header(("huge",)), (row,))], path)
-    assert query(path, "SELECT count(*) FROM runs") == [(1,)]
-    with closing(sqlite3.connect(path)) as database:
-        database.execute("ALTER TABLE rows ADD COLUMN more TEXT")
-    with pytest.raises(UsageError, match="other columns"):
-        sqlite.add(RUNS[1:2], path)
 
 
 # --- JSON Schemas ---------------------------------------------------------------------------------------

@@ -53,7 +53,7 @@ ROOMS: dict[str, Room] = {
     ),
     "views": Room("which table a run gets, in the terminal and as markdown", (*SUITE, "suite", "tune")),
     "exports": Room(
-        "a run for other programs: records, CSV, dashboards, SQLite; their schemas",
+        "a run for other programs: records, CSV, dashboards; their schemas",
         (*SUITE, "suite", "tune", "views"),
     ),
     "chart_views": Room("which charts a run gets", (*SUITE, "suite")),

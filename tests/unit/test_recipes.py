@@ -61,12 +61,12 @@ VARIANTS = (AGAIN, """,
     },
     "export": {
         "gemmbench/exports/dashboards.py": (
-            "def bencher(",
-            "def again(run: Run) -> str:\n    return f'{len(run.rows)} rows'\n\n\ndef bencher(",
+            "def openmetrics(",
+            "def again(run: Run) -> str:\n    return f'{len(run.rows)} rows'\n\n\ndef openmetrics(",
         ),
         "gemmbench/exports/__init__.py": (
-            '    "bencher": ',
-            '    "again": Format(lambda run, _: dashboards.again(run)),\n    "bencher": ',
+            '    "openmetrics": ',
+            '    "again": Format(lambda run, _: dashboards.again(run)),\n    "openmetrics": ',
         ),
     },
 }
