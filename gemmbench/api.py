@@ -51,12 +51,10 @@ from gemmbench.regress.gate import Floor, floor
 from gemmbench.regress.history import History
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stdout
-from gemmbench.stats.panels import alone
 from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome
-from gemmbench.suite.together import joints_of
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
 
@@ -315,7 +313,7 @@ def examined(selector: str) -> tuple[Report, Machine]:
 
 def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
     """A line on stderr where a run stays far below its peaks."""
-    if not quiet and (line := pointer(alone(run))):
+    if not quiet and (line := pointer(run)):
         say(line)
 
 
@@ -349,7 +347,6 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
         chosen.save,
         chosen.resume,
         chosen.force,
-        chosen.concurrent,
         cached_peaks=ladder is not None and not ladder.remeasure,
         tuned=ladder is not None and ladder.tuned,
     )
@@ -379,17 +376,10 @@ def _measured(chosen: Measuring) -> Run:
     if run.ok:
         run.check_measured()
     if chosen.plot:
-        draw([run], chart_of(run, chosen), chosen.plot)
+        draw([run], chosen.chart, chosen.plot)
     if chosen.report:
         write_report([run], chosen.report)
     return run
-
-
-def chart_of(run: run_file.Run, chosen: Measuring) -> str | None:
-    """The kind of chart that ``--plot`` draws; None for what suits the run."""
-    if any(joint.figured for joint in joints_of(run)):
-        return "concurrent"
-    return chosen.chart
 
 
 def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
@@ -561,7 +551,7 @@ def checked(
     for run in baselines:
         _check_rows(run)
     noises = tuple(load(path) for path in chosen.noise)
-    basis = Basis(tuple(map(alone, baselines)), chosen.rules, noises)
+    basis = Basis(tuple(baselines), chosen.rules, noises)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
     request = checking.Request(
         basis=basis,

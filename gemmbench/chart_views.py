@@ -14,7 +14,6 @@ from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.stats.panels import alone
 from gemmbench.suite import charts as suite_charts
 
 
@@ -103,11 +102,6 @@ KINDS: dict[str, Kind] = {
         probe_charts.latency,
         of_device=True,
     ),
-    "concurrent": Kind(
-        "several devices at once beside each alone: the rate of all together, and each one's slowdown",
-        "rows of several devices at once (--concurrent)",
-        suite_charts.together_panes,
-    ),
     "resources": Kind(
         "work-groups as launched, and the largest that each kernel as built can have",
         "rows that tell what their kernels take",
@@ -131,13 +125,8 @@ def default_kind(run: Run) -> str:
     return next((name for name in KINDS if not _unsuited([run], name)), "peak")
 
 
-def _panes(runs: Sequence[Run], kind: str, families: Families) -> list[Pane]:
-    """The panes of a kind: but for one, each is of devices alone."""
-    return KINDS[kind].panes(runs if kind == "concurrent" else [*map(alone, runs)], families)
-
-
 def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str:
-    if not _panes(runs, kind, families):
+    if not KINDS[kind].panes(runs, families):
         return _lacks(runs, kind)
     if any(map(is_tuning, runs)):
         return "a tuner's rows have no chart"
@@ -156,7 +145,7 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
 
 def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[Figure]:
     """Every pane of a chart as a figure of its own; none without the rows for it. As of `figure`."""
-    return each_alone(lambda: _panes(runs, kind, families))
+    return each_alone(lambda: KINDS[kind].panes(runs, families))
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
@@ -166,7 +155,7 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     """
     if kind not in KINDS:
         raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
-    return figure_of(lambda: _panes(runs, kind, families), _lacks(runs, kind), KINDS[kind].across)
+    return figure_of(lambda: KINDS[kind].panes(runs, families), _lacks(runs, kind), KINDS[kind].across)
 
 
 def _lacks(runs: Sequence[Run], kind: str) -> str:

@@ -14,8 +14,7 @@ from gemmbench.probes import peak_table
 from gemmbench.report import conditions
 from gemmbench.report.table import Sheet, markdown, stack
 from gemmbench.stats import rates
-from gemmbench.stats.panels import alone, sweep_axis
-from gemmbench.suite import together
+from gemmbench.stats.panels import sweep_axis
 from gemmbench.tune import result as tuning
 
 View = Callable[[Run, str, Sequence[str]], list[Sheet]]  # from a run, a scope and the ladder's order
@@ -50,11 +49,10 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
         verbose: a line for each GEMM row, with every scope, and how every race went.
         own: only what the command was for: no tables of peaks that were measured beside GEMMs.
     """
-    single = alone(run)
-    problems = {row.problem for row in single.rows if row.kind == "gemm"}
+    problems = {row.problem for row in run.rows if row.kind == "gemm"}
     if run.header.view == "gemm" and (own or len(problems) == 1):
-        rest = [*([] if own else _peaks(single, verbose)), *_below(run, order, verbose)]
-        return Group(gemm(single, verbose), *([Text(""), stack(rest)] if rest else []))
+        rest = [*([] if own else _peaks(run, verbose)), *_below(run, verbose)]
+        return Group(gemm(run, verbose), *([Text(""), stack(rest)] if rest else []))
     tables = sheets(run, order, verbose, own)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
 
@@ -62,28 +60,24 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool = False) -> list[Sheet]:
     """Each command's own table (every row with every scope, if verbose), then the microbenchmarks.
 
-    Last come the tables of several devices at once and, if verbose, the conditions. Arguments as of `show`.
+    Last come, if verbose, the conditions. Arguments as of `show`.
     """
-    single, scope = alone(run), _scope(run)
+    scope = _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    tables = (
-        sweep_table.row_sheets(single, order) if verbose or scope == "all" else view(single, scope, order)
-    )
-    tables += shape_tables.net_sheets(single)
+    tables = sweep_table.row_sheets(run, order) if verbose or scope == "all" else view(run, scope, order)
+    tables += shape_tables.net_sheets(run)
     if not (own and run.header.view in VIEWS):
-        tables += _peaks(single, verbose)
-    return [*tables, *_below(run, order, verbose)]
+        tables += _peaks(run, verbose)
+    return [*tables, *_below(run, verbose)]
 
 
 def _peaks(run: Run, verbose: bool) -> list[Sheet]:
     return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
 
 
-def _below(run: Run, order: Sequence[str], verbose: bool) -> list[Sheet]:
-    """The tables of several devices at once and, if verbose, under which conditions rows were measured."""
-    tables = sweep_table.math_sheets(alone(run), _scope(run))
-    tables += together.sheets(run, _scope(run), order, verbose)
-    return tables + (conditions.sheets(alone(run)) if verbose else [])
+def _below(run: Run, verbose: bool) -> list[Sheet]:
+    """Strict against fast math and, if verbose, under which conditions rows were measured."""
+    return sweep_table.math_sheets(run, _scope(run)) + (conditions.sheets(run) if verbose else [])
 
 
 def _scope(run: Run) -> str:

@@ -91,7 +91,7 @@ def skips(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         limit(self, seconds)
 
     def monotonic() -> float:
-        at_work = {each._process.pid for each in children if each._process and not each._is_paused}
+        at_work = {each._process.pid for each in children if each._process}
         hangs = int(pid.read_text() or 0) if pid.exists() else 0
         if at_work == {hangs}:
             hung.add(hangs)

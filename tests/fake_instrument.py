@@ -111,18 +111,6 @@ class FakeInstrument:
         self._asked.append(_Asked(handle, clock, count, work, self.clock.now))
         self.most_in_flight = max(self.most_in_flight, len(self._asked))
 
-    def answered(self) -> bool:
-        """Whether the clock has come to the end of the oldest batch: see `pass_time`."""
-        return bool(self._asked) and self.next_end() <= self.clock.now
-
-    def next_end(self) -> float:
-        """When the oldest batch in flight will have ended."""
-        asked = self._asked[0]
-        return max(self._free, asked.begin) + self._length(asked)
-
-    def fileno(self) -> int:
-        raise NotImplementedError  # nobody selects it
-
     def finish(self) -> Batch:
         asked = self._asked.popleft()
         self.log.append(("batch", asked.handle, asked.clock, asked.count, asked.work))
@@ -132,7 +120,6 @@ class FakeInstrument:
             raise self.faults[number]
         begin = max(self._free, asked.begin)
         problem_s = next(self._scripts[asked.handle])
-        self._next.pop(asked.handle, None)
         self._free = begin + problem_s * asked.count * asked.work
         self.clock.now = max(self.clock.now, self._free)
         scopes = {"host": problem_s * asked.work}
@@ -144,32 +131,8 @@ class FakeInstrument:
             scopes = {CHAIN: problem_s}
         return Batch(scopes, begin, self._free, asked.count)
 
-    _next: dict[int, float] = field(default_factory=dict)
-
-    def _length(self, asked: _Asked) -> float:
-        """How long a batch will take, without taking it."""
-        if asked.handle not in self._next:
-            problem_s = next(self._scripts[asked.handle])
-            self._next[asked.handle] = problem_s
-            rest = self._scripts[asked.handle]
-            self._scripts[asked.handle] = _chained(problem_s, rest)
-        return self._next[asked.handle] * asked.count * asked.work
-
-    def pause_limit(self, is_paused: bool) -> None:
-        self.log.append(("pause", is_paused))
-
     def release(self, handle: int) -> None:
         self.log.append(("release", handle))
-
-
-def _chained(first: float, rest: Iterator[float]) -> Iterator[float]:
-    yield first
-    yield from rest
-
-
-def pass_time(instruments: Sequence[FakeInstrument], _: float) -> None:
-    """Wait for several instruments of one clock, which goes to the next end of a batch."""
-    instruments[0].clock.now = min(instrument.next_end() for instrument in instruments)
 
 
 def with_ahead(prepared: Prepared, *clocks: str) -> Prepared:

@@ -85,21 +85,12 @@ class InProcess:
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
         self._asked.append(self._server.answer(AskBatch(handle, clock, count, work)))
 
-    def answered(self) -> bool:
-        return True
-
-    def fileno(self) -> int:
-        raise NotImplementedError  # nobody selects it
-
     def finish(self) -> Batch:
         asked = self._asked.popleft()
         if not isinstance(asked, Batch | Refusal):
             asked = self._server.finish(asked)
         batch: Batch = self._checked(asked)
         return batch
-
-    def pause_limit(self, is_paused: bool) -> None:
-        """There is none."""
 
     def release(self, handle: int) -> None:
         self._call(Release(handle))

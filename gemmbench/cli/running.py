@@ -33,7 +33,6 @@ from gemmbench.options import Choice, Count, File, Flag, Kind, Number, Options, 
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
-from gemmbench.suite.together import Group
 
 Command = Callable[..., Any]
 
@@ -126,7 +125,7 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     with api.prepared(options, command_words()) as measurement:
         if options.dry_run:
             header = measurement.header
-            print_plan(measurement.plan, header.devices, header.policy, measurement.groups)
+            print_plan(measurement.plan, header.devices, header.policy)
             return
         outcome, run = api.follow(measurement, options)
     rows = len(run.rows)
@@ -144,7 +143,7 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         if options.save:
             api.say(f"Saved {rows} rows in {options.save}.", options.quiet)
     if options.plot and run.rows:
-        kind = api.chart_of(run, options)
+        kind = options.chart
         draw([run], kind, options.plot, options.quiet)
         if options.save and kind is None and len({row.title for row in run.rows}) > _MANY:
             ladder = f"gemmbench plot {options.save} --kind ladder"
@@ -163,9 +162,8 @@ def print_plan(
     plan: Plan,
     devices: Sequence[DeviceFacts],
     policy: Policy,
-    groups: Sequence[Group] = (),
 ) -> None:
-    """Say what would be measured, on one device after another and, group by group, on several at once."""
+    """Say what would be measured, on one device after another."""
     console = stdout()
     for device in devices:
         console.print(Text(device.title))
@@ -178,10 +176,6 @@ def print_plan(
             console.print(Text(f"  kept  {row_label(step.row)}"))
         else:
             console.print(Text(f"  {step.row.status}  {row_label(step.row)}: {step.row.reason}"))
-    for group in groups:
-        if group.cases:
-            cases += 1
-            console.print(Text(f"  run   {group.label}"))
     each_s = cases * policy.budget_s
     shares = policy.total_s is not None and policy.total_s < each_s
     time = f"about {policy.total_s:.0f} s" if shares else f"at most about {each_s:.0f} s"

@@ -29,7 +29,6 @@ from gemmbench.stats import conditions, rates
 from gemmbench.stats.conditions import disturbed, in_short
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
-from gemmbench.suite import together
 
 Value = str | int | float | bool | None
 Kind = type[str] | type[int] | type[float] | type[bool]
@@ -122,9 +121,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("verdict", str, "of the verification, or of a probe's integrity"),
     Column("source", str, "hash of the kernel's source and its parameters"),
     Column("notes", str, "remarks"),
-    Column("beside", str, "positions of the devices that did the same at the same time"),
-    Column("slowdown", float, "time beside those over the time alone"),
-    *_interval("slowdown", "slowdown"),
     Column("net_s", float, "seconds that the row adds to its neural network"),
     Column("net_share", float, "its share of the network's time"),
     Column("measured_utc", str, "when an earlier run measured it, ISO 8601; empty if this one did"),
@@ -183,7 +179,6 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
     return {
         **rates.derived(run, row),
         **device_names(run, row),
-        **together.derived(run, row),
         **workloads.derived(run, row),
         **conditions.derived(run, row),
     }
@@ -213,7 +208,6 @@ def _flat(run: Run, row: Row, name: str) -> list[Value]:
         "verdict": row.check.verdict,
         "source": row.source,
         "notes": "; ".join(row.remarks),
-        "beside": "+".join(map(str, row.beside)),
         "measured_utc": row.measured_utc,
         "benchmark": name,
     }
@@ -314,7 +308,6 @@ def _label(row: Row, several: bool) -> str:
     words += [f"{name}={row.parameters[name]}" for name in sorted(apart) if name in row.kernel_parameters]
     words += [row.label, row.phase]
     words += [f"device={row.device}"] if several and row.device >= 0 else []
-    words += ["beside=" + "+".join(map(str, row.beside))] if row.beside else []
     return "/".join("_".join(clean(word).replace("/", "_").split()) for word in words if word)
 
 
@@ -324,7 +317,7 @@ NAMES = ("header", "row", "records")
 
 # Only where they are known.
 _OPTIONAL = (
-    "slowdown", "slowdown_low", "slowdown_high", "net_s", "net_share", "own", "operands",
+    "net_s", "net_share", "own", "operands",
 )  # fmt: skip
 _FLAT_ONLY = (
     "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",

@@ -44,23 +44,15 @@ Stages = Generator[Staged, None, Row]
 
 @dataclass(frozen=True)
 class Ready:
-    """A `measure.child.Ready`, whose row is verified again when it is completed."""
+    """A case that was verified, and is to be sampled."""
 
     row: Row
     handle: Handle
     policy: Policy
     device: DeviceFacts | None = None  # None: the host
 
-    @property
-    def windows(self) -> tuple[Window, ...]:
-        """What is to be sampled, in this order."""
-        return _windows(self.handle, self.policy)
-
-    def completed(self, sampled: Sequence[Sampled]) -> Row:
-        """The row with its samples, window by window; without them if it is wrong by now."""
-        return verified_row_after(self.sampled(sampled), self.handle)
-
     def sampled(self, sampled: Sequence[Sampled]) -> Row:
+        """The row with its samples, window by window."""
         samples, notes = _trusted(sampled)
         prepared = self.handle.prepared
         variant = BY_NAME.get(self.row.variant)

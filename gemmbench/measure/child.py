@@ -27,7 +27,6 @@ import msgspec
 
 from gemmbench import UsageError
 from gemmbench.measure.conditions import Monitor
-from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -69,33 +68,13 @@ def for_threads() -> dict[str, str]:
     return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
 
 
-class Ready(Protocol):
-    """A case that was verified, and is to be sampled."""
-
-    @property
-    def handle(self) -> Handle:
-        """What is sampled; to be released."""
-
-    @property
-    def windows(self) -> Sequence[Window]:
-        """What is to be sampled of it, in this order."""
-
-    def completed(self, sampled: Sequence[Sampled]) -> Row:
-        """The row with its samples, window by window."""
-
-
 class Conductor(Protocol):
-    """Measures one kind of case. Both functions yield stages, and raise `NotMeasuredError`."""
+    """Measures one kind of case."""
 
     def measured(
         self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
     ) -> Generator[Staged, None, Row]:
-        """Verify and measure a case."""
-
-    def begun(
-        self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
-    ) -> Generator[Staged, None, Ready | Row]:
-        """Verify a case and leave the sampling to the caller, who has others beside it."""
+        """Verify and measure a case, yielding stages; raises `NotMeasuredError`."""
 
 
 class WorkerError(UsageError):
@@ -134,7 +113,6 @@ class Worker:
         self._batches: deque[int] = deque()  # the handles whose batches were asked for and not answered yet
         self._handle: int | None = None  # whose answer is waited for
         self._limit_s = self._left_s = _START_LIMIT_S
-        self._is_paused = False
         self._since = 0.0  # when an answer was first waited for
 
     # --- requests ---
@@ -142,17 +120,11 @@ class Worker:
     def limit(self, seconds: float) -> None:
         """From now on all requests together may take so long; what is not spent waiting does not count."""
         self._limit_s = self._left_s = seconds
-        self._is_paused = False
-
-    def pause_limit(self, is_paused: bool) -> None:
-        if is_paused != self._is_paused:
-            self._left_s, self._since = self.left_s, time.monotonic()
-            self._is_paused = is_paused
 
     @property
     def left_s(self) -> float:
         """How much longer the batches that were asked for may take."""
-        return self._left_s - (0.0 if self._is_paused else time.monotonic() - self._since)
+        return self._left_s - (time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
         """List the devices and describe the host."""
@@ -210,13 +182,6 @@ class Worker:
             self._since = time.monotonic()
         self._send(wire.AskBatch(handle, clock, count, work))
         self._batches.append(handle)
-
-    def answered(self) -> bool:
-        return self._pipe is None or self._pipe.wait() or self.left_s <= 0
-
-    def fileno(self) -> int:
-        assert self._pipe is not None  # else it has answered, by being gone
-        return self._pipe.fileno()
 
     def finish(self) -> Batch:
         self._handle = self._batches.popleft() if self._batches else None
@@ -430,18 +395,6 @@ class Worker:
         self.limit(policy.time_limit_s)
         try:
             return (yield from _conductor(case).measured(self, case, device, policy))
-        except Exception as error:
-            return self.row_of(case, error)
-
-    def begun(self, case: Case, device: DeviceFacts, policy: Policy) -> Generator[Staged, None, Ready | Row]:
-        """Bring a case to its first batch, yielding its stages.
-
-        Returns:
-            What is ready, or a row if there is nothing to sample.
-        """
-        self.limit(policy.time_limit_s)
-        try:
-            return (yield from _conductor(case).begun(self, case, device, policy))
         except Exception as error:
             return self.row_of(case, error)
 

@@ -1,4 +1,4 @@
-"""The stopping rule, and the three ways of asking for batches: alone, in turn, together.
+"""The stopping rule, and the two ways of asking for batches: alone and in turn.
 
 1. Settle: run until the trend of rate and clock is below the noise, or the settling time is over. Where power
    limits, it is never over earlier. Or (`--state burst`) rest until the clock is at its maximum, for each
@@ -13,12 +13,11 @@
 from __future__ import annotations
 
 import math
-import select
 import statistics
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 from typing import Literal
 
@@ -31,8 +30,6 @@ from gemmbench.model.instrument import (
     LEAST_SAMPLES,
     Batch,
     Handle,
-    Instrument,
-    NotMeasuredError,
     Watch,
 )
 from gemmbench.model.row import Scope
@@ -42,7 +39,6 @@ from gemmbench.stats.intervals import drift, moved, ratio_in_turn, summarize
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]
-Wait = Callable[[Sequence[Instrument], float], None]
 
 _AGREEING = 3
 _MOST_IN_BATCH = 1000
@@ -629,149 +625,6 @@ def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sa
     """The same, with what was read while its batches ran."""
     conditions = handle.watch.end(clock, sampled.batches) or Conditions()
     return replace(sampled, conditions=replace(conditions, state=policy.state or "settled"))
-
-
-@dataclass
-class _Part:
-    handle: Handle
-    clock: str
-    size: int
-    one_s: float
-    budget_s: float  # that is left of it
-    stream: Stream = field(init=False)
-    settling: Settling = field(init=False)
-    begun: float | None = None  # when its first batch after settling had ended
-    counts_from: float = math.inf  # when all had begun
-    rule: Rule = field(init=False)
-    batches: list[Batch] = field(default_factory=list)
-
-    def enter(self, policy: Policy, settle: bool, now: float) -> None:
-        self.stream = stream(self.handle, self.clock, self.size, self.size * self.one_s)
-        policy_now = policy if settle else replace(policy, settle_s=0.0)
-        batch_s = self.size * self.one_s
-        self.settling = Settling(policy_now, batch_s, now, self.budget_s, self.handle.watch)
-        self.rule = Rule(policy, now, now + self.budget_s)
-        self.begun, self.counts_from, self.batches = None, math.inf, []
-        self.handle.instrument.pause_limit(False)
-        self.handle.watch.begin()
-        self.stream.ask()
-
-    def take(self, now: float) -> None:
-        batch = self.stream.next()
-        self.stream.ask()
-        if self.begun is None:
-            if self.settling.over(now):
-                self.begun = batch.end
-            else:
-                self.settling.add(batch)
-        elif batch.begin >= self.counts_from:
-            self.batches.append(batch)
-            self.rule.add(batch.finest_s, now)
-        # Waiting for the others, to begin or to have enough, is not its fault.
-        waits = self.counts_from == math.inf if self.begun else False
-        self.handle.instrument.pause_limit(waits or bool(self.rule.stop))
-
-    def count(self, begin: float) -> None:
-        """All have begun: from that moment on batches count."""
-        if self.counts_from == math.inf:
-            self.counts_from = begin
-            self.handle.instrument.pause_limit(False)
-
-    def leave(self) -> None:
-        """Drop what is in flight: it ends when the others have enough already."""
-        self.handle.instrument.pause_limit(False)
-        self.stream.rest()
-
-    def sampled(self, policy: Policy) -> Sampled:
-        """What counts of it."""
-        sampled = Sampled(tuple(self.batches), self.size, self.rule.stop)
-        return _watched(sampled, self.handle, self.clock, policy)
-
-
-def wait_for_any(instruments: Sequence[Instrument], seconds: float) -> None:
-    """Wait until one of some child processes has answered, for so long at most."""
-    select.select(instruments, [], [], seconds)
-
-
-def together(
-    handles: Sequence[Handle],
-    clock: str,
-    policy: Policy,
-    budget_s: float,
-    settle: bool = True,
-    now: Clock = time.monotonic,
-    wait: Wait = wait_for_any,
-) -> list[Sampled | Exception]:
-    """Sample several instruments at once: batches count while all of them are busy.
-
-    The common window begins when each has finished a batch after settling, and ends when each has samples
-    enough; those that have them earlier run on. What goes wrong with one costs that one: the others begin
-    anew without it.
-
-    Args:
-        handles: of an instrument each.
-        clock: that batches are timed by.
-        policy: batch lengths, precision, least number of batches.
-        budget_s: seconds for each.
-        settle: whether to settle first.
-        now: seconds; replaced in tests.
-        wait: returns when one of the instruments may have answered; replaced in tests.
-
-    Returns:
-        The samples of each handle, or what went wrong with it: `AloneError` if nobody was left beside it.
-    """
-    lost: dict[int, Exception] = {}
-    parts: dict[int, _Part] = {}
-    for number, handle in enumerate(handles):
-        begin = now()
-        try:
-            one_s = handle.batch(clock, 1).wall_s
-        except NotMeasuredError as error:
-            lost[number] = error
-            continue
-        parts[number] = _Part(handle, clock, batch_size(one_s, policy), one_s, budget_s - (now() - begin))
-    while len(parts) > 1:
-        failed = _common_window(parts, policy, settle, now, wait)
-        if not failed:
-            break
-        lost |= failed
-        parts = {number: part for number, part in parts.items() if number not in failed}
-    if len(parts) == 1:
-        lost |= {number: AloneError() for number in parts}
-    return [
-        lost[number] if number in lost else parts[number].sampled(policy) for number in range(len(handles))
-    ]
-
-
-class AloneError(Exception):
-    """Nobody was left to be sampled together with."""
-
-
-def _common_window(
-    parts: Mapping[int, _Part], policy: Policy, settle: bool, now: Clock, wait: Wait
-) -> dict[int, Exception]:
-    """Run all parts until each has enough; what went wrong, whereupon nothing counts."""
-    failed: dict[int, Exception] = {}
-
-    def each(numbers: Sequence[int], do: Callable[[_Part], object]) -> None:
-        for number in numbers:
-            try:
-                do(parts[number])
-            except Exception as error:
-                failed[number] = error
-
-    each([*parts], lambda part: part.enter(policy, settle, now()))
-    while not failed and not all(part.rule.stop for part in parts.values()):
-        answered = [number for number, part in parts.items() if part.handle.instrument.answered()]
-        if not answered:
-            wait([part.handle.instrument for part in parts.values()], _LONG_S)
-        each(answered, lambda part: part.take(now()))
-        begun = [part.begun for part in parts.values() if part.begun is not None]
-        if len(begun) == len(parts):
-            for part in parts.values():
-                part.count(max(begun))
-    each([number for number in parts if number not in failed], _Part.leave)
-    return failed
 
 
 def least_s(one_s: float) -> float:

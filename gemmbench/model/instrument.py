@@ -270,17 +270,8 @@ class Instrument(Protocol):
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
         """Ask for a batch, and do not wait for it."""
 
-    def answered(self) -> bool:
-        """Whether `finish` would return, or raise, at once."""
-
-    def fileno(self) -> int:
-        """What can be selected while batches that were asked for are not answered."""
-
     def finish(self) -> Batch:
         """The oldest batch that was asked for."""
-
-    def pause_limit(self, is_paused: bool) -> None:
-        """Whether its time limit stands still, since it only keeps a device busy beside others."""
 
     def release(self, handle: int) -> None:
         """Give a handle's memory back; where the instrument is gone there is nothing to do."""

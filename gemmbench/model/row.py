@@ -6,7 +6,7 @@ Line 1 is a `Header`, every further line a `Row`. Times are seconds, sizes bytes
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated, Literal
 
@@ -211,7 +211,7 @@ class Row:
     former: Partner | None = None  # of a check against other kernels, or of --versus
     ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
     sums: str = ""  # of a GEMM, the type that its kernel adds up in; "" where it is C's, or not known
-    beside: tuple[int, ...] = ()  # positions of the devices that did the same at the same time, sorted
+    beside: tuple[int, ...] = ()  # schema 3 drops it
     needs_s: Positive | None = None  # what a case takes that was skipped because its budget is shorter
     phase: str = ""  # of a tuner: see `tune.result`
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
@@ -228,9 +228,7 @@ class Row:
     @property
     def key(self) -> RowKey:
         """What makes this row the same case as a row of another run."""
-        return row_key(
-            self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem, self.beside
-        )
+        return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
 
     @property
     def max_mhz(self) -> float | None:
@@ -248,19 +246,9 @@ class Row:
         return {name: value for name, value in self.parameters.items() if name not in said}
 
     @property
-    def case_parameters(self) -> Parameters:
-        """Parameters for people, with the devices beside it: what tells rows of a problem apart."""
-        others = {"beside": "+".join(map(str, self.beside))} if self.beside else {}
-        return {**self.parameters, **others}
-
-    @property
     def remarks(self) -> tuple[str, ...]:
         """Its notes and how its race went, in the order in which they came up."""
         return (*self.race, *self.notes) if self.kind == "peak" else (*self.notes, *self.race)
-
-    def placed(self, device: int, beside: Iterable[int]) -> Row:
-        """The same row on a device, measured while those at other positions did the same."""
-        return replace(self, device=device, beside=tuple(sorted(beside)))
 
 
 def moment(text: str) -> datetime:
@@ -269,7 +257,7 @@ def moment(text: str) -> datetime:
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
 
-RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None, tuple[int, ...]]
+RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Problem | None]
 
 
 def row_key(
@@ -279,10 +267,9 @@ def row_key(
     dtype: str,
     parameters: Parameters,
     problem: Problem | None,
-    beside: tuple[int, ...] = (),
 ) -> RowKey:
     """The identity of a case, hashable."""
-    return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem, beside
+    return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 
 
 def current(rows: Iterable[Row]) -> tuple[Row, ...]:

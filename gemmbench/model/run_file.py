@@ -188,10 +188,7 @@ def _parse(path: Path) -> tuple[Run, int]:
     for number, line in enumerate(lines[1:], 2):
         row = _decode(path, number, line, Row)
         if version == 1:
-            try:
-                row = schema1.row(row, header)
-            except schema1.FieldError as error:
-                raise RunFileError(f"{path}: line {number}: {error}") from None
+            row = schema1.row(row, header)
         _check_row(path, number, row, header)
         rows.append(row)
     return Run(header, current(rows), str(path)), len(lines) + 1 if tail else 0
@@ -217,8 +214,6 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("device", f"{row.device} is not in the header's list of {len(header.devices)}")
     if row.dtype not in DTYPES:
         raise bad("dtype", f"{row.dtype!r} is not one of {', '.join(DTYPES)}")
-    if not all(0 <= other < len(header.devices) and other != row.device for other in row.beside):
-        raise bad("beside", f"{list(row.beside)} does not name other devices")
     for name in _COUNTS:
         count = row.parameters.get(name, 1)
         if not isinstance(count, int) or count < 1:

@@ -1,9 +1,9 @@
 """Saved runs of schema 1, read as those of the schema after it.
 
-In schema 1 some state was text: which tables a run gets stood in its command, the devices beside a row in a
-parameter, what a skipped case needs in its reason, a tuner's phase in the label, how a race went in notes.
-This module alone reads such text; what it returns is typed. Its tables are of the day when schema 2 came and
-do not follow the registries: a variant that is renamed later keeps its old name in old files.
+In schema 1 some state was text: which tables a run gets stood in its command, what a skipped case needs in
+its reason, a tuner's phase in the label, how a race went in notes. This module alone reads such text; what it
+returns is typed. Its tables are of the day when schema 2 came and do not follow the registries: a variant
+that is renamed later keeps its old name in old files.
 
 A file that was begun with schema 1 and resumed later has rows of both schemas: fields that are set stay as
 they are.
@@ -41,10 +41,6 @@ _SUMS: Mapping[tuple[str, str], str] = {(name, "half"): "float" for name in ("nv
 _EMULATED = {("mma", "fp8"): ((9, 0), (10, 0), (10, 3), (11, 0))}
 
 
-class FieldError(ValueError):
-    """A field that cannot be read; the message names it and says why."""
-
-
 def header(old: Header) -> Header:
     """A header with its view and its scope, from the command that made the run."""
     words = old.command[1:] if old.command[:1] == ("gemmbench",) else old.command
@@ -63,10 +59,7 @@ def _scope(words: tuple[str, ...]) -> str:
 
 
 def row(old: Row, header: Header) -> Row:
-    """A row, as its line was decoded, with its state in fields; the header is as `header` returned it.
-
-    Raises `FieldError` if the devices beside it are no positions.
-    """
+    """A row, as its line was decoded, with its state in fields; the header is as `header` returned it."""
     races = tuple(note for note in old.notes if note.startswith(_RACED))
     phase = old.label if _PHASE.fullmatch(old.label) else "trial"
     needs = _NEEDS.search(old.reason) if old.status == "skipped" and old.needs_s is None else None
@@ -81,7 +74,7 @@ def row(old: Row, header: Header) -> Row:
     new = replace(old, **changed) if changed else old
     if header.view == "tune" and not old.phase:
         new = replace(new, phase=phase, label="")
-    return _uncounted(_with_beside(new), header)
+    return _uncounted(new, header)
 
 
 def _uncounted(old: Row, header: Header) -> Row:
@@ -99,15 +92,3 @@ def _ran_on(old: Row) -> RanOn:
     if variant == _HOST:
         return "host"
     return "matrix" if old.dtype not in _MATRIX.get(variant, (old.dtype,)) else "device"
-
-
-def _with_beside(old: Row) -> Row:
-    """Positions of devices out of the parameters, where they stood as ``0+2``."""
-    if "beside" not in old.parameters:
-        return old
-    text = str(old.parameters["beside"])
-    words = text.split("+")
-    if not all(word.isascii() and word.isdecimal() and len(word) < 6 for word in words):
-        raise FieldError(f"parameters.beside: {text!r} does not name other devices")
-    parameters = {name: value for name, value in old.parameters.items() if name != "beside"}
-    return replace(old, parameters=parameters, beside=tuple(sorted(map(int, words))))

@@ -194,7 +194,6 @@ class Check(Comparing, measuring.Measuring):
         "A kernel of your own that the base has rows of, as it is now. May be repeated."
     )
     device: str = measuring.device_option("the base's, by name")
-    concurrent: bool = hidden(False)
     resume: bool = hidden(False)
     budget: float | None = measuring.seconds_option("Sampling time for each row.  [default: the base's]")
     time_limit: float | None = measuring.seconds_option(

@@ -132,9 +132,6 @@ class Measuring(Options):
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
 
     device: str = device_option()
-    concurrent: bool = flag(
-        "Run GEMMs (of peak: bandwidth, transfers) on each device alone, then on all of them at once."
-    )
     save: Path | None = option("Save every sample.", FILE, metavar="FILE.jsonl")
     resume: bool = flag("Go on with a --save file that was interrupted.")
     force: bool = flag("Replace an existing --save file.")
@@ -195,7 +192,7 @@ class Measuring(Options):
         budget_s = DEFAULT_BUDGET_S if self.budget is None else self.budget
         return Policy(
             budget_s,
-            DEFAULT_TOTAL_S if self.budget is None and not self.concurrent else None,
+            DEFAULT_TOTAL_S if self.budget is None else None,
             time_limit_s=self.limit_s(budget_s),
             cold=self.cold,
             memory=self.memory or "auto",
@@ -338,20 +335,14 @@ class Ladder(Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        params = names.choose_params(self.params)
         _ = self.variants, self.dtypes, self.partner
-        names.check_grid(self.variants, params)
-        if self.concurrent and any(len(values) > 1 for values in params.values()):
-            raise UsageError("--concurrent takes one value of each --param, not a grid of them")
-        if self.versus and self.concurrent:
-            raise UsageError("--versus takes kernels in turn and --concurrent devices at once: choose one")
+        names.check_grid(self.variants, names.choose_params(self.params))
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
             raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
         if self.threads is not None and not any(variant.on_host for variant in self.variants):
             raise UsageError("--threads is for the host's BLAS, of which --baseline names none")
-        if len(self.axes.maths) > 1 and (self.versus or self.concurrent):
-            other = "--versus" if self.versus else "--concurrent"
-            raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without {other}")
+        if len(self.axes.maths) > 1 and self.versus:
+            raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without --versus")
         _ = self.shapes
 
     @property

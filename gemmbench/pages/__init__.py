@@ -39,7 +39,7 @@ from gemmbench.report.progress import row_label
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet
 from gemmbench.stats import panels, rates
 from gemmbench.stats.intervals import Interval
-from gemmbench.stats.panels import Contest, Entry, Side, alone
+from gemmbench.stats.panels import Contest, Entry, Side
 
 _ALIKE = 0.8  # of the cases of two runs of one plan, those that both have
 _SERIES = 3  # runs of one plan, from which on they are a history or a fleet
@@ -118,7 +118,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     wanted = wanted or Wanted()
     names = dict(zip(map(id, runs), names_of(runs), strict=True))
     draw = _Draw(wanted, pane.Shared())
-    sides = panels.sides(map(alone, runs))
+    sides = panels.sides(runs)
     statements: list[Statement] = []
     parts: list[Part] = []
     if len(sides) > 1:
@@ -292,7 +292,7 @@ def _part(
 ) -> Part:
     lead = (_devices(run), command_of(run))
     charts = tuple(draw.suited([run, *lenders]))
-    state = conditions.sheets(alone(run))
+    state = conditions.sheets(run)
     folds = (Fold("Conditions while each row was measured", tuple(state)),) if state else ()
     return Part(f"run-{number}", name, lead, tuple(sheets), charts, folds)
 
@@ -315,16 +315,15 @@ def _where(row: Row) -> str:
 
 def _fastest(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
     """The fastest of each device and type at the problem that its kernels are compared at elsewhere."""
-    single = alone(run)
-    gemms = [row for row in single.rows if row.kind == "gemm"]
+    gemms = [row for row in run.rows if row.kind == "gemm"]
     if is_tuning(run) or not (panels.sweep_axis(gemms) or len({row.problem for row in gemms}) == 1):
         return
-    scope = rates.view_scope(single)
-    for setting in panels.settings(single):
-        problem = panels.common_problem(single, setting)
+    scope = rates.view_scope(run)
+    for setting in panels.settings(run):
+        problem = panels.common_problem(run, setting)
         if problem is None:
             continue
-        ranked = panels.standings(single, setting, problem).values()
+        ranked = panels.standings(run, setting, problem).values()
         best = sorted((each for each in ranked if each.rank), key=lambda each: each.rank or 0)[:2]
         texts = [
             f"{clean(each.row.title)} with {units.rate(each.rate.median, rates.is_integer(setting.dtype))}"
@@ -332,7 +331,7 @@ def _fastest(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
             if each.rate
         ]
         if texts:
-            fraction = rates.peak_fraction(single, best[0].row, scope, lenders)
+            fraction = rates.peak_fraction(run, best[0].row, scope, lenders)
             texts[0] += f", {units.percent(fraction)} of the measured peak" if fraction is not None else ""
             several = len(run.header.devices) > 1
             on = f" on {device_name(run, setting.device)}" if several and setting.device >= 0 else ""
@@ -712,7 +711,7 @@ def _host(run: Run) -> tuple[str, ...]:
 
 _LEFT = frozenset({
     "variant", "run", "device_name", "driver", "dtype", "label", "status", "reason", "parameters", "choice",
-    "versus", "versus_scope", "scope", "beside", "measured_utc", "state", "limits", "disturbed", "memory",
+    "versus", "versus_scope", "scope", "measured_utc", "state", "limits", "disturbed", "memory",
     "verdict", "source", "notes",
 })  # fmt: skip
 _FIELDS = tuple(column.name for column in COLUMNS if column.name != "benchmark")  # which the others say

@@ -71,8 +71,8 @@ class Ready:
 
     handle: Handle
     policy: Policy
-    windows: tuple[Window, ...]
-    completed: Callable[[Sequence[Sampled]], Row]
+    window: Window
+    completed: Callable[[Sampled], Row]
 
 
 @dataclass(frozen=True)
@@ -114,19 +114,12 @@ def measured(
         return (yield from _arithmetic(task))
     if BY_NAME[case.variant].bench == "launch":
         return (yield from _launches(task))
-    ready = yield from _begun(task)
+    begin = _transfer if case.kind == "transfer" else _memory
+    ready = yield from begin(task, BY_NAME[case.variant])
     with ready.handle as handle:
         yield Staged("timing")
-        (window,) = ready.windows
-        sampled = alone(handle, window.clock, ready.policy, window.budget_s, window.settle)
-        return ready.completed([sampled])
-
-
-def begun(
-    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
-) -> Generator[Staged, None, Ready]:
-    """Bring memory or a transfer to its first batch; `NotMeasuredError` says why it has no rate."""
-    return (yield from _begun(_task(instrument, case, device, policy, None)))
+        window = ready.window
+        return ready.completed(alone(handle, window.clock, ready.policy, window.budget_s, window.settle))
 
 
 def _task(
@@ -136,11 +129,6 @@ def _task(
     if known is None:
         known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
     return _Task(instrument, case, device, policy, known)
-
-
-def _begun(task: _Task) -> Generator[Staged, None, Ready]:
-    begin = _transfer if task.case.kind == "transfer" else _memory
-    return (yield from begin(task, BY_NAME[task.case.variant]))
 
 
 def _event_over_wall(batches: Sequence[Batch]) -> float:
@@ -309,8 +297,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
     work = Work(bytes=prepared.unit.bytes * winner.work)
     top = None if is_latency else most_bytes(device)
 
-    def completed(windows: Sequence[Sampled]) -> Row:
-        (sampled,) = windows
+    def completed(sampled: Sampled) -> Row:
         scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
         each_s = tuple(seconds / hops for seconds in scope.seconds)
         each = replace(scope, seconds=each_s, batch=scope.batch * hops)
@@ -333,11 +320,11 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
     return _ready(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE, completed)
 
 
-def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Sequence[Sampled]], Row]) -> Ready:
+def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Sampled], Row]) -> Ready:
     clock = handle.prepared.clocks[0]
-    windows = (Window(clock, task.policy.budget_s * share, settle=True),)
+    window = Window(clock, task.policy.budget_s * share, settle=True)
     policy = task.policy if clock == "host" else replace(task.policy, batch_s=_MEMORY_BATCH_S)
-    return Ready(handle, policy, windows, completed)
+    return Ready(handle, policy, window, completed)
 
 
 def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
@@ -353,8 +340,7 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]
         check = best.handle.verify("before").check
         race.kept = best.handle
 
-    def completed(windows: Sequence[Sampled]) -> Row:
-        (sampled,) = windows
+    def completed(sampled: Sampled) -> Row:
         note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
         return replace(
             case.row("ok"),

@@ -125,7 +125,7 @@ class Basis:
 
     def _variant(self, key: RowKey, name: str) -> RowKey | None:
         """A variant's row of the same problem and type; of its largest problem for a microbenchmark."""
-        _, device, _, dtype, _, problem, _ = key
+        _, device, _, dtype, _, problem = key
         fits = [
             other
             for other, row in self.rows.items()
@@ -340,18 +340,16 @@ class Repetition:
     rows: Mapping[RowKey, Row]  # the key's device is a position in the first base's header
 
 
-def pairing(
-    of: Row | Case, device: int, beside: Iterable[int] = (), pairs: Mapping[RowKey, RowKey] | None = None
-) -> RowKey:
+def pairing(of: Row | Case, device: int, pairs: Mapping[RowKey, RowKey] | None = None) -> RowKey:
     """The key that a row has a partner by in another run: a preset is the same case whatever its values.
 
-    `device` and `beside` are positions in the reference header. `pairs` are a base's, by full key: where only
-    the full key is among them, that counts, since the base does not say which parameters were a preset's.
+    `device` is a position in the reference header. `pairs` are a base's, by full key: where only the full key
+    is among them, that counts, since the base does not say which parameters were a preset's.
     """
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
 
     def key(parameters: Parameters) -> RowKey:
-        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem, tuple(sorted(beside)))
+        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem)
 
     full = key(of.parameters)
     given = of.parameters if of.given is None else of.given
@@ -372,7 +370,7 @@ def repetitions(
     times: dict[RowKey, int] = {}
     for row in run.rows:
         device = positions[row.device] if row.device >= 0 else HOST
-        key = pairing(row, device, [positions[other] for other in row.beside], pairs)
+        key = pairing(row, device, pairs)
         index = times[key] = times.get(key, -1) + 1
         if index == len(by_repetition):
             by_repetition.append({})

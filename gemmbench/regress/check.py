@@ -213,7 +213,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     """The cases that were run, by the key that the base gives them."""
     positions = slots(job.basis.header, job.header)
     return {
-        pairing(step, positions[step.device] if step.device >= 0 else HOST, (), job.basis.pairs): step
+        pairing(step, positions[step.device] if step.device >= 0 else HOST, job.basis.pairs): step
         for step in job.plan
         if isinstance(step, Case)
     }

@@ -574,7 +574,7 @@ def where(row: Row) -> str:
         return f"{clean(row.label)} {shape(row)}".strip()
     if list(row.parameters) == ["bytes"]:
         return units.size(int(row.parameters["bytes"]))
-    return listed(row.case_parameters)
+    return listed(row.parameters)
 
 
 def _names(lines: Sequence[Line]) -> dict[int, str]:
@@ -583,7 +583,7 @@ def _names(lines: Sequence[Line]) -> dict[int, str]:
     names = {}
     for (*_, size), group in alike.items():
         for line in group:
-            more = listed(line.row.case_parameters) if len(group) > 1 and line.row.kind == "gemm" else ""
+            more = listed(line.row.parameters) if len(group) > 1 and line.row.kind == "gemm" else ""
             names[id(line)] = f"{size} {more}".strip()
     return names
 
@@ -591,7 +591,7 @@ def _names(lines: Sequence[Line]) -> dict[int, str]:
 def full_name(line: Line) -> str:
     """A row for machines and annotations: ``register float 512 (BM=64)``."""
     row = line.row
-    parameters = listed(row.case_parameters) if row.kind == "gemm" else ""
+    parameters = listed(row.parameters) if row.kind == "gemm" else ""
     name = f"{clean(row.variant)} {row.dtype} {where(row)}".strip()
     return f"{name} ({parameters})" if parameters else name
 
@@ -649,7 +649,7 @@ def _flat(line: Line) -> dict[str, object]:
         "variant": row.variant,
         "dtype": row.dtype,
         "device": line.device,
-        "parameters": row.case_parameters,
+        "parameters": row.parameters,
         "label": row.label,
         **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
         "verdict": line.verdict,

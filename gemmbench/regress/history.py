@@ -343,7 +343,7 @@ def to_csv(history: History) -> str:
                 writer.writerow(
                     {
                         **_row_fields(track),
-                        "parameters": listed(point.row.case_parameters),
+                        "parameters": listed(point.row.parameters),
                         "started_utc": history.times[point.run].isoformat(),
                         "file": clean(history.runs[point.run].path),
                         "cost": track.cost(point),
@@ -371,7 +371,7 @@ def _track(history: History, track: Track) -> dict[str, object]:
     last = track.last
     return {
         **_row_fields(track),
-        "parameters": track.row.case_parameters,
+        "parameters": track.row.parameters,
         "unit": "ratio" if track.is_ratio else "s",
         "points": [{"run": point.run, "cost": track.cost(point)} for point in track.points],
         "changes": [

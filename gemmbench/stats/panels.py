@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import geometric_mean
 
@@ -433,7 +433,6 @@ def _shared(every: Sequence[Side]) -> list[tuple[str, Problem]]:
                 for run, device in side.homes
                 for row in run.rows
                 if row.kind == "gemm" and row.device == device and row.problem and row.status == "ok"
-                if not row.beside
             }
         )
     shared = [each for each, count in counts.items() if count > 1]
@@ -444,7 +443,7 @@ def _fastest(side: Side, dtype: str, problem: Problem, scope: str) -> Entry | No
     ranked = [
         Entry(each.row, each.rate.median, rates.shown_samples(each.row, scope))
         for run, device in side.homes
-        for each in standings(alone(run), Setting(device, dtype), problem, scope=scope).values()
+        for each in standings(run, Setting(device, dtype), problem, scope=scope).values()
         if each.rank and each.rate
     ]
     return max(ranked, key=lambda entry: entry.rate, default=None)
@@ -455,7 +454,7 @@ def _rows_beside(side: Side, dtype: str, problem: Problem, scope: str) -> dict[s
     entries: dict[str, Entry] = {}
     for run, device in side.homes:
         for row in run.rows:
-            if (row.kind, row.dtype, row.problem) != ("gemm", dtype, problem) or row.beside:
+            if (row.kind, row.dtype, row.problem) != ("gemm", dtype, problem):
                 continue
             if row.device not in (device, HOST):
                 continue
@@ -463,13 +462,6 @@ def _rows_beside(side: Side, dtype: str, problem: Problem, scope: str) -> dict[s
             if rate and (row.title not in entries or rate > entries[row.title].rate):
                 entries[row.title] = Entry(row, rate, rates.shown_samples(row, scope))
     return entries
-
-
-@lru_cache(maxsize=64)
-def alone(run: Run) -> Run:
-    """A run without the rows of several devices at once: what every other table and chart is made from."""
-    rows = tuple(row for row in run.rows if not row.beside)
-    return run if len(rows) == len(run.rows) else replace(run, rows=rows)
 
 
 def abilities_of(side: Side) -> dict[tuple[str, str], Entry]:

@@ -1,1 +1,1 @@
-"""From a plan to rows: selection, session, several devices at once, what is cached between runs."""
+"""From a plan to rows: selection, session, what is cached between runs."""

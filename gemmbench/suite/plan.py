@@ -162,7 +162,7 @@ def fitting(plan: Plan, optional: Collection[str]) -> Plan:
     """
 
     def cell(step: Case | Skip) -> tuple[object, ...]:
-        _, device, _, dtype, _, problem, _ = step.row.key if isinstance(step, Skip) else step.key
+        _, device, _, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
         return device, dtype, problem
 
     served = {cell(step) for step in plan if isinstance(step, Case) and step.variant in optional}

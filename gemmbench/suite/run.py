@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 
 from gemmbench import UsageError, __version__
@@ -16,20 +15,12 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
-from gemmbench.stats.panels import alone
-from gemmbench.suite import session, together
+from gemmbench.suite import session
 from gemmbench.suite.cached import KeptPeaks, KeptPresets, keep_devices
 from gemmbench.suite.plan import FindTuned, select
-from gemmbench.suite.together import Group
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
-
-_ONE_DEVICE = "--concurrent needs two devices or more: --device all, or several with commas"
-_NOTHING_TOGETHER = (
-    "--concurrent finds nothing that two of the devices run: it takes GEMMs, and of peak "
-    "--only memory,transfer"
-)
 
 
 @dataclass(frozen=True)
@@ -46,7 +37,6 @@ class Request:
     save: Path | None = None
     resume: bool = False
     force: bool = False
-    concurrent: bool = False  # each case on each device alone, then on all of them at once
     cached_peaks: bool = False  # peaks that an earlier run has measured are not measured again
     tuned: bool = False  # the tuner's presets are used
 
@@ -68,11 +58,9 @@ class Measurement:
     request: Request
     header: Header
     plan: Plan
-    groups: tuple[Group, ...]  # of cases that run on several devices at once
     peaks: KeptPeaks
     presets: KeptPresets
     worker: Worker
-    make_machine: Maker
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
         """Measure. Ctrl-C and a full disk end the run; the rows before them are in the outcome.
@@ -88,7 +76,7 @@ class Measurement:
             resume, save = request.resume, request.save
             file = RunFile.resume(save, header) if resume else RunFile.create(save, header, request.force)
         try:
-            with closing(self._events(file)) as events:
+            with closing(session.run(self.plan, header.devices, header.policy, self.worker, file)) as events:
                 for event in events:
                     if isinstance(event, Finished):
                         rows.append(event.row)
@@ -103,19 +91,9 @@ class Measurement:
             if file:
                 file.close()
         outcome.run = replace(outcome.run, rows=current(rows))
-        self.peaks.keep(alone(outcome.run), resumed)
+        self.peaks.keep(outcome.run, resumed)
         outcome.notes = (*self.peaks.notes, *self.presets.notes)
         return outcome
-
-    def _events(self, file: RunFile | None) -> Generator[Event, None, None]:
-        header, policy = self.header, self.header.policy
-        if not self.groups:
-            yield from session.run(self.plan, header.devices, policy, self.worker, file)
-            return
-        steps = session.Steps(header.devices, policy, file)
-        another = partial(Worker, self.make_machine)
-        with together.crew(self.worker, another, len(header.devices)) as worker_of:
-            yield from together.run(self.groups, worker_of, steps)
 
 
 @contextmanager
@@ -134,14 +112,7 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
         policy = session.with_budget(request.policy, plan)
         header = header_of(devices, host, policy, request.command, request.view, request.scope)
         header = replace(header, named=request.named)
-        groups: tuple[Group, ...] = ()
-        if request.concurrent:
-            if len(devices) < 2:
-                raise UsageError(_ONE_DEVICE)
-            groups = together.grouped(plan)
-            if not any(group.cases for group in groups):
-                raise UsageError(_NOTHING_TOGETHER)
-        yield Measurement(request, header, plan, groups, peaks, presets, worker, make_machine)
+        yield Measurement(request, header, plan, peaks, presets, worker)
 
 
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:

@@ -30,7 +30,7 @@ from gemmbench import api
 from tests.cli import recorded
 machine = importlib.import_module("tests.cli." + os.environ.get("GEMMBENCH_FAKE_MACHINE", "fake_machine"))
 api.make_machine = machine.make
-recorded.install(getattr(machine, "RECORDED", recorded.KINDS))
+recorded.install()
 main()
 """
 

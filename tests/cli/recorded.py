@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
 
 from gemmbench.measure import child
-from gemmbench.measure.sampling import Sampled, Window
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Handle, Instrument, Prepared, Verified, When
+from gemmbench.model.instrument import Instrument, Prepared, Verified, When
 from gemmbench.model.row import Partner, Row
 
 KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
@@ -46,33 +45,13 @@ class Recorded:
         raise NotImplementedError
 
 
-@dataclass(frozen=True)
-class Ready:
-    """See `measure.child.Ready`: there is nothing to sample."""
-
-    handle: Handle
-    windows: tuple[Window, ...] = ()
-
-    def completed(self, taken: Sequence[Sampled]) -> Row:
-        """The row as it was told."""
-        return msgspec.json.decode(self.handle.prepared.notes[0], type=Row)
-
-
-def begun(
-    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
-) -> Generator[Staged, None, Ready]:
-    """See `measure.child.Conductor`."""
-    yield Staged("timing")
-    return Ready(instrument.prepare(case, device, policy))
-
-
 def measured(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, Row]:
     """See `measure.child.Conductor`."""
-    ready = yield from begun(instrument, case, device, policy)
-    with ready.handle:
-        row = ready.completed(())
+    yield Staged("timing")
+    with instrument.prepare(case, device, policy) as handle:
+        row = msgspec.json.decode(handle.prepared.notes[0], type=Row)
     if case.versus is None or not case.phase:  # only a tuner's rounds have a partner here
         return row
     other = yield from measured(instrument, case.versus, device, policy)

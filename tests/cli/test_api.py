@@ -145,7 +145,7 @@ def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         "square --sizes 8,16 --kernel naive,tiled",
         "square --sizes 8,16 --kernel naive,tiled --scope all --dtype float,double",
-        "square --sizes 8 --kernel naive --device all --concurrent",
+        "square --sizes 8 --kernel naive --device all",
         "sweep-k --k-max 128 --kernel tiled --no-peak --param TS=8 --remeasure",
         "peak --types float --energy",
         "gemm -m 8 -k 4 --kernel naive --no-tuned",
@@ -198,7 +198,7 @@ def test_a_command_line_says_every_option(kind: type[Options]) -> None:
     for name, (spec, field) in specs(kind).items():
         if not spec.shell and isinstance(spec.kind, Flag):
             values[name] = not field.default
-    for name in ("resume", "force", "concurrent", "all"):
+    for name in ("resume", "force", "all"):
         values.pop(name, None)
     values |= {"device": "1", "quiet": True, "verbose": 2, "budget": 0.5}
     values |= {"kernel": "tiled"} if kind is Tune else {}

@@ -12,6 +12,7 @@ import pytest
 
 from gemmbench import cli
 from gemmbench.ladder import VARIANTS
+from gemmbench.model.device import driver_name
 from gemmbench.model.run_file import load
 from tests.cli.conftest import Call
 
@@ -315,3 +316,32 @@ def test_help_imports_no_command(call: Call) -> None:
     loaded = set(done.stdout.split())
     assert not loaded & {"numpy", "rich", "msgspec", "matplotlib", "scipy", "pyopencl", "gemmbench.measure"}
     assert "click" in loaded
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "square --sizes 8,16 --kernel naive,tiled",
+        "sweep-k --m 8 --n 8 --k-min 8 --k-max 16 --kernel naive,tiled",
+        "gemm -m 8 --kernel naive,tiled",
+        "workloads --set odd --kernel naive,tiled",
+        "precision --size 8 --kernel naive,tiled --dtype float,double",
+        "peak --types float",
+        "peak --only transfer",
+        "peak --only memory",
+        "peak --only latency",
+    ],
+)
+def test_every_command_takes_one_device_after_another(words: str, call: Call, tmp_path: Path) -> None:
+    run, chart = tmp_path / "run.jsonl", tmp_path / "out.svg"
+    result = call(*words.split(), "--device", "all", "--save", str(run), "--plot", str(chart))
+    assert result.exit_code == 0
+    devices = load(run).header.devices
+    assert len(devices) == 2
+    assert {row.device for row in load(run).rows} >= {0, 1}
+    drawn = " ".join(chart.read_text().split())
+    for device in devices:
+        assert driver_name(device) in result.stdout
+        assert driver_name(device) in call("show", str(run), "--format", "markdown").stdout
+        assert device.driver in drawn
+        assert device.name in call("show", str(run), "--format", "csv").stdout

@@ -150,10 +150,9 @@ def test_resuming_a_finished_run_measures_nothing(
     assert path.read_bytes() == before
 
 
-@pytest.mark.parametrize("more", [(), ("--device", "all", "--concurrent")], ids=["in turn", "at once"])
-def test_rows_of_other_kernels_are_not_resumed(more: tuple[str, ...], call: Call, tmp_path: Path) -> None:
+def test_rows_of_other_kernels_are_not_resumed(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
-    words = (*SWEEP, *more, "--save", str(path))
+    words = (*SWEEP, "--save", str(path))
     assert call(*words).exit_code == 0
     header, *lines = path.read_text().splitlines()
     rows = [json.loads(line) for line in lines[:-1]]

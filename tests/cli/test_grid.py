@@ -98,7 +98,6 @@ def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
          "tune --kernel naive searches larger spaces"),
         (("--param", "WX=4,"), "or several with commas, not 'WX=4,'"),
         (("--param", "WX=4,0"), "naive: WX must be 1 or more, not 0"),
-        (("--param", "WX=4,8", "--concurrent"), "--concurrent takes one value of each --param"),
     ],
 )  # fmt: skip
 def test_what_is_no_grid_is_a_sentence(call: Call, words: Any, sentence: str) -> None:

@@ -259,18 +259,6 @@ def test_the_time_limit_is_of_all_requests_together(child: Worker) -> None:
     assert caught.value.status == "timed-out"
 
 
-def test_keeping_others_company_is_free(child: Worker) -> None:
-    handle = prepared(child, "flies")
-    child.limit(100.0)
-    child.pause_limit(True)
-    left_s = child.left_s
-    handle.batch("device", 1)
-    assert child.left_s == left_s
-    child.pause_limit(False)
-    handle.batch("device", 1)
-    assert child.left_s <= left_s - _FLIGHT_S
-
-
 def test_who_stops_in_the_middle_does_not_read_an_answer_to_something_else(child: Worker) -> None:
     handle = prepared(child, "flies")
     handle.start("device", 1)

@@ -62,7 +62,7 @@ def test_a_case_has_one_name_in_every_run() -> None:
     rows = (
         row,
         replace(row, problem=Problem(64, 64, 64), given=("TS",)),
-        replace(row, problem=Problem(64, 64, 64), label="alexnet conv1", device=1, beside=(0,)),
+        replace(row, problem=Problem(64, 64, 64), label="alexnet conv1", device=1),
         replace(row, phase="trial", parameters={"TS": 8}),
         row,
         fake.peak_row(4, 10.0),
@@ -71,7 +71,7 @@ def test_a_case_has_one_name_in_every_run() -> None:
     assert names == (
         "gemm/naive/fast/float/96x32x8/alpha=2/beta=0.5/device=0",
         "gemm/naive/fast/float/64/TS=16/device=0",
-        "gemm/naive/fast/float/64/alexnet_conv1/device=1/beside=0",
+        "gemm/naive/fast/float/64/alexnet_conv1/device=1",
         "gemm/naive/float/96x32x8/alpha=2/beta=0.5/TS=8/trial/device=0",
         "gemm/naive/fast/float/96x32x8/alpha=2/beta=0.5/device=0#2",
         "peak/flops/float/width=4/device=0",

@@ -44,7 +44,7 @@ ROOMS: dict[str, Room] = {
     ),
     "gemm": Room("one GEMM: operands, verification, what runs it, its tables and charts", MACHINE),
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
-    "suite": Room("plan, selection, session, several devices at once, what is cached", SUITE),
+    "suite": Room("plan, selection, session, what is cached", SUITE),
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "suite")),
     "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
     "doctor": Room(

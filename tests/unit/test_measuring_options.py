@@ -148,7 +148,6 @@ def test_an_unchanged_residual_is_called_so() -> None:
         ({"math": "quick"}, "unknown math 'quick'"),
         ({"math": "fast", "kernels": "clblast,numpy"}, "--kernel names none"),
         ({"math": "strict,fast", "versus": "naive"}, "goes without --versus"),
-        ({"math": "strict,fast", "concurrent": True}, "goes without --concurrent"),
         ({"seed": -1}, "-1 is not in the range x>=0"),
     ],
 )

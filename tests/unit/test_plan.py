@@ -78,7 +78,7 @@ def test_one_of_several_extensions_is_enough() -> None:
 def test_variants_are_interleaved_problem_by_problem() -> None:
     plan = gemm_plan([DEVICE], VARIANTS, [Gemm(8, 8, 8), Gemm(16, 16, 16)])
     keys = [step.row.key if isinstance(step, Skip) else step.key for step in plan]
-    assert [problem.m for *_, problem, _ in keys if problem] == [8] * len(VARIANTS) + [16] * len(VARIANTS)
+    assert [problem.m for *_, problem in keys if problem] == [8] * len(VARIANTS) + [16] * len(VARIANTS)
     assert {name for _, _, name, *_ in keys} == {variant.name for variant in VARIANTS}
 
 

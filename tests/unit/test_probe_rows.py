@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from gemmbench.measure import sampling
-from gemmbench.measure.sampling import Sampled, alone
+from gemmbench.measure.sampling import Sampled
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions
 from gemmbench.model.instrument import Batch, Handle, NotMeasuredError, Watch
 from gemmbench.model.row import Energy, Parameters, Row, Work
 from gemmbench.probes import measure as probe_measure
-from gemmbench.probes.measure import Known, begun, measured
+from gemmbench.probes.measure import Known, measured
 from gemmbench.stats import rates
 from tests import in_process
 from tests.fake_instrument import LIMITED, HotDevice, HotWatch
@@ -246,19 +246,6 @@ def test_no_way_that_compiles_is_failed_with_the_reason() -> None:
     small = replace(DEVICE, local_mem_bytes=16)
     with pytest.raises(NotMeasuredError, match="16 bytes of local memory hold no array to read"):
         in_process.result_of(measured(memory(), replace(READ, variant="local-read"), small, POLICY, Known()))
-
-
-def test_a_winner_can_be_sampled_by_somebody_else() -> None:
-    fake = memory()
-    ready: Any = in_process.result_of(begun(fake, READ, DEVICE, POLICY))  # type: ignore[arg-type]
-    prepared = {entry[1] for entry in fake.log if entry[0] == "prepare"}
-    assert prepared - fake.released == {ready.handle.number}
-    (window,) = ready.windows
-    assert window.budget_s == POLICY.budget_s / 6
-    sampled = alone(ready.handle, window.clock, ready.policy, window.budget_s, now=fake.clock)
-    row = ready.completed([sampled])
-    assert row.work == Work(bytes=40_000_000)
-    assert set(row.samples["kernel"].seconds) == {0.04}
 
 
 def test_what_is_known_is_kept_by_instrument() -> None:

@@ -188,9 +188,6 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
         (1, b'"view":"square"', b'"view":2', r"line 1: Expected `str`, got `int` - at `\$.view`"),
         (1, b'"scope":""', b'"scope":null', r"line 1: Expected `str`, got `null` - at `\$.scope`"),
         (2, b'"ran_on":"device"', b'"ran_on":"moon"', r"line 2: Invalid enum value 'moon' - at `\$.ran_on`"),
-        (2, b'"beside":[]', b'"beside":[0]', r"line 2: beside: \[0\] does not name other devices"),
-        (2, b'"beside":[]', b'"beside":[1]', r"line 2: beside: \[1\] does not name other devices"),
-        (2, b'"beside":[]', b'"beside":"1"', r"line 2: Expected `array`, got `str` - at `\$.beside`"),
         (2, b'"needs_s":null', b'"needs_s":NaN', "line 2: NaN and Infinity are not allowed"),
         (2, b'"needs_s":null', b'"needs_s":0', r"line 2: Expected `float` > 0.0 - at `\$.needs_s`"),
         (2, b'"phase":""', b'"phase":1', r"line 2: Expected `str`, got `int` - at `\$.phase`"),
@@ -311,9 +308,9 @@ def test_what_was_only_repeated_stays(tmp_path: Path) -> None:
 
 
 def test_another_case_or_phase_is_not_superseded(tmp_path: Path) -> None:
-    beside = replace(again(ROWS[0], 0.5), beside=(1,))
+    other = replace(again(ROWS[0], 0.5), device=1)
     finalist = replace(again(ROWS[0], 0.6), phase="finalist")
-    assert current((ROWS[0], beside, finalist)) == (ROWS[0], beside, finalist)
+    assert current((ROWS[0], other, finalist)) == (ROWS[0], other, finalist)
 
 
 def test_a_line_cut_short_is_named_by_its_number_in_the_file(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Alone, in turn and together, on instruments that are scripts."""
+"""Alone and in turn, on instruments that are scripts."""
 
 from __future__ import annotations
 
@@ -17,20 +17,19 @@ from gemmbench.measure import instrument as child
 from gemmbench.measure import sampling
 from gemmbench.measure.child import for_threads
 from gemmbench.measure.instrument import until_idle
-from gemmbench.measure.sampling import AloneError, Metered, Pairs, Sampled, alone, in_turn, together
+from gemmbench.measure.sampling import Metered, Pairs, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import (
     AskBatch,
     Batch,
     Handle,
-    LostError,
     Prepare,
     Prepared,
     Verify,
 )
 from gemmbench.model.problem import Gemm
 from tests import fake_runs
-from tests.fake_instrument import FakeClock, FakeInstrument, pass_time
+from tests.fake_instrument import FakeClock, FakeInstrument
 
 POLICY = Policy(budget_s=10, settle_s=0.0, batch_s=0.01, max_batch_s=0.2, min_batches=10, precision=0.01)
 AHEAD = Prepared(("device", "host"), ahead=("device",))
@@ -372,55 +371,3 @@ def test_two_of_one_process_are_queued_and_two_processes_never_overlap() -> None
     assert first.most_in_flight == other.most_in_flight == 1
     spans = sorted((b.begin, b.end) for b in (*result.first.batches, *result.second.batches))
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
-
-
-# --- together -----------------------------------------------------------------------------------------------
-
-
-def at_once(*instruments: FakeInstrument, budget_s: float = 10.0) -> list[Sampled | Exception]:
-    clock = instruments[0].clock
-    handles = [handle(instrument) for instrument in instruments]
-    return together(handles, "device", POLICY, budget_s, settle=False, now=clock, wait=pass_time)  # type: ignore[arg-type]
-
-
-def test_batches_count_while_all_are_busy() -> None:
-    clock = FakeClock()
-    result = at_once(fake(clock, naive=0.002), fake(clock, naive=0.03))
-    quick, slow = result
-    assert isinstance(quick, Sampled)
-    assert isinstance(slow, Sampled)
-    assert len(slow.batches) == 10
-    assert len(quick.batches) > 20  # it keeps the slow one company
-    assert quick.batches[0].begin >= slow.batches[0].begin  # which begins when its first, uncounted, ended
-    assert quick.batches[-1].end <= slow.batches[-1].end
-
-
-def test_a_fault_costs_its_own_and_the_others_begin_anew() -> None:
-    clock = FakeClock()
-    bad = fake(clock)
-    bad.faults[5] = LostError("crashed", "gone")
-    result = at_once(fake(clock, naive=0.002), bad, fake(clock, naive=0.003))
-    assert isinstance(result[1], LostError)
-    for index in (0, 2):
-        sampled = result[index]
-        assert isinstance(sampled, Sampled)
-        assert len(sampled.batches) >= 10
-
-
-@pytest.mark.parametrize("number", [0, 5])
-def test_nobody_is_sampled_together_with_nobody(number: int) -> None:
-    clock = FakeClock()
-    bad = fake(clock)
-    bad.faults[number] = LostError("crashed", "gone")
-    result = at_once(fake(clock), bad)
-    assert isinstance(result[0], AloneError)
-    assert isinstance(result[1], LostError)
-
-
-def test_together_each_has_its_own_budget() -> None:
-    clock = FakeClock()
-    noisy = fake(clock, naive=itertools.cycle([0.001, 0.002, 0.004]))
-    result = at_once(fake(clock), noisy, budget_s=1.0)
-    assert isinstance(result[1], Sampled)
-    assert result[1].stop == "budget"
-    assert clock.now == pytest.approx(1.0, abs=0.1)

@@ -59,7 +59,7 @@ def test_real_files_have_their_state_in_fields(path: Path) -> None:
     assert run.header.scope == ""
     assert len(run.rows) == len(lines) - 1
     for row, old in zip(run.rows, lines[1:], strict=True):
-        assert (row.parameters, row.beside) == (old["parameters"], ())
+        assert row.parameters == old["parameters"]
         assert list(row.remarks) == old["notes"]
         assert not any(note.startswith("raced") for note in row.notes)
         assert is_too_slow(row) == old["reason"].startswith("would take about")
@@ -101,21 +101,6 @@ def test_views_and_scopes_are_those_of_the_command(
     assert (newer.view, newer.scope) == ("", "")
 
 
-@pytest.mark.parametrize(("text", "beside"), [("1", (1,)), ("", None), ("0", None), ("2", None), (1, (1,))])
-def test_devices_beside_a_row_are_no_parameter(
-    text: str | int, beside: tuple[int, ...] | None, tmp_path: Path
-) -> None:
-    old = fake.gemm_row("tiled", SIZE, 4.0, parameters={"TS": 16, "beside": text})
-    path = written(tmp_path / "run.jsonl", ["square"], old)
-    if beside is None:
-        with pytest.raises(RunFileError, match=r"line 2: .*beside: .*does not name other devices"):
-            load(path)
-        return
-    (row,) = load(path).rows
-    assert (row.parameters, row.beside) == ({"TS": 16}, beside)
-    assert row.key == replace(old, parameters={"TS": 16}).placed(0, [1]).key
-
-
 @pytest.mark.parametrize("needs_s", [3e-5, 0.0123, 0.3, 9.0, 99.0, 12345.0])
 def test_what_a_skipped_case_needs_is_read_as_it_was_written(needs_s: float, tmp_path: Path) -> None:
     reason = too_slow_reason(needs_s, 1e-6)
@@ -143,9 +128,9 @@ def test_a_tuners_file_has_phases(tmp_path: Path) -> None:
 
 
 def test_a_file_that_is_resumed_later_holds_rows_of_both(tmp_path: Path) -> None:
-    old = fake.gemm_row("tiled", SIZE, 4.0, parameters={"TS": 16, "beside": "1"})
+    old = fake.gemm_row("tiled", SIZE, 4.0, parameters={"TS": 16})
     new = replace(
-        fake.gemm_row("tiled", SIZE, 4.0, parameters={"TS": 16}).placed(1, [0]),
+        fake.gemm_row("tiled", SIZE, 4.0, parameters={"TS": 16}, device=1),
         race=("raced a", "raced b"),
         needs_s=3.0,
         notes=("a note",),
@@ -154,7 +139,6 @@ def test_a_file_that_is_resumed_later_holds_rows_of_both(tmp_path: Path) -> None
     with RunFile.resume(path, load(path).header) as file:
         file.append(new)
     assert load(path).rows[1] == new
-    assert [row.beside for row in load(path).rows] == [(1,), (0,)]
 
 
 def test_a_resumed_file_is_one_of_the_same_command(tmp_path: Path) -> None:
