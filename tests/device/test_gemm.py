@@ -23,7 +23,7 @@ from gemmbench.ladder.variant import Values
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
 from gemmbench.opencl import runtime as runtime_module
@@ -169,6 +169,17 @@ def test_every_memory_mode_brings_the_right_answer_back(
     assert set(row.samples) - {"chain", "pageable"} == {"kernel", "device", "host"}
     assert row.launches[0].running_s > 0
     _assert_it_adds_up(row, memory)
+
+
+def test_a_chain_of_launches_is_timed_and_leaves_the_right_answer(device: DeviceFacts) -> None:
+    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 16, 16)])
+    assert isinstance(case, Case)
+    bench = executor(device).prepare(case, QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    chain = bench.start("chain", 201)  # in two parts, of which the second is a single launch
+    assert isinstance(chain, Batch)
+    assert 0 < 201 * chain.seconds["chain"] <= chain.end - chain.begin
+    assert bench.verify("after").check.verdict == "ok"
 
 
 @pytest.mark.parametrize("memory", ["svm", "svm-fine"])
