@@ -33,7 +33,7 @@ from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, WHOLE, Check, Launch
 from gemmbench.opencl.batches import Comparer, Comparison, erased, silently
-from gemmbench.opencl.runtime import LAUNCHES, MAPPED, ChainSpan, Operand, Runtime, Span, errors, operand
+from gemmbench.opencl.runtime import LAUNCHES, MAPPED, Operand, Runtime, Span, errors, operand
 
 _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
@@ -130,7 +130,7 @@ class Queued:
         events: Sequence[tuple[str, Any]],
         count: int,
         begin: float,
-        span: Span | ChainSpan | None = None,
+        span: Span | None = None,
         look: Callable[[float | None], None] | None = None,
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin

@@ -157,15 +157,13 @@ class Runtime:
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
     @cached_property
-    def _counters(self) -> Counters | Chain | None:
+    def _counters(self) -> Counters | None:
         """What tells the device's clock; None where nothing does."""
         with suppress(NotMeasuredError), errors():
-            if self.facts.type == "cpu":
-                return Chain(self)
             return Counters(self) if has_counters(self.facts) else None
         return None
 
-    def span(self) -> Span | ChainSpan | None:
+    def span(self) -> Span | None:
         """Begin to count the device's cycles, where it can."""
         return self._counters.begin() if self._counters else None
 
@@ -680,8 +678,7 @@ def least_in_loop(text: str, kernel: str, instruction: str) -> int:
 
 # --- The average clock of a batch by a GPU's own counters ---------------------------------------------------
 # Cycles over nanoseconds of every multiprocessor. A tiny kernel before the batch and one after it note both
-# (``kernels/check/clock.cl``). Neither is in a timed launch. NVIDIA's GPUs have such; a processor makes
-# additions that wait for each other (``kernels/check/chain.cl``).
+# (``kernels/check/clock.cl``). Neither is in a timed launch. NVIDIA's GPUs have such.
 
 
 GROUPS_PER_UNIT = 2  # so that every unit has one, however they are dealt
@@ -772,57 +769,3 @@ class Span:
         assert self.wait
         self.wait()
         return average_mhz(*self.host)
-
-
-_TURNS, _CYCLES = 50_000, 2  # of a chain, and of each of its turns
-_LONGEST_S = 1e-3  # of a chain: what takes longer is emulated
-_TRIES = 5
-
-
-class Chain:
-    """A processor's clock by chains of additions, in the place of `Counters`.
-
-    Raises:
-        NotMeasuredError: the driver does not take the kernel, or emulates it.
-    """
-
-    def __init__(self, runtime: Runtime, root: str = "") -> None:
-        self.queue = runtime.queue
-        self._kernel = runtime.kernel(runtime.build("check/chain.cl", (), root), "chain", (1,))
-        self._out = runtime.buffer(_WORD.itemsize)
-        self.empty_s = min(_lasted(self.launched(0)) for _ in range(_TRIES))
-        if _lasted(self.launched(_TURNS // 10)) > _LONGEST_S:
-            raise NotMeasuredError("unsupported", "its additions take longer than a cycle")
-
-    def launched(self, turns: int = _TURNS) -> Any:
-        self._kernel.set_args(self._out, np.uint32(turns), np.uint32(3), np.uint32(5))
-        return cl.enqueue_nd_range_kernel(self.queue, self._kernel, (1,), (1,))
-
-    def begin(self) -> ChainSpan:
-        """Run one, and wait for it."""
-        event = self.launched()
-        event.wait()
-        return ChainSpan(self, event)
-
-
-@dataclass
-class ChainSpan:
-    """From one chain to the next."""
-
-    chain: Chain
-    first: Any
-    second: Any = None
-
-    def end(self) -> None:
-        """Run one more behind the batch."""
-        self.second = self.chain.launched()
-
-    def mhz(self) -> float | None:
-        """Wait for it, and the average clock of both; None where none of their time can be told."""
-        spent_s = _lasted(self.first) + _lasted(self.second) - 2 * self.chain.empty_s
-        return round(2e-6 * _TURNS * _CYCLES / spent_s, 1) if spent_s > 0 else None
-
-
-def _lasted(event: Any) -> float:
-    event.wait()
-    return float(event.profile.end - event.profile.start) * 1e-9

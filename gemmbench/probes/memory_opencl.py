@@ -20,7 +20,7 @@ from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
 from gemmbench.model.units import size
-from gemmbench.opencl.runtime import Built, ChainSpan, Runtime, Span, errors
+from gemmbench.opencl.runtime import Built, Runtime, Span, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
     TEXEL_BYTES,
@@ -144,7 +144,7 @@ class Bench:
         """Nothing to do: buffers go with the last reference."""
 
 
-def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | ChainSpan | None = None) -> Batch:
+def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | None = None) -> Batch:
     """Launch so many times back to back and wait; event seconds of one launch.
 
     A span counts the device's cycles from before the first to after the last.

@@ -1,16 +1,12 @@
 """The looks at a device's counters stand around a batch, and in no launch that is timed: on every device.
 
-The kernel is a stand-in, since only NVIDIA's GPUs have such counters: its clock runs at 1,500 MHz. Processors
-have a chain of additions.
+The kernel is a stand-in, since only NVIDIA's GPUs have such counters: its clock runs at 1,500 MHz.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
-
-import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import Bench
@@ -19,7 +15,7 @@ from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.opencl.runtime import ChainSpan, Counters, Runtime, has_counters
+from gemmbench.opencl.runtime import Counters, Runtime, has_counters
 from gemmbench.suite.plan import gemm_plan
 from tests.device.test_verification import QUICK
 
@@ -67,28 +63,3 @@ def test_only_nvidias_compiler_is_given_the_kernel(device: DeviceFacts) -> None:
     assert has_counters(theirs)
     assert not has_counters(replace(theirs, type="cpu"))
     assert not has_counters(replace(theirs, extensions=()))
-
-
-class Took:
-    """The event of a launch that took so many nanoseconds."""
-
-    def __init__(self, ns: int) -> None:
-        self.profile = SimpleNamespace(start=0, end=ns)
-
-    def wait(self) -> None: ...
-
-
-def test_a_chain_of_additions_stands_on_either_side_of_a_batch(device: DeviceFacts) -> None:
-    if device.type != "cpu":
-        pytest.skip("the chain tells a processor's clock; this device has counters, or nothing")
-    chain = Runtime(device).span()
-    if chain is None:  # emulated: an addition takes more than a cycle
-        assert "Oclgrind" in device.platform
-        return
-    assert isinstance(chain, ChainSpan)
-    chain.end()
-    assert chain.mhz()
-    chain.first, chain.second, chain.chain.empty_s = Took(42_000), Took(62_000), 2e-6
-    assert chain.mhz() == 2000.0  # 2 x 50,000 turns of two cycles in 40 and 60 us
-    chain.chain.empty_s = 1.0
-    assert chain.mhz() is None
