@@ -28,7 +28,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, text
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Status
-from gemmbench.opencl.runtime import SVM, Built, Runtime, choose, errors, rebuild, resources_of
+from gemmbench.opencl.runtime import SVM, Built, Runtime, choose, errors, resources_of
 
 
 class GemmExecutor:
@@ -40,7 +40,6 @@ class GemmExecutor:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self._exact: dict[tuple[object, ...], str] = {}
-        self._retargeted: dict[tuple[str, tuple[str, ...], str], Built] = {}
 
     def build(self, case: Case) -> instrument.Built:
         with _of_other_folder(case):
@@ -126,16 +125,7 @@ class GemmExecutor:
                 if macro in options and multiplies and macro.removeprefix("-D") not in text(file, root):
                     why = f"that {file} takes no {name} that is stored transposed"
                     raise NotMeasuredError("unsupported", why)
-        return {file: self._program(file, options, variant.target, root) for file in variant.files}
-
-    def _program(self, file: str, options: tuple[str, ...], target: str, root: str) -> Built:
-        built = self.runtime.build(file, options, root)
-        if not target:
-            return built
-        key = (file, options, root)
-        if key not in self._retargeted:
-            self._retargeted[key] = rebuild(self.runtime, file, built, target)
-        return self._retargeted[key]
+        return {file: self.runtime.build(file, options, root, variant.target) for file in variant.files}
 
     def bind(
         self,

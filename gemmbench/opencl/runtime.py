@@ -33,6 +33,7 @@ STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that
 _FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``static`` functions
 
 _LOG_LINES = 12
+_MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 
@@ -68,31 +69,39 @@ class Runtime:
             profiling = cl.command_queue_properties.PROFILING_ENABLE
             self.queue = cl.CommandQueue(self.context, self.device, properties=profiling)
             self.plain_queue = cl.CommandQueue(self.context, self.device)
-        self._programs: dict[tuple[str, tuple[str, ...], str], Built] = {}
+        self._programs: dict[tuple[str, tuple[str, ...], str, str], Built] = {}  # the last used at the end
 
-    def build(self, file: str, options: tuple[str, ...], root: str = "") -> Built:
-        """The program of one ``.cl`` file under one -D list, built once.
+    def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> Built:
+        """The program of one ``.cl`` file under one -D list. The last `_MOST_PROGRAMS` are cached.
 
-        `root` is another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's own. With a `target` the program is built again from
+        its PTX: see `rebuild`.
 
         Raises:
             NotMeasuredError: it does not compile; the reason holds the driver's log, shortened.
         """
-        key = (file, options, root)
-        if key not in self._programs:
-            begin = time.perf_counter()
-            with warnings.catch_warnings(), errors():
-                warnings.simplefilter("ignore", cl.CompilerWarning)
-                program = cl.Program(self.context, source(file, options, root))
-                try:
-                    program.build(self._options(options), devices=[self.device])
-                except cl.RuntimeError as error:
-                    if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
-                        raise
-                    raise NotMeasuredError("failed", build_failure(file, str(error))) from None
-                log = program.get_build_info(self.device, cl.program_build_info.LOG) or ""
-            self._programs[key] = Built(program, time.perf_counter() - begin, log.strip())
+        key = (file, options, root, target)
+        built = self._programs.pop(key, None)
+        if built is None and target:
+            built = rebuild(self, file, self.build(file, options, root), target)
+        self._programs[key] = built or self._build(file, options, root)
+        while len(self._programs) > _MOST_PROGRAMS:
+            del self._programs[next(iter(self._programs))]
         return self._programs[key]
+
+    def _build(self, file: str, options: tuple[str, ...], root: str) -> Built:
+        begin = time.perf_counter()
+        with warnings.catch_warnings(), errors():
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            program = cl.Program(self.context, source(file, options, root))
+            try:
+                program.build(self._options(options), devices=[self.device])
+            except cl.RuntimeError as error:
+                if error.code != cl.status_code.BUILD_PROGRAM_FAILURE:
+                    raise
+                raise NotMeasuredError("failed", build_failure(file, str(error))) from None
+            log = program.get_build_info(self.device, cl.program_build_info.LOG) or ""
+        return Built(program, time.perf_counter() - begin, log.strip())
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
         """With the OpenCL C that the kernels are written in unless they name another, and a telling log."""

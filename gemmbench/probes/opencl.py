@@ -17,7 +17,7 @@ from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Work
 from gemmbench.opencl.runtime import Built as Program
-from gemmbench.opencl.runtime import Runtime, errors, least_in_loop, page_aligned, ptx, rebuild
+from gemmbench.opencl.runtime import Runtime, errors, least_in_loop, page_aligned, ptx
 from gemmbench.probes import PROBES, reference
 from gemmbench.probes.arithmetic import WIDENING, ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
@@ -488,14 +488,14 @@ class Tiles:
         self.checked, self.timed = self._arguments(self.exact), self._arguments(drawn)
         most = max(probe.groups) * self._units * self.products(max(probe.chains))
         self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
-        self._programs: dict[tuple[str, ...], Program] = {}
 
     def bench(self, parameters: Parameters) -> Bench:
         """One number of chains, depth of unrolling and number of work-groups for each unit."""
         probe, instruction = self.probe, self.instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
-        built, items = self._program(options), groups * self._units * _GROUP
+        built = self.runtime.build(probe.file, options, target=probe.target)
+        items = groups * self._units * _GROUP
         launched = launcher(self.runtime, probe.file, options, probe.name, items, _GROUP, built)
         choice: Parameters = {"form": f"{probe.name} {instruction.shape}", "chains": chains, "unroll": unroll}
         choice |= {"groups": groups, "items": items, "group": _GROUP}
@@ -507,15 +507,6 @@ class Tiles:
 
     def products(self, chains: int) -> int:
         return chains * (_GROUP // _WARP // self.probe.warps)
-
-    def _program(self, options: tuple[str, ...]) -> Program:
-        """Aimed at the probe's target, once for all numbers of work-groups."""
-        if options not in self._programs:
-            built = self.runtime.build(self.probe.file, options)
-            if self.probe.target:
-                built = rebuild(self.runtime, self.probe.file, built, self.probe.target)
-            self._programs[options] = built
-        return self._programs[options]
 
     def _arguments(self, operands: reference.Tiles) -> Callable[[int], tuple[Any, ...]]:
         a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))

@@ -286,9 +286,16 @@ class KeptPresets(_Kept[Preset]):
     unread = "tuned presets cannot be read, so that the shipped ones serve"
     unwritten = "the tuned preset is not kept"
 
+    def __init__(self, folder: Path | None = None) -> None:
+        super().__init__(folder)
+        self._found: dict[str, tuple[Preset, ...]] = {}  # by device, until this process changes them
+
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
         """What is kept of a variant, if its kernels are the same and it still takes such parameters."""
-        for preset in self._rows(device):
+        key = device_key(device)
+        if key not in self._found:
+            self._found[key] = self._rows(device)
+        for preset in self._found[key]:
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
                     parameters = variant.preset(device.family, preset.parameters, dtype, device)
@@ -303,6 +310,7 @@ class KeptPresets(_Kept[Preset]):
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
         """Keep a preset, which replaces an older one; False if it could not be written."""
+        self._found.clear()
         return self._change(
             device, lambda old: (*(kept for kept in old if kept.purpose != preset.purpose), preset)
         )
@@ -312,6 +320,7 @@ class KeptPresets(_Kept[Preset]):
     ) -> tuple[Preset, ...]:
         """Drop the presets of these variants and types; those that were there."""
         gone: list[Preset] = []
+        self._found.clear()
 
         def is_meant(preset: Preset) -> bool:
             return preset.variant in variants and preset.dtype in dtypes

@@ -17,6 +17,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, load
+from gemmbench.opencl.runtime import Runtime
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.session import Builders, Cache, Task, measured_by, tune
@@ -59,6 +60,20 @@ def test_builders_survive_what_they_are_given_and_end_at_once(device: DeviceFact
         builders.want([broken, good])
         time.sleep(0.5)  # in the middle of something
     assert not any(thread.is_alive() for thread in builders.threads)
+
+
+def test_a_tuner_does_not_keep_every_program(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemmbench.opencl.runtime._MOST_PROGRAMS", 2)
+    runtime = Runtime(device)
+
+    def build(tile: int) -> object:
+        return runtime.build(TILED.files[0], TILED.options("float", {"TS": tile}))
+
+    first, second = build(4), build(8)
+    assert build(4) is first
+    build(16)  # drops the one that was not used for longest
+    assert build(4) is first
+    assert build(8) is not second
 
 
 def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(

@@ -131,6 +131,20 @@ def test_two_tuners_that_end_together_lose_nothing(tmp_path: Path, monkeypatch: 
     assert found == ["float", "double"]
 
 
+def test_the_file_is_read_once_for_all_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = kept(tmp_path)
+    read: list[Path] = []
+    monkeypatch.setattr(
+        Path, "read_bytes", lambda path, whole=Path.read_bytes: read.append(path) or whole(path)
+    )
+    for dtype in ("float", "half", "double"):
+        store.find(fake.CPU, REGISTER, dtype)
+    assert read == [store.path(fake.CPU)]
+    read.clear()
+    assert store.keep(fake.CPU, replace(PRESET, dtype="double"))
+    assert store.find(fake.CPU, REGISTER, "double")
+
+
 def test_a_file_that_another_process_does_not_let_go_of_costs_a_note(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
