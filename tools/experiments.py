@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gemmbench.gemm.workloads import nets
-from gemmbench.ladder import BASELINE, LADDER
+from gemmbench.ladder import LADDER
 from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, load
@@ -110,14 +110,6 @@ def _alexnet(run: Run) -> str:
     return f"{units.percent(net.convolutions_s / net.whole_s)} of {units.seconds(net.whole_s)}"
 
 
-def _threads(run: Run) -> str:
-    rates_by_threads = {int(row.parameters["threads"]): _rate(row, "host") for row in _rows(run, BASELINE)}
-    if len(rates_by_threads) < 2:
-        return _lacking(run)
-    least, most = min(rates_by_threads), max(rates_by_threads)
-    return f"{most} threads {rates_by_threads[most] / rates_by_threads[least]:.3g}x of {least}"
-
-
 def _energy(run: Run) -> str:
     """GFLOP/J of each line."""
     known = {row.variant: rates.gflop_per_joule(row) for row in _rows(run)}
@@ -202,8 +194,6 @@ EXPERIMENTS = (
     Experiment("widths", ANDROID, "float16 154 GFLOPS, float 12.3: 12.5x", "peak --types float", _widths),
     Experiment("precision", ANDROID, "half, float and double side by side (a picture)",
                "precision --sizes 512 --kernel best", _precision),
-    Experiment("threads", ANDROID, "the CPU by number of threads (a picture)",
-               "square --sizes 1024 --kernel naive --threads 1,2,all", _threads),
     Experiment("energy", ANDROID, "joules of CPU and GPU (a picture)",
                "square --sizes 1024 --kernel best --energy", _energy),
     Experiment("numbers", ARM, "a 4 x 4 example, numbers in, numbers out",

@@ -19,7 +19,7 @@ from gemmbench.doctor.host import CHECKS, check
 from gemmbench.doctor.machine import NEAR, UNKNOWN, Finding, Machine, NotSeen, NotSeenError
 from gemmbench.ladder import NEAR_PEAK
 from gemmbench.model.device import DeviceFacts, broad_type
-from gemmbench.model.row import THREADS, Row
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, number, percent, size
 from gemmbench.report.table import Note, Sheet
@@ -219,7 +219,7 @@ def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, f
         top, rate = ceilings.ceiling(device, row.dtype, max_mhz=row.max_mhz), rates.rate(row, "kernel")
         if top and rate and row.check.verdict == "ok":
             yield f"the ceiling of {row.dtype}", rate.best / top.per_second, "the probe"
-    if row.kind != "gemm" or row.problem is None or row.grid or THREADS in row.parameters:
+    if row.kind != "gemm" or row.problem is None or row.grid:
         return
     smallest = min(row.problem.m, row.problem.n, row.problem.k)
     kind = broad_type(device)

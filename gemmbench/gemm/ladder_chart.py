@@ -27,7 +27,6 @@ from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
-_WORDS = 13  # points from line to line of what is said of the host
 _BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # words that lines would cross
 
 
@@ -41,18 +40,13 @@ class Ladder:
     dtype: str
     problem: Problem
     rungs: tuple[pane.Rung, ...]  # on the device
-    hosts: tuple[pane.Rung, ...]  # the host's BLAS, with each number of threads
+    host: pane.Rung | None  # the host's BLAS
     peak: derive.Peak | None
     notes: tuple[str, ...]  # on the peak
 
     def rate(self, rung: pane.Rung) -> float | None:
         """A rung's rate in flop/s."""
         return derive.median_rate(rung.rows[self.dtype], self.scope)
-
-    @property
-    def words(self) -> int:
-        """Lines at the bottom that say what the host reaches; one is there in any case."""
-        return max(1, len(self.hosts))
 
     @property
     def scope(self) -> str:
@@ -68,7 +62,7 @@ class Ladder:
     def best(self) -> float:
         """The best rate of those that are compared."""
         device = self.rungs[0].rows[self.dtype].device
-        every = [*self.rungs, *self.hosts]
+        every = [*self.rungs, *filter(None, [self.host])]
         rows = [rung.rows[self.dtype] for rung in every]
         return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
 
@@ -99,7 +93,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             dtype,
             problem,
             tuple(rung for rung in all_rungs if not rung.is_host and rung.variant not in idle),
-            tuple(rung for rung in all_rungs if rung.is_host),
+            next((rung for rung in all_rungs if rung.is_host), None),
             peak,
             (
                 *disturbed_points([(run, rung.rows[dtype]) for rung in all_rungs if dtype in rung.rows]),
@@ -108,7 +102,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             ),
         )
         if len(chart.rates) >= 2:
-            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + chart.words + 1
+            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
             panes.append(pane.Pane(1.5 + pane.ROW * lines, partial(_paint, chart=chart)))
     return panes
 
@@ -122,8 +116,8 @@ def _paint(axes: Axes, chart: Ladder) -> None:
     """Bars over a logarithmic axis of speed-ups, and their figures at the right."""
     stands, heads = pane.places(chart.rungs)
     unit = chart.rate(chart.base) or 1.0
-    hosts = {rung.label: rate for rung in chart.hosts if (rate := chart.rate(rung))}
-    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, *hosts.values())
+    host = chart.rate(chart.host) if chart.host else None
+    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, host or 0.0)
     divisor, letter = units.scale(top)
     names = {position.y: position.rung.label for position in stands}
     bottom = stands[-1].y
@@ -139,11 +133,11 @@ def _paint(axes: Axes, chart: Ladder) -> None:
         pane.heading(axes, column, text)
     axes.axvline(1, color=pane.DARK, linewidth=0.8)
     name = chart.base.label + ("" if chart.base is chart.rungs[0] else ", the first that was measured")
-    lowest = min(*chart.rates, unit, *hosts.values()) / unit
+    lowest = min(*chart.rates, unit, host or unit) / unit
     pane.log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
-    axes.set_ylim(bottom + 0.9 + chart.words, -0.8)
-    for index, (label, host) in enumerate(hosts.items()):
-        _host_line(axes, host / unit, f"{label}, host: {units.rate(host)}", index)
+    axes.set_ylim(bottom + 1.9, -0.8)
+    if chart.host and host:
+        _host_line(axes, host / unit, f"{chart.host.label}, host: {units.rate(host)}")
     what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
     below = f"{what}; in full colour the step from the rung above"
     keys = [("faster than the rung above", pane.UP), ("slower", pane.DOWN)]
@@ -207,14 +201,14 @@ def _no_bar(axes: Axes, y: float, row: Row) -> None:
     pane.say(axes, text, (1, y), (4, 0), color=pane.GREY, **style)
 
 
-def _host_line(axes: Axes, x: float, words: str, index: int) -> None:
+def _host_line(axes: Axes, x: float, words: str) -> None:
     """The host's BLAS, named at the bottom on the side that has room."""
     axes.axvline(x, color=pane.BLACK, linewidth=1.3, linestyle=(0, (5, 2.5)), zorder=5, label=BASELINE)
     low, high = axes.get_xlim()
     left = x < (low * high) ** 0.5
     side = "left" if left else "right"
     style: dict[str, Any] = {"ha": side, "va": "bottom", "fontsize": 8, "bbox": pane.OPAQUE, "zorder": 6}
-    pane.say(axes, words, (x, 0), (4 if left else -4, 3 + _WORDS * index), pane.BELOW, **style)
+    pane.say(axes, words, (x, 0), (4 if left else -4, 3), pane.BELOW, **style)
 
 
 # --- Every variant in each data type, beside each type's measured peak --------------------------------------

@@ -11,7 +11,7 @@ from gemmbench.gemm import sweep_table, workloads
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import FAILED, THREADS, Problem, Row
+from gemmbench.model.row import FAILED, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
@@ -226,8 +226,7 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         own_rows = [row for row in same if row.device == device]
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
-        hosts = [row for row in same if row.device == HOST and row.variant == BASELINE]
-        host = max(hosts, key=lambda row: int(row.parameters.get(THREADS, 0)), default=None)
+        host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
         lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
     return lines
 
@@ -260,20 +259,21 @@ def _workloads_sheet(
         beside = [Cell(units.number(times) if times else "")] if versus else []
         rest = _NO_ENERGY if joules else ()
         body.append((Cell("geometric mean"), *empty, *_cells(means), *beside, *rest))
-    hosts = {clean(line.host.title): line.host for line in lines if line.host}
-    rival = next(iter(hosts)) if len(hosts) == 1 else BASELINE
     columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))
     shown = [row for line in lines for row in (line.best, line.host) if row]
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
-        f"ratio: host over {rival}",
+        f"ratio: host over {BASELINE}",
         blocks=(*columns, *([(versus,)] if versus else []), *([sweep_table.COLUMNS] if joules else [])),
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
-            *(Note(title, notes.blas(run, row), "dim") for title, row in hosts.items()),
-            *([] if hosts else notes.numpy_in_turn(run, shown)),
+            *(
+                [Note(BASELINE, clean(run.header.host.blas), "dim")]
+                if any(line.host for line in lines)
+                else notes.numpy_in_turn(run, shown)
+            ),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *notes.not_for(unsuited := notes.unsuited(run, rows)),
             *_missing([row for row in rows if row.variant not in unsuited]),
@@ -282,7 +282,7 @@ def _workloads_sheet(
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
             *notes.combinations(rows, scope, _place, "shape"),
-            *_workloads_conclusion(lines, scope, rival),
+            *_workloads_conclusion(lines, scope),
         ),
     )
 
@@ -370,7 +370,7 @@ def _missing(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
-def _workloads_conclusion(lines: Sequence[_Line], scope: str, rival: str) -> list[Note]:
+def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
@@ -385,7 +385,7 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str, rival: str) -> lis
     ratios = [line.ratio for line in lines if line.ratio is not None]
     if ratios:
         wins = sum(ratio > 1 for ratio in ratios)
-        sentence = f"the device beats {rival} on {wins} of {len(ratios)} shapes, transfers counted."
+        sentence = f"the device beats {BASELINE} on {wins} of {len(ratios)} shapes, transfers counted."
         conclusions.append(Note("Offloading", sentence, "bold"))
     return conclusions
 

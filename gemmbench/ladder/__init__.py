@@ -19,7 +19,6 @@ from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
-CBLAS = "cblas"  # a second BLAS of the host
 CLBLAST = "clblast"
 CUBLAS = "cublas"
 
@@ -33,16 +32,6 @@ _LIBRARIES = (
         dtypes=("float", "double"),
         batches=True,
         executor="numpy",
-    ),
-    Variant(
-        name=CBLAS,
-        family=LIBRARIES,
-        idea="a second BLAS of the host through cblas_sgemm: MKL, BLIS, the system's OpenBLAS, or scipy's",
-        source="the first that is installed and not numpy's own; it is named in the row",
-        dtypes=("float", "double"),
-        library="a BLAS beside numpy's",
-        batches=True,  # one call for each problem
-        executor="cblas",
     ),
     Variant(
         name=CLBLAST,
@@ -99,7 +88,7 @@ LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "openc
 BASELINES: tuple[str, ...] = tuple(v.name for v in _LIBRARIES)
 BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
 NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), BASELINE, CBLAS),
+    "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), BASELINE),
     "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
 }
 """By type of device, the kernels and libraries of which one should come near the peak with large matrices."""

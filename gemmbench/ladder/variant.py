@@ -181,7 +181,7 @@ class Variant:
     matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # and those in layouts alone
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     library: str = ""  # what must be installed for it, in words
-    executor: Literal["opencl", "numpy", "cblas", "clblast", "cublas"] = "opencl"
+    executor: Literal["opencl", "numpy", "clblast", "cublas"] = "opencl"
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
@@ -213,7 +213,7 @@ class Variant:
     @property
     def on_host(self) -> bool:
         """Whether it multiplies on the host, whatever devices there are."""
-        return self.executor in ("numpy", "cblas")
+        return self.executor == "numpy"
 
     @property
     def limits(self) -> str:

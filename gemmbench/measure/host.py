@@ -7,9 +7,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from functools import cache, partial
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -41,11 +41,6 @@ def numpy_pool() -> Pool | None:
         return not file.startswith(own), "scipy" in file
 
     return min(blas_pools(), key=order, default=None)
-
-
-def blas_threads(count: int) -> Callable[[], AbstractContextManager[Any]]:
-    """What is entered so that every BLAS that is loaded now takes so many threads."""
-    return partial(threadpoolctl.ThreadpoolController().limit, limits=count, user_api="blas")
 
 
 @cache

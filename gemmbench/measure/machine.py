@@ -9,7 +9,7 @@ import os
 from importlib import import_module
 from typing import Any
 
-from gemmbench.ladder import BASELINE, CBLAS, CLBLAST, CUBLAS, variant_of
+from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
@@ -22,7 +22,6 @@ EXECUTORS = {
     CLBLAST: "gemmbench.gemm.opencl:ClblastExecutor",
     CUBLAS: "gemmbench.gemm.cublas:CublasExecutor",
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
-    CBLAS: "gemmbench.gemm.numpy_blas:CblasExecutor",
     **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }
 """Module and class by kind, imported when first asked for."""
@@ -58,7 +57,7 @@ class OpenCLMachine:
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
         module, _, name = EXECUTORS[kind].partition(":")
         make = getattr(import_module(module), name)
-        if kind in (BASELINE, CBLAS):
+        if kind == BASELINE:
             return make()
         assert device is not None
         if kind == CUBLAS:

@@ -12,7 +12,6 @@ from gemmbench.model.kernel_files import OwnFile
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import (
     MATH,
-    THREADS,
     Kind,
     Parameters,
     Problem,
@@ -142,7 +141,7 @@ class Case:
     def numbers(self) -> dict[str, int]:
         """The parameters of a GEMM's kernel, all of which are numbers."""
         own = self.parameters.items()
-        return {name: int(value) for name, value in own if name not in (MATH, THREADS)}
+        return {name: int(value) for name, value in own if name != MATH}
 
     @property
     def title(self) -> str:

@@ -50,8 +50,8 @@ GRAPH = "graph"
 # schema 3 drops it
 """The device's time of a CUDA graph of launches, in saved runs: kernels are no longer replayed so."""
 
-MATH, THREADS = "math", "threads"
-"""Parameters that a row has beside its kernel's own, where they were asked for: see `--math`, `--threads`."""
+MATH = "math"
+"""The parameter that a row has in addition to its kernel's own, where `--math` was given."""
 
 MATHS: tuple[str, ...] = ("strict", "fast")
 """How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without.
@@ -137,10 +137,8 @@ def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> st
 
     `grid` are those of its own parameters that a run tries several values of.
     """
-    threads = parameters.get(THREADS)
-    counted = f"{threads} thread{'' if threads == 1 else 's'}" if threads else ""
     values = [listed({name: parameters[name]}) for name in grid]
-    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), counted, *values)))
+    return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), *values)))
 
 
 @dataclass(frozen=True)
@@ -237,12 +235,12 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its variant for people: ``naive``, ``naive fast``, ``numpy 1 thread``, ``naive WX=8 WY=4``."""
+        """Its variant for people: ``naive``, ``naive fast``, ``naive WX=8 WY=4``."""
         return titled(self.variant, self.parameters, self.grid)
 
     @property
     def kernel_parameters(self) -> Parameters:
-        said = (MATH, THREADS, *self.grid)
+        said = (MATH, *self.grid)
         return {name: value for name, value in self.parameters.items() if name not in said}
 
     @property

@@ -14,7 +14,6 @@ from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
-from gemmbench.measure.host import cores
 from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
 from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
@@ -279,14 +278,10 @@ class Ladder(Measuring):
     dtype: str | None = dtype_option()
     baseline: str = option(
         f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
-        "numpy is the host's own BLAS, cblas a second one; the others run on the device.",
+        "numpy is the host's own BLAS; the others run on the device.",
         default=ladder.BASELINE,
         metavar="NAMES",
         names=names.baselines,
-    )
-    threads: str | None = option(
-        "Of the host's BLAS, each a row of its own: numbers, all.  [default: what it takes by itself]",
-        metavar="1,2,all",
     )
     params: tuple[str, ...] = option(
         "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
@@ -339,8 +334,6 @@ class Ladder(Measuring):
         names.check_grid(self.variants, names.choose_params(self.params))
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
             raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
-        if self.threads is not None and not any(variant.on_host for variant in self.variants):
-            raise UsageError("--threads is for the host's BLAS, of which --baseline names none")
         if len(self.axes.maths) > 1 and self.versus:
             raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without --versus")
         _ = self.shapes
@@ -369,9 +362,8 @@ class Ladder(Measuring):
     def axes(self) -> Axes:
         """What every kernel and library is measured with, beside its parameters."""
         maths = names.choose(self.math, MATHS, "math") if self.math is not None else ("",)
-        counts = (0,) if self.threads is None else names.choose_threads(self.threads, cores())
         grid = {name: values for name, values in names.choose_params(self.params).items() if len(values) > 1}
-        return Axes(tuple(name for name in ("", *MATHS) if name in maths), counts, grid)
+        return Axes(tuple(name for name in ("", *MATHS) if name in maths), grid)
 
     @cached_property
     def partner(self) -> Variant | None:

@@ -101,11 +101,7 @@ def choose_baselines(text: str) -> tuple[str, ...]:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none stands alone")
         return ()
-    if "all" not in words:
-        return words
-    from gemmbench.gemm.numpy_blas import second_blas  # looks at the machine
-
-    return tuple(name for name in ladder.BASELINES if name != ladder.CBLAS or second_blas())
+    return ladder.BASELINES if "all" in words else words
 
 
 def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
@@ -128,17 +124,6 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
             )
         chosen[name.strip()] = tuple(dict.fromkeys(map(int, words)))
     return chosen
-
-
-def choose_threads(text: str, cores: int) -> tuple[int, ...]:
-    """Numbers of threads from a list, in order, each once; ``all`` is every core. Else `UsageError`."""
-    chosen = set()
-    for word in _words(text) or (text,):
-        if word != "all" and not (word.isascii() and word.isdecimal() and 1 <= int(word) <= cores):
-            few = f"to the {cores} cores of this machine" if cores > 1 else "core of this machine alone"
-            raise UsageError(f"--threads takes numbers from 1 {few}, and all, not {word!r}")
-        chosen.add(cores if word == "all" else int(word))
-    return tuple(sorted(chosen))
 
 
 def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]]) -> None:

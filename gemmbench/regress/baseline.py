@@ -13,7 +13,7 @@ from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.ladder.variant import laid_out
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.row import MATH, THREADS, Parameters, Row, RowKey, row_key
+from gemmbench.model.row import MATH, Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
 from gemmbench.regress import verdict as floors
@@ -132,12 +132,7 @@ class Basis:
             if (row.kind, row.variant, row.dtype, row.status) == ("gemm", name, dtype, "ok")
             if other[1] in (device, HOST) and problem in (None, row.problem)
         ]
-
-        def order(other: RowKey) -> tuple[int, int]:
-            row = self.rows[other]
-            return derive.flops_of(row), int(row.parameters.get(THREADS, 0))
-
-        return max(fits, key=order, default=None)
+        return max(fits, key=lambda other: derive.flops_of(self.rows[other]), default=None)
 
     def _peak(self, key: RowKey) -> RowKey | None:
         """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
@@ -487,8 +482,7 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
             yield "device", cores[0], cores[1]
     else:
         yield "device", then.header.host.cpu, now.header.host.cpu
-        own, other = (str(row.choice.get("library", run.header.host.blas)) for run, row in (base, new))
-        yield "driver", own, other, "other BLAS or BLAS threads"
+        yield "driver", then.header.host.blas, now.header.host.blas, "other BLAS or BLAS threads"
     if not only_preset_differs(before, after):
         yield "source", before.source, after.source
     warmth = {True: "--cold", False: "warm caches"}

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from gemmbench.ladder import BASELINE, BY_NAME, CBLAS, LADDER
+from gemmbench.ladder import BASELINE, BY_NAME, LADDER
 from gemmbench.ladder.variant import unsupported_type
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, THREADS, Row, Status, titled
+from gemmbench.model.row import CHAIN, Row, Status, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
@@ -245,7 +245,7 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         shown = rates.shown_scope(row, scope)
         if row.status != "ok" or shown == scope:
             continue
-        name = f"{blas(run, row)}, " if row.variant in (BASELINE, CBLAS) and device != HOST else ""
+        name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     turned = [] if BASELINE in texts else numpy_in_turn(run, rows)
@@ -256,16 +256,6 @@ def numpy_in_turn(run: Run, rows: Iterable[Row]) -> list[Note]:
     """Which BLAS numpy has, where rows were taken in turn with it."""
     is_turned = any(row.former and row.former.variant == BASELINE for row in rows)
     return [Note(BASELINE, f"{clean(run.header.host.blas)}, in turn", "dim")] if is_turned else []
-
-
-def blas(run: Run, row: Row) -> str:
-    """The library that a row of the host's BLAS ran with."""
-    if row.variant == CBLAS:
-        return clean(str(row.choice.get("library", "a second BLAS")))
-    library = clean(run.header.host.blas)
-    if THREADS not in row.parameters:
-        return library
-    return re.sub(r"\b\d+ threads?\b", titled("", row.parameters), library)
 
 
 def gaps(rows: Iterable[Row], scope: str) -> list[Note]:

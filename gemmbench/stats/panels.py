@@ -245,10 +245,8 @@ def break_evens(panel: Panel, scope: str = "host") -> tuple[BreakEven, ...]:
 
 
 def baseline(panel: Panel) -> Series | None:
-    """The host's own BLAS, with the most threads; None if it was not measured beside the device."""
-    hosts = [each for each in panel.series if each.is_host]
-    own = [each for each in hosts if each.variant == hosts[0].variant]
-    return own[-1] if own else None
+    """The host's own BLAS; None if it was not measured."""
+    return next((each for each in panel.series if each.is_host), None)
 
 
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:

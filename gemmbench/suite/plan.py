@@ -18,7 +18,7 @@ from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import MATH, THREADS, Parameters, Row
+from gemmbench.model.row import MATH, Row
 from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
@@ -40,7 +40,6 @@ class Axes:
     """What a kernel or library is measured with, beside its parameters: a row for each."""
 
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
-    threads: tuple[int, ...] = (0,)  # of the host's BLAS; 0: as it sets them itself
     grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
 
     @property
@@ -99,7 +98,7 @@ def gemm_plan(
                             for math in maths
                         )
                 elif index == 0:  # the host's own BLAS is measured once, among the first device's rows
-                    plan += (_host_case(variant, problem, operands, count) for count in axes.threads)
+                    plan.append(_host_case(variant, problem, operands))
     return tuple(plan)
 
 
@@ -130,7 +129,7 @@ def in_turn_with(
             index, problem = step.device, step.problem
             math, device = axes.math if partner.executor == "opencl" else "", devices[index]
             partners[index, problem] = (
-                _host_case(partner, problem, operands, axes.threads[-1])
+                _host_case(partner, problem, operands)
                 if partner.on_host
                 else _gemm_case(index, device, partner, problem, own, operands, tuned, math)
             )
@@ -261,10 +260,9 @@ def _gemm_case(
     return Skip(case.row("skipped", reason)) if reason else case
 
 
-def _host_case(variant: Variant, problem: Gemm, operands: Operands | None, threads: int = 0) -> Case | Skip:
-    parameters: Parameters = {THREADS: threads} if threads else {}
+def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
     case = Case(
-        "gemm", HOST, variant.name, problem.dtype, parameters, problem, operands=operands or Operands(),
+        "gemm", HOST, variant.name, problem.dtype, {}, problem, operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype), sums=variant.sums.get(problem.dtype, ""),
     )  # fmt: skip
     if problem.dtype not in variant.dtypes:
@@ -541,8 +539,8 @@ def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
         return _unknown(row, f"kernel {row.variant}")
     try:
         names = row.parameters if row.given is None else row.given
-        parameters = {name: int(row.parameters[name]) for name in names if name not in (MATH, THREADS)}
-        axes = Axes((str(row.parameters.get(MATH, "")),), (int(row.parameters.get(THREADS, 0)),))
+        parameters = {name: int(row.parameters[name]) for name in names if name != MATH}
+        axes = Axes((str(row.parameters.get(MATH, "")),))
         lengths = problem.m, problem.n, problem.k
         layout = problem.ld or None, bool(problem.trans_a), bool(problem.trans_b)
         gemm = Gemm(*lengths, row.dtype, problem.alpha, problem.beta, row.label, *layout, batch=problem.count)

@@ -13,7 +13,7 @@ from tests.cli.conftest import Call
 SQUARE = ("square", "--sizes", "8", "--no-peak", "--device", "0")
 
 
-_THERE_ARE = "there are numpy, cblas, clblast, cublas, all, none"
+_THERE_ARE = "there are numpy, clblast, cublas, all, none"
 
 
 def asked(call: Call, tmp_path: Path, *words: str) -> list[tuple[str, int, str]]:
@@ -30,7 +30,6 @@ def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_pa
         ("naive", 0, "ok"),
         ("tiled", 0, "ok"),
         ("numpy", -1, "ok"),
-        ("cblas", -1, "ok"),
         ("clblast", 0, "ok"),
         ("cublas", 0, "unsupported"),
     ]

@@ -21,7 +21,7 @@ from gemmbench.doctor.host import CHECKS
 from gemmbench.doctor.machine import NO_RATE, Finding, ranges
 from gemmbench.measure.energy import CounterError
 from gemmbench.model import run_file
-from gemmbench.model.row import THREADS, Problem
+from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run
 from gemmbench.opencl import drivers
 from tests import fake_runs
@@ -490,7 +490,6 @@ def test_a_large_row_of_the_best_kernels_below_65_percent_of_the_peak_is_short()
     [
         run_of(20.0, variant="naive"),  # an early rung
         run_of(20.0, 256),  # small
-        run_of(20.0, parameters={THREADS: 1}),  # on purpose
         run_of(20.0, variant="cpu-packed", grid=("MR",)),
         run_of(20.0, variant="gpu-tile"),  # on a CPU
     ],

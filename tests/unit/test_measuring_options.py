@@ -3,38 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from msgspec import UNSET
 
-from gemmbench import UsageError, ladder, views
-from gemmbench.charts.lines import boxes, looks
+from gemmbench import UsageError, views
 from gemmbench.exports.records import to_records
-from gemmbench.gemm import numpy_blas
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.numpy_blas import CblasExecutor, NumpyExecutor
+from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.gemm.operands import load_operands
 from gemmbench.gemm.verify import GUARD
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import FAST_MATH
-from gemmbench.measure import host
-from gemmbench.measure.host import numpy_pool
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.dtypes import HostArray
-from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.problem import Gemm, Leading
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import Run, encode
 from gemmbench.options import build, measuring
-from gemmbench.options.names import choose_baselines, choose_threads
-from gemmbench.regress.baseline import difference, repetitions
+from gemmbench.regress.baseline import repetitions
 from gemmbench.regress.compare import compare
-from gemmbench.stats import panels
 from gemmbench.suite.plan import Axes, gemm_plan, rebuild
 from tests import fake_runs as fake
 from tests import in_process
@@ -325,165 +316,3 @@ def test_a_file_of_shapes_may_have_leading_dimensions(tmp_path: Path) -> None:
     path.write_text("m,n,k,lda\n4,5,6,5\n")
     with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
         build(measuring.Workloads, {"file": path})
-
-
-# --- --threads, and a second BLAS of the host -------------------------------------------------------------
-
-
-def host_cases(names: str, *threads: int, problem: Gemm | None = None) -> list[Case]:
-    chosen, problem = [BY_NAME[name] for name in names.split()], problem or Gemm(17, 5, 9)
-    steps = gemm_plan([fake.CPU], chosen, [problem], axes=Axes(threads=threads))
-    return [step for step in steps if isinstance(step, Case)]
-
-
-@pytest.mark.parametrize(
-    ("text", "cores", "counts"),
-    [("1", 4, (1,)), ("4,1,all", 4, (1, 4)), ("all", 3, (3,)), ("2, 2", 2, (2,)), ("all,1", 1, (1,))],
-)
-def test_threads_are_numbers_and_all(text: str, cores: int, counts: tuple[int, ...]) -> None:
-    assert choose_threads(text, cores) == counts
-
-
-@pytest.mark.parametrize("word", ["0", "-1", "5", "two", "1.5", "\N{SUPERSCRIPT TWO}", ""])
-def test_threads_that_the_machine_does_not_have_are_refused(word: str) -> None:
-    with pytest.raises(UsageError, match="takes numbers from 1 to the 4 cores of this machine, and all, not"):
-        choose_threads(word, 4)
-
-
-def test_each_number_of_threads_is_a_row_of_its_own_and_kernels_have_none() -> None:
-    cases = host_cases("naive numpy cblas", 1, 2)
-    assert [case.title for case in cases] == [
-        *("naive", "numpy 1 thread", "numpy 2 threads", "cblas 1 thread", "cblas 2 threads")
-    ]
-    assert len({case.key for case in cases}) == 5
-    assert [case.parameters for case in host_cases("numpy", 0)] == [{}]
-    (again,) = rebuild([cases[1].row("ok")], [fake.CPU], {0: 0})
-    assert isinstance(again, Case)
-    assert again.key == cases[1].key
-
-
-def test_without_the_hosts_blas_there_are_no_threads() -> None:
-    with pytest.raises(UsageError, match="--baseline names none"):
-        build(measuring.Square, {"threads": "1", "baseline": "clblast"})
-
-
-class Counting(numpy_blas.CblasExecutor):
-    """The second BLAS, that notes with how many threads it multiplies."""
-
-    def multiply(self, *matrices: Any) -> None:
-        self.counts.add(self.count)
-        super().multiply(*matrices)
-
-    @property
-    def count(self) -> int:
-        return int((self.pool() or {})["num_threads"])
-
-    @cached_property
-    def counts(self) -> set[int]:
-        return set()
-
-
-class CountingNumpy(Counting):
-    def __init__(self) -> None:
-        pass
-
-    build = NumpyExecutor.build
-    pool = NumpyExecutor.pool
-    is_apart = NumpyExecutor.is_apart
-
-
-@pytest.mark.parametrize("kind", [Counting, CountingNumpy])
-def test_a_library_has_its_threads_while_it_multiplies_and_no_longer(kind: type[Counting]) -> None:
-    executor = kind()
-    if kind is CountingNumpy:
-        executor._library = numpy_blas.CblasExecutor()._library
-    (case,) = host_cases("cblas", 1)
-    before = executor.count
-    row = in_process.measured(executor, case, QUICK)
-    assert row.status == "ok", row.reason
-    assert executor.counts == {1}
-    assert executor.count == before
-
-
-@pytest.mark.parametrize("pool", [None, {"num_threads": 7}])
-def test_a_library_that_does_not_take_them_is_unsupported(pool: dict[str, int] | None) -> None:
-    (case,) = host_cases("numpy", 1)
-    executor = NumpyExecutor()
-    executor.pool = lambda: pool  # type: ignore[method-assign]
-    with pytest.raises(NotMeasuredError, match="cannot be set to 1 thread") as found:
-        in_process.measured(executor, case, QUICK)
-    assert found.value.status == "unsupported"
-
-
-@pytest.mark.parametrize("dtype", ["float", "double"])
-@pytest.mark.parametrize("ld", [None, (11, 6, 9)])
-@pytest.mark.parametrize(("alpha", "beta"), [(1.0, 0.0), (2.0, -0.5)])
-def test_the_second_blas_is_right(dtype: str, ld: Leading | None, alpha: float, beta: float) -> None:
-    (case,) = host_cases("cblas", 0, problem=Gemm(17, 5, 9, dtype, alpha, beta, ld=ld))
-    row = in_process.measured(CblasExecutor(), case, QUICK)
-    assert (row.status, row.reason) == ("ok", "")
-    assert "thread" in str(row.choice["library"])
-
-
-@pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4), (3, 4, 0)])
-def test_the_second_blas_takes_empty_matrices(shape: tuple[int, int, int]) -> None:
-    (case,) = host_cases("cblas", 0, problem=Gemm(*shape, beta=2.0))
-    assert in_process.measured(CblasExecutor(), case, QUICK).status == "ok"
-
-
-def test_a_second_blas_that_is_not_there_is_not_listed(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert choose_baselines("all") == ladder.BASELINES
-    monkeypatch.setattr(numpy_blas, "second_blas", lambda: "")
-    assert choose_baselines("all") == tuple(name for name in ladder.BASELINES if name != ladder.CBLAS)
-    with pytest.raises(NotMeasuredError, match="no second BLAS: install"):
-        CblasExecutor()
-
-
-def test_the_second_blas_is_not_numpys_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    own = numpy_pool()
-    assert own is not None
-    monkeypatch.setattr(numpy_blas, "_candidates", lambda: ["libno.so", own["filepath"]])
-    monkeypatch.setattr(numpy_blas, "_function", lambda library, _: library.scipy_cblas_sgemm64_)
-    assert numpy_blas.second_blas.__wrapped__() == ""
-    monkeypatch.setattr(host, "numpy_pool", lambda: None)
-    assert numpy_blas.second_blas.__wrapped__() == own["filepath"]
-
-
-def threads_run() -> Run:
-    rows = [
-        fake.gemm_row(name, Problem(size, size, size), rate, device, parameters=dict(parameters))
-        for size in (64, 128)
-        for name, rate, device, parameters in (
-            ("naive", 5.0, 0, {}),
-            ("numpy", 10.0, -1, {"threads": 1}),
-            ("numpy", 20.0, -1, {"threads": 2}),
-        )
-    ]
-    return Run(fake.header(("square",)), tuple(rows), "run.jsonl")
-
-
-def test_tables_and_charts_have_a_line_for_each_number_of_threads() -> None:
-    run = threads_run()
-    shown = text(views.show(run))
-    assert [line(shown, f"numpy {count} ")[3:5] for count in ("1 thread", "2 threads")] == [
-        ["9.99", "9.99"],
-        ["*20.0", "*20.0"],
-    ]
-    assert "numpy 1 thread: OpenBLAS 0.3.30, 1 thread, host scope" in shown
-    (panel,) = panels.panels(run, "m")
-    host = panels.baseline(panel)
-    assert host is not None
-    assert host.label == "numpy 2 threads", "what the break-even is of"
-    (box,) = boxes([run], {})
-    assert [series.label for series in box.series] == ["naive", "numpy 1 thread", "numpy 2 threads"]
-    assert len({look.line for look in looks(box).values()}) == 3
-
-
-def test_another_second_blas_is_refused_by_name() -> None:
-    row = fake.gemm_row("cblas", Problem(64, 64, 64), 5.0, -1)
-    ours, other = (
-        (Run(fake.header(("square",)), (), "run.jsonl"), replace(row, choice={"library": name}))
-        for name in ("openblas 0.3.30, 2 threads", "mkl 2026.0, 2 threads")
-    )
-    assert "mkl 2026.0" in difference(ours, other)
-    assert difference(ours, ours) == ""

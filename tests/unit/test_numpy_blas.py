@@ -67,14 +67,13 @@ def test_the_last_level_caches_that_can_be_used_add_up(tmp_path: Path) -> None:
 APART = """
 import os
 import gemmbench.measure.instrument
-from gemmbench.gemm.numpy_blas import NumpyExecutor
+from gemmbench.gemm.numpy_blas import own_cores
 from gemmbench.measure import host
-from gemmbench.model.case import Case
 
 assert host.numpy_is_apart()
 first, *others = host.all_cores()
 os.sched_setaffinity(0, others[-1:])
-with NumpyExecutor()._threads(Case("gemm", -1, "numpy", "float", {}))():
+with own_cores():
     assert os.sched_getaffinity(0) == {first}
     on = [os.sched_getaffinity(thread) for thread in host.other_threads()]
 assert sorted(map(list, on)) == [[core] for core in others], on

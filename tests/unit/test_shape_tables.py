@@ -122,18 +122,6 @@ def test_offloading_counts_the_wins() -> None:
     assert line(table, "tall")[-2:] == ["-", "-"]
 
 
-def test_the_hosts_blas_is_named_with_the_threads_of_its_rows() -> None:
-    run = shapes_run()
-    rows = (replace(row, parameters={"threads": 1}) if row.variant == "numpy" else row for row in run.rows)
-    table = text(workloads(replace(run, rows=tuple(rows))), 80)
-    assert max(map(len, table.splitlines())) <= 80
-    flat = " ".join(table.split())
-    assert "numpy 1 thread: OpenBLAS 0.3.30, 1 thread" in flat
-    assert "ratio: host over numpy 1 thread" in flat
-    assert "the device beats numpy 1 thread on 1 of 3 shapes" in flat
-    assert fake.HOST.blas not in flat
-
-
 def test_a_shape_that_nothing_could_run_says_why_in_a_word() -> None:
     run = shapes_run()
     for variant in ("naive", "register", "padded"):

@@ -345,23 +345,6 @@ def test_break_even_in_words(gflops: float, sentence: str) -> None:
     assert ("Break-even: from m = " in table) == (gflops == 200.0)
 
 
-@pytest.mark.parametrize("gflops", [1000.0, 200.0, 1.0])
-@pytest.mark.parametrize(
-    ("variant", "parameters", "label"), [("cblas", {}, "cblas"), ("numpy", {"threads": 1}, "numpy 1 thread")]
-)
-def test_the_break_even_names_the_blas_that_it_is_against(
-    gflops: float, variant: str, parameters: dict[str, int | float | str], label: str
-) -> None:
-    run = one_pair(gflops)
-    rows = (
-        replace(row, variant=variant, parameters=parameters) if row.device == -1 else row for row in run.rows
-    )
-    table = " ".join(text(sweep(replace(run, rows=tuple(rows)), "m"), 120).split())
-    sentence = table[table.index("Break-even:") :]
-    assert f"beats {label}" in sentence or f" % of {label}" in sentence
-    assert label != "cblas" or "numpy" not in sentence
-
-
 def test_a_break_even_of_disturbed_rows_says_so() -> None:
     run = one_pair(200.0)
     busy = Conditions(cores=2, windows={"host": Readings(window_s=1.0, other_cores=1.5)})
