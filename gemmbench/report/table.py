@@ -8,7 +8,6 @@ import sys
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import groupby
 from typing import Any, TextIO, cast
 
 from rich.cells import cell_len
@@ -249,79 +248,6 @@ def measured(run: Run, row: Row) -> str:
     return "this run" if elapsed_s is None else f"measured {units.age(elapsed_s)} earlier"
 
 
-# --- A kernel's opening comment, with its drawing, made to fit a terminal narrower than its source file.
-
-_GUTTER = 2  # spaces that stand between a drawing and the words beside it, in every line
-
-
-class Picture:
-    """Drawings stay as they are, prose is filled again, words beside a drawing move below it."""
-
-    def __init__(self, comment: str) -> None:
-        self._comment = comment
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield Text(textwrap.indent(fitted(self._comment, options.max_width - 2), "  "), overflow="fold")
-
-
-def fitted(comment: str, width: int) -> str:
-    """The comment in so many columns; what cannot be parted from its drawing stays wider."""
-    blocks = groupby(comment.strip("\n").splitlines(), key=lambda line: bool(line.strip()))
-    return "\n\n".join(_block(list(lines), width) for filled, lines in blocks if filled)
-
-
-def _block(lines: list[str], width: int) -> str:
-    if max(map(len, lines)) <= width:
-        return "\n".join(lines)
-    if not any("  " in line.strip() for line in lines):
-        return _filled(" ".join(line.strip() for line in lines), width)
-    gutters = _gutters(lines, width)
-    if not gutters:
-        # A formula right below a drawing is no part of it.
-        for count in range(len(lines) - 1, 1, -1):
-            if _gutters(lines[:count], width):
-                return f"{_block(lines[:count], width)}\n\n{_block(lines[count:], width)}"
-        return "\n".join(_hanging(line, width) for line in lines)
-    column = gutters[-1]
-    drawing = [line[:column].rstrip() for line in lines]
-    words = textwrap.dedent("\n".join(line[column:].rstrip() for line in lines)).strip("\n")
-    beside = [line for line in words.splitlines() if line]
-    return "\n".join(line for line in drawing if line) + "\n\n" + _block(beside, width)
-
-
-def _gutters(lines: Sequence[str], width: int) -> list[int]:
-    """The columns at which a drawing of several lines can be parted from the words beside it."""
-    columns = range(_GUTTER, width + _GUTTER) if len(lines) > 1 else ()
-    return [column for column in columns if _is_gutter(lines, column)]
-
-
-def _hanging(line: str, width: int) -> str:
-    """A line of a list or a formula over several, the others further in than the first."""
-    if len(line) <= width:
-        return line
-    indent = " " * (len(line) - len(line.lstrip()))
-    return _filled(line.strip(), width, indent, indent + "    ")
-
-
-def _filled(text: str, width: int, first: str = "", further: str = "") -> str:
-    return textwrap.fill(
-        text,
-        width,
-        initial_indent=first,
-        subsequent_indent=further,
-        break_long_words=False,
-        break_on_hyphens=False,
-    )
-
-
-def _is_gutter(lines: Sequence[str], column: int) -> bool:
-    """Whether every line is blank just before a column, some have words before that, and some after."""
-    blank = all(not line[column - _GUTTER : column].strip() for line in lines)
-    before = any(line[:column].strip() for line in lines)
-    after = any(line[column : column + 1].strip() for line in lines)
-    return blank and before and after
-
-
 # --- A registry's entries: each in a line, or one explained -------------------------------------------------
 
 NOTHING = Cell("-", style="dim")
@@ -366,7 +292,12 @@ def entry_page(entry: Entry) -> RenderableType:
         card.add_row(word, Text(text))
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
-    return Group(head, Text(entry.idea), Text(""), *_separated([card, *map(Picture, entry.pictures)]))
+    return Group(head, Text(entry.idea), Text(""), *_separated([card, *map(_picture, entry.pictures)]))
+
+
+def _picture(comment: str) -> Text:
+    """A kernel's opening comment, which a narrower terminal folds."""
+    return Text(textwrap.indent(comment.strip("\n"), "  "), overflow="fold")
 
 
 def finite(value: object) -> object:
