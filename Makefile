@@ -55,10 +55,7 @@ soak: $(VENV)/.dev  ## kill, starve, damage and interrupt runs in full, 25 minut
 	$(BIN)/python -m tools.verification
 
 plots: $(VENV)/.dev  ## draw the gallery again from the saved runs in plots/, and list it in its README
-	@rm -f plots/*.png
-	@set -e; for peak in plots/*-peak.jsonl; do for run in "$${peak%-peak.jsonl}"-*.jsonl; do \
-	  $(BIN)/gemmbench plot "$$run" "$$peak" --kind all --out "$${run%.jsonl}.png"; done; done
-	@$(BIN)/python -m pytest -q tests/cli/test_gallery.py --update-golden
+	@$(BIN)/python -m tools.gallery
 
 readme: $(VENV)/.run  ## write the generated tables of README.md and docs/ again, from the saved runs
 	@$(BIN)/python -m tools.generate_readme

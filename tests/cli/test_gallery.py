@@ -1,16 +1,11 @@
-"""The gallery: every chart in ``plots/`` can be drawn from the runs that stand there, and is listed.
-
-``pytest tests/cli/test_gallery.py --update-golden`` writes the lists of ``plots/README.md`` anew.
-"""
+"""The gallery in ``plots/``: its pictures are listed, and tables, charts and JSON of its runs agree."""
 
 from __future__ import annotations
 
 import html
 import re
-import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import lru_cache
-from itertools import groupby
 from pathlib import Path
 
 import pytest
@@ -27,13 +22,10 @@ from gemmbench.report.progress import row_label
 from gemmbench.stats import panels, rates
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.rates import peak_fraction
-from tests.cli.conftest import ROOT
-from tools.generate_readme import earlier_forms, is_earlier
+from tools import gallery
 
-PLOTS = ROOT / "plots"
-PAGE = PLOTS / "README.md"
+PLOTS = gallery.PLOTS
 RUNS = sorted(PLOTS.glob("*.jsonl"))
-MARK = "<!-- pytest tests/cli/test_gallery.py --update-golden writes what follows -->\n"
 
 
 def peak_of(run: Path) -> Path:
@@ -43,18 +35,12 @@ def peak_of(run: Path) -> Path:
     return peaks[0]
 
 
-def command(run: Path, folder: str = "") -> list[str]:
-    """The words that draw every chart of a run."""
-    files = dict.fromkeys(f"{folder}{file.name}" for file in (run, peak_of(run)))
-    return ["plot", *files, "--kind", "all"]
-
-
 Pictures = Callable[[Path, str], Path]
 
 
 @pytest.fixture(scope="module")
 def pictures(tmp_path_factory: pytest.TempPathFactory) -> Pictures:
-    """Draws a chart of a run as SVG, as ``make plots`` draws it as PNG; each once."""
+    """Draws a chart of a run as SVG, each once."""
     folder = tmp_path_factory.mktemp("pictures")
 
     def picture(run: Path, kind: str) -> Path:
@@ -84,12 +70,10 @@ def drawn() -> dict[Path, list[str]]:
     }
 
 
-def test_the_gallery_holds_what_make_plots_draws_and_nothing_else() -> None:
-    wanted = {f"{name}.png" for names in drawn().values() for name in names}
-    wanted |= {run.name for run in RUNS} | {PAGE.name}
-    assert {path.name for path in PLOTS.iterdir() if path.is_file()} == wanted, (
-        "make plots draws the gallery again"
-    )
+def test_the_gallery_holds_its_pictures_and_their_runs_and_nothing_else() -> None:
+    wanted = {gallery.name(kind, run) for kind, run, *_ in gallery.PICTURES}
+    wanted |= {f"{run}.jsonl" for _, *runs in gallery.PICTURES for run in runs}
+    assert {path.name for path in PLOTS.iterdir() if path.is_file()} == wanted | {gallery.PAGE.name}
 
 
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
@@ -119,47 +103,9 @@ def test_published_rows_hold_still() -> None:
     assert {run.stem: rows for run in RUNS if (rows := not_settled(load(run)))} == {}
 
 
-def test_the_page_lists_every_run_and_chart(request: pytest.FixtureRequest) -> None:
-    top, mark, listed = PAGE.read_text(encoding="utf-8").partition(MARK)
-    assert mark, f"{PAGE} has lost the line {MARK}"
-    wanted = "\n".join(lists(drawn())) + "\n"
-    if request.config.getoption("--update-golden"):
-        PAGE.write_text(top + mark + wanted, encoding="utf-8")
-        listed = wanted
-    assert listed == wanted, "pytest tests/cli/test_gallery.py --update-golden writes it"
-
-
-def earlier_in(run: Path) -> str:
-    """What a run measured with an earlier form of its kernel; "" if nothing."""
-    saved = load(run)
-    rows = (row for row in saved.rows if (row.kind, row.status) == ("gemm", "ok"))
-    names = dict.fromkeys(f"`{row.variant}`" for row in rows if is_earlier(saved, row))
-    return f"{', '.join(names)} in [{run.name}]({run.name})" if names else ""
-
-
-def lists(drawn: dict[Path, list[str]]) -> Iterator[str]:
-    """A section for each machine: its runs, the commands that made and draw them, a picture of each."""
-    for peak, group in groupby(RUNS, peak_of):
-        runs = list(group)
-        yield f"\n## {load(peak).header.devices[0].title}\n"
-        yield "| run | made by | charts |"
-        yield "|---|---|---|"
-        kinds = {
-            run: {name: kind for kind in chart_views.KINDS if (name := named(run, kind).stem) in drawn[run]}
-            for run in runs
-        }
-        for run in runs:
-            made = shlex.join(["gemmbench", *load(run).header.command])
-            links = ", ".join(f"[{kind}]({name}.png)" for name, kind in kinds[run].items())
-            yield f"| [{run.name}]({run.name}) | `{made}` | {links} |"
-        if earlier := earlier_forms("; ".join(filter(None, map(earlier_in, runs)))):
-            yield f"\n{earlier}"
-        yield "\n```"
-        yield from (f"$ gemmbench {shlex.join(command(run))}" for run in runs)
-        yield "```"
-        for run in runs:
-            name, kind = next(iter(kinds[run].items()))
-            yield f"\n![{run.stem}: {kind}]({name}.png)"
+def test_the_page_lists_every_run_and_chart() -> None:
+    _, _, listed = gallery.PAGE.read_text(encoding="utf-8").partition(gallery.MARK)
+    assert listed == gallery.page(), "make plots writes it"
 
 
 # --- one answer: what a table of a run says, its charts and its JSON say ------------------------------------

@@ -30,7 +30,6 @@ SHOWN = {
     "plots/cpu-pocl-square.jsonl": (),
     "plots/h200-burst.jsonl": (),
     "plots/h200-energy.jsonl": ("--verbose",),
-    "plots/h200-energy-k.jsonl": (MARKDOWN,),
     "plots/h200-peak.jsonl": (),
     "plots/h200-precision.jsonl": (MARKDOWN,),
     "plots/h200-square.jsonl": (),
