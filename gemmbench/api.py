@@ -226,7 +226,6 @@ def _command(kind: type[Measuring]) -> Callable[..., Run]:
 peak = _command(measuring.Peak)
 square = _command(measuring.Square)
 sweep_k = _command(measuring.SweepK)
-precision = _command(measuring.Precision)
 workloads = _command(measuring.Workloads)
 gemm = _command(measuring.Gemm)
 

@@ -33,7 +33,6 @@ VIEWS: Mapping[str, View] = {
     **dict.fromkeys(
         AXES, lambda run, scope, order: sweep_table.sheets(run, AXES[run.header.view], scope, order)
     ),
-    "precision": shape_tables.sheets,
     "workloads": shape_tables.workloads_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),
 }

@@ -193,7 +193,7 @@ EXPERIMENTS = (
                "workloads --set alexnet --batch 16 --kernel best", _alexnet),
     Experiment("widths", ANDROID, "float16 154 GFLOPS, float 12.3: 12.5x", "peak --types float", _widths),
     Experiment("precision", ANDROID, "half, float and double side by side (a picture)",
-               "precision --sizes 512 --kernel best", _precision),
+               "square --sizes 512 --kernel best --dtype half,float,double", _precision),
     Experiment("energy", ANDROID, "joules of CPU and GPU (a picture)",
                "square --sizes 1024 --kernel best --energy", _energy),
     Experiment("numbers", ARM, "a 4 x 4 example, numbers in, numbers out",

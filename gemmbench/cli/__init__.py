@@ -30,7 +30,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "gemm": ("measuring", "Measure one problem, on generated or on your own matrices."),
     "square": ("measuring", "Sweep square problems: m = n = k."),
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
-    "precision": ("measuring", "Hold half, float and double side by side."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
     "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),

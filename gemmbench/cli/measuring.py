@@ -27,9 +27,7 @@ from gemmbench.suite.cached import KeptPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
-gemm, square, sweep_k, precision = map(
-    running.command, (measuring.Gemm, measuring.Square, measuring.SweepK, measuring.Precision)
-)
+gemm, square, sweep_k = map(running.command, (measuring.Gemm, measuring.Square, measuring.SweepK))
 
 
 def _peak(options: measuring.Peak) -> None:

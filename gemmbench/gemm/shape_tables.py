@@ -1,9 +1,9 @@
-"""The table of ``precision``: data types across, variants down, then what each type buys."""
+"""The table of ``workloads``: a line for each shape with its best kernel, then what holds for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from statistics import geometric_mean
 
@@ -13,167 +13,11 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines
+from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import NOTHING, POWER_LIMITED, Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import limited
-
-_type = attrgetter("dtype")
-_JOULES = Note("energy", "-v has the joules of every row", "dim")
-REFERENCE = "float"  # what the other types are held against
-
-
-def sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """One table for each device and problem: GFLOPS and fraction of peak by type, speed-ups over float."""
-    rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    dtypes = tuple(dict.fromkeys(row.dtype for row in rows))
-    return [
-        _sheet(run, _Grid(device, problem, dtypes, scope, tuple(own_rows)))
-        for device, problem, own_rows in sweep_table.by_device(rows, attrgetter("problem"), order)
-    ]
-
-
-@dataclass(frozen=True)
-class _Grid:
-    """What one table shows."""
-
-    device: int
-    problem: Problem
-    dtypes: tuple[str, ...]
-    scope: str
-    rows: tuple[Row, ...]  # in the order of the table
-
-    @property
-    def titles(self) -> list[str]:
-        return list(dict.fromkeys(row.title for row in self.rows))
-
-    def row(self, title: str, dtype: str) -> Row | None:
-        """The fastest, should there be several."""
-        candidates = [row for row in self.rows if (row.title, row.dtype) == (title, dtype)]
-        return max(candidates, key=lambda row: self.rate(row) or 0.0, default=None)
-
-    def rate(self, row: Row | None) -> float | None:
-        """The median in flop/s."""
-        return rates.median_rate(row, self.scope)
-
-    def best(self, run: Run, dtype: str) -> Row | None:
-        """The fastest of a type, of those that are compared."""
-        rated = {
-            rate: row
-            for row in reversed(self.rows)
-            if row.dtype == dtype and (rate := rates.compared_rate(run, self.device, row, self.scope))
-        }
-        return rated[max(rated)] if rated else None
-
-    def lacking(self) -> dict[str, str]:
-        """The types that nothing on the device supports, and why."""
-        unsupported = {}
-        for dtype in self.dtypes:
-            reasons = {
-                row.reason if row.status == "unsupported" else ""
-                for row in self.rows
-                if row.dtype == dtype and row.device == self.device
-            }
-            if len(reasons) == 1 and (reason := reasons.pop()):
-                unsupported[dtype] = reason
-        return unsupported
-
-
-def _sheet(run: Run, grid: _Grid) -> Sheet:
-    others = [name for name in grid.dtypes if name != REFERENCE and REFERENCE in grid.dtypes]
-    lacking = grid.lacking()
-    versus = sweep_table.versus_name(grid.rows)
-    unsuited = notes.unsuited(run, grid.rows)
-    grid = replace(grid, rows=tuple(row for row in grid.rows if row.variant not in unsuited))
-    reported = [row for row in grid.rows if row.dtype not in lacking or row.status != "unsupported"]
-    over = f"; /{REFERENCE}: times the rate of {REFERENCE}" if others else ""
-    return Sheet(
-        heading=_heading(run, grid),
-        caption=f"GFLOPS, {grid.scope} scope, {grid.problem.title}; * best of its type{over}",
-        blocks=(
-            grid.dtypes,
-            # h for half, so that three types fit 80 columns
-            tuple(f"{name[0]}/{REFERENCE}" for name in others),
-            tuple(f"{name} %" for name in grid.dtypes),
-            tuple(f"{name[0]} {versus}" for name in grid.dtypes if versus),
-        ),
-        rows=tuple(_line(run, grid, title, others) for title in grid.titles),
-        notes=(
-            Note("%", "of the type's own peak, in the heading", "dim"),
-            *notes.scopes(run, grid.device, grid.rows, grid.scope),
-            *(Note(WORDS["unsupported"], f"{n}: {clean_lines(why)}", "dim") for n, why in lacking.items()),
-            *notes.not_for(unsuited),
-            *notes.troubles(reported, _type, "type"),
-            *notes.noisy(run, grid.rows, _type),
-            *([_JOULES] if sweep_table.any_joules(grid.rows) else []),
-            *sweep_table.remarks(run, grid.rows, _type),
-            *notes.remarks(grid.rows, _type, "type"),
-            *notes.warnings(run, grid.device),
-            *notes.combinations(grid.rows, grid.scope, _type, "type"),
-            *_conclusion(run, grid),
-        ),
-    )
-
-
-def _heading(run: Run, grid: _Grid) -> tuple[str, ...]:
-    """The device, and the peak of every type."""
-    first, *_ = (heading(run, grid.device, dtype) for dtype in grid.dtypes)
-    if grid.device == HOST:
-        return first
-    limits = {dtype: clock for dtype in grid.dtypes if (clock := limited(run, grid.device, dtype))}
-    return (
-        *(piece for piece in first[:-1] if not piece.startswith(POWER_LIMITED)),
-        *(f"{dtype} {POWER_LIMITED}: {clock}" for dtype, clock in limits.items()),
-        *(heading(run, grid.device, dtype)[-1] for dtype in grid.dtypes),
-    )
-
-
-def _line(run: Run, grid: _Grid, title: str, others: Sequence[str]) -> tuple[Cell, ...]:
-    rows = {dtype: grid.row(title, dtype) for dtype in grid.dtypes}
-    in_turn = rows.values() if sweep_table.versus_name(grid.rows) else ()
-    return (
-        Cell(clean(title)),
-        *(_figure(run, grid, row) for row in rows.values()),
-        *(_over(grid.rate(rows[dtype]), grid.rate(rows[REFERENCE])) for dtype in others),
-        *(_of_peak(run, grid, row) for row in rows.values()),
-        *(sweep_table.versus_cell(row, grid.scope) for row in in_turn),
-    )
-
-
-def _figure(run: Run, grid: _Grid, row: Row | None) -> Cell:
-    is_best = row is not None and row is grid.best(run, row.dtype)
-    return notes.figure(row, grid.rate(row), is_best, run)
-
-
-def _over(rate: float | None, reference: float | None) -> Cell:
-    return Cell(units.number(rate / reference) if rate and reference else "-")
-
-
-def _of_peak(run: Run, grid: _Grid, row: Row | None) -> Cell:
-    fraction = rates.peak_fraction(run, row, grid.scope) if row and grid.rate(row) else None
-    return Cell(units.percent(fraction).removesuffix(" %") if fraction is not None else "-")
-
-
-def _conclusion(run: Run, grid: _Grid) -> list[Note]:
-    """The device's fastest of each type, and what the type buys."""
-    device = replace(grid, rows=tuple(row for row in grid.rows if row.device == grid.device))
-    best = {dtype: row for dtype in grid.dtypes if (row := device.best(run, dtype))}
-    reference = grid.rate(best.get(REFERENCE))
-
-    def text(dtype: str, row: Row) -> str:
-        rate = grid.rate(row) or 0.0
-        over = f", {units.number(rate / reference)} times {REFERENCE}" if reference else ""
-        return f"{dtype} {clean(row.title)} {units.rate(rate)}{over if dtype != REFERENCE else ''}"
-
-    sentence = "; ".join(text(dtype, row) for dtype, row in best.items())
-    return [Note("Fastest", f"{sentence}.", "bold")] if best else []
-
-
-# --- The table of ``workloads``: a line for each shape with its best kernel, then what holds for all of
-# them.
-
 
 _FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # device's scope to ratio
 _NO_ENERGY = (Cell(""), Cell(""))

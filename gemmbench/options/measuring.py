@@ -14,7 +14,7 @@ from gemmbench import UsageError, exports, ladder
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
-from gemmbench.model.case import MEMORY_MODES, Case, Operands, Plan, Policy, Skip
+from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
 from gemmbench.model.device import STATES, DeviceFacts, State
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
@@ -481,50 +481,6 @@ class SweepK(Ladder):
     def shapes(self) -> tuple[Shape, ...]:
         sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max)
         return tuple(Shape("", self.m, self.n, size, batch=self.batch) for size in sizes)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Precision(Ladder):
-    """Hold half, float and double side by side.
-
-    Every kernel of the ladder in every data type on one square problem: GFLOPS, the fraction of the type's
-    own peak, and what half and double are of float. A type that the device lacks says so.
-    """
-
-    command: ClassVar[str] = "precision"
-    chart: ClassVar[str | None] = "precision"
-
-    sizes: str = option(
-        "m = n = k; several with commas give a table each.",
-        default=str(_DEFAULT_SIZE),
-        flags=("--sizes", "--size"),
-        metavar="LIST",
-    )
-    dtype: str | None = dtype_option(
-        "Data types, the columns of the table; several with commas.", "half,float,double"
-    )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.plot and len(self.dtypes) < 2:
-            raise UsageError("--plot holds data types against each other; --dtype has only one")
-
-    @cached_property
-    def shapes(self) -> tuple[Shape, ...]:
-        sizes = names.choose_sizes(self.sizes, None, _DEFAULT_SIZE)
-        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
-
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """A kernel's data types one after another, so that both sides of a ratio are close in time."""
-
-        def position(step: Case | Skip) -> tuple[bool, int, int, int]:
-            what = step.row if isinstance(step, Skip) else step
-            if what.problem is None:
-                return False, 0, 0, 0
-            return True, max(what.device, 0), what.problem.m, order.index(what.variant)
-
-        order = ladder.order(each.name for each in self.own)
-        return tuple(sorted(super().plan(devices, find_tuned), key=position))
 
 
 @dataclass(frozen=True, kw_only=True)

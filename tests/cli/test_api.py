@@ -36,7 +36,6 @@ COMMANDS: dict[str, type[Options]] = {
     "square": measuring.Square,
     "sweep-k": measuring.SweepK,
     "gemm": measuring.Gemm,
-    "precision": measuring.Precision,
     "workloads": measuring.Workloads,
     "tune": Tune,
 }
@@ -149,7 +148,6 @@ def test_no_device(monkeypatch: pytest.MonkeyPatch) -> None:
         "sweep-k --k-max 128 --kernel tiled --no-peak --param TS=8 --remeasure",
         "peak --types float --energy",
         "gemm -m 8 -k 4 --kernel naive --no-tuned",
-        "precision --size 8 --kernel naive",
         "workloads --set odd --kernel naive --baseline none",
     ],
 )

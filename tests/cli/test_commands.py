@@ -33,9 +33,6 @@ PAGES = {
     "square-plan": "square --sizes 8,16 --kernel naive,tiled --dtype float,half --device pocl --dry-run",
     "square-math": "square --sizes 8,16 --kernel naive,image-4x8 --math strict,fast",
     "sweep-k": "sweep-k --m 8 --n 16 --k-max 100 --kernel naive,tiled",
-    "precision": "precision --sizes 64 --kernel naive,tiled,register",
-    "precision-pocl": "precision --size 8,16 --kernel naive,tiled --device pocl",
-    "precision-all": "precision --size 8 --kernel naive --scope all --dtype float,double",
     "workloads": "workloads --kernel naive,tiled,register",
     "workloads-host": "workloads --set odd --kernel naive,register --scope host --batch 4",
     "workloads-plan": "workloads --set transformer --prompt 7 --kernel naive --no-peak --dry-run",
@@ -57,9 +54,7 @@ def test_a_width_of_0_is_none(call: Call, monkeypatch: pytest.MonkeyPatch) -> No
     assert "naive" in call(*PAGES["square"].split()).stdout
 
 
-@pytest.mark.parametrize(
-    "command", ["precision", "precision-pocl", "workloads", "workloads-host", "square-host"]
-)
+@pytest.mark.parametrize("command", ["square-two", "workloads", "workloads-host", "square-host"])
 def test_show_is_what_the_command_printed(command: str, call: Call, tmp_path: Path) -> None:
     path = str(tmp_path / "run.jsonl")
     made = call(*PAGES[command].split(), "--save", path)
@@ -123,12 +118,13 @@ def test_which_shapes(
     assert found & {"alexnet conv1", "2^9", "token down", "mine"} == labels
 
 
-def test_types_take_turns_so_that_their_ratio_is_fair(call: Call, tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    call("precision", "--size", "8", "--kernel", "naive,tiled", "--save", str(path))
-    gemms = [(row.variant, row.dtype) for row in load(path).rows if row.kind == "gemm"]
-    dtypes = ("half", "float", "double")
-    assert gemms == [(variant, dtype) for variant in ("naive", "tiled", "numpy") for dtype in dtypes]
+def test_types_side_by_side_are_a_chart_of_square(call: Call, tmp_path: Path) -> None:
+    run, chart = tmp_path / "run.jsonl", tmp_path / "types.svg"
+    words = ("square", "--sizes", "8", "--kernel", "naive,tiled", "--dtype", "half,float,double")
+    assert call(*words, "--save", str(run)).exit_code == 0
+    assert call("plot", str(run), "--kind", "precision", "--out", str(chart)).exit_code == 0
+    drawn = chart.read_text()
+    assert all(dtype in drawn for dtype in ("half", "float", "double"))
 
 
 def test_no_page_of_the_ladder_is_cut_off(call: Call) -> None:

@@ -157,7 +157,7 @@ def test_one_sentence_and_nothing_overwritten(
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     monkeypatch.setattr(drivers, "no_device_message", lambda: "no OpenCL device was found; type: install")
-    for command in ("devices", "peak", "square", "sweep-k", "precision", "workloads", "gemm"):
+    for command in ("devices", "peak", "square", "sweep-k", "workloads", "gemm"):
         result = call(command)
         assert result.stderr == "gemmbench: no OpenCL device was found; type: install\n"
         assert (result.exit_code, result.stdout) == (2, "")

@@ -67,7 +67,6 @@ def test_a_grid_goes_on_where_it_was_stopped(call: Call) -> None:
     [
         ("gemm", "-m", "64"),
         ("sweep-k", "--m", "64", "--n", "64", "--sizes", "32,64"),
-        ("precision", "--size", "64", "--dtype", "float"),
         ("workloads", "--set", "odd", "-v"),
     ],
 )

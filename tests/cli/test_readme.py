@@ -127,7 +127,6 @@ def test_every_command_is_understood(
         "peak",
         "square",
         "sweep-k",
-        "precision",
         "workloads",
         "gemm",
         "tune",

@@ -311,7 +311,6 @@ def test_options_reach_the_plan_of_every_command() -> None:
     for command in (
         measuring.Square,
         measuring.SweepK,
-        measuring.Precision,
         measuring.Workloads,
         measuring.Gemm,
     ):

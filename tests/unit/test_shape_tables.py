@@ -1,4 +1,4 @@
-"""The tables of ``precision`` and ``workloads``: what stands in them, and what is concluded."""
+"""The table of ``workloads``: what stands in it, and what is concluded."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from rich.cells import cell_len
 from rich.console import Console, RenderableType
 
 from gemmbench.model import units
-from gemmbench.model.case import Policy
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats.rates import versus
-from gemmbench.views import show, to_markdown
+from gemmbench.views import show
 from tests import fake_runs as fake
-from tests.unit.test_tables import precision, workloads
+from tests.unit.test_tables import workloads
 
 CONV, DENSE, TALL = Problem(96, 3025, 363), Problem(1, 4096, 9216), Problem(4096, 16, 512)
 NAMES = {CONV: "alexnet conv1", DENSE: "alexnet fc6 = token down", TALL: "tall"}
@@ -183,112 +182,9 @@ def test_a_table_for_each_device_and_type() -> None:
     assert "double GFLOPS, each shape's" in table
 
 
-# --- precision --------------------------------------------------------------------------------------------
-
-SIZE = Problem(1024, 1024, 1024)
-
-
-def types_run() -> Run:
-    """register in three types, padded without half, on a device whose half is 1.5 times its float."""
-    rows = [fake.peak_row(1, gflops, dtype=dtype) for dtype, gflops in (("half", 300.0), ("float", 200.0))]
-    rows.append(fake.peak_row(1, 100.0, dtype="double"))
-    rates = {"half": 150.0, "float": 100.0, "double": 40.0}
-    for dtype, gflops in rates.items():
-        rows.append(fake.gemm_row("register", SIZE, gflops, dtype=dtype, spread=0.0))
-        if dtype != "half":
-            rows.append(fake.gemm_row("padded", SIZE, gflops / 2, dtype=dtype, spread=0.0))
-            rows.append(fake.gemm_row("numpy", SIZE, 1.6 * gflops, -1, dtype, spread=0.0))
-    rows.append(fake.bad("padded", SIZE, "failed", "does not compile", dtype="half"))
-    rows.append(fake.bad("numpy", SIZE, "unsupported", "numpy has no BLAS for half", -1, "half"))
-    return Run(fake.header(("precision",)), tuple(rows), "types.jsonl")
-
-
-def test_types_stand_side_by_side() -> None:
-    table = text(precision(types_run(), "kernel", fake.ORDER))
-    heads = ["half", "float", "double", "h/float", "d/float", "half", "%", "float", "%", "double", "%"]
-    assert heads in [one.split() for one in table.splitlines()]
-    assert line(table, "register") == [
-        "register",
-        "*150",
-        "*100",
-        "*40.0",
-        "1.50",
-        "0.400",
-        "50.0",
-        "50.0",
-        "40.0",
-    ]
-    assert line(table, "padded") == ["padded", "fail", "50.0", "20.0", "-", "0.400", "-", "25.0", "20.0"]
-    assert line(table, "numpy")[:7] == ["numpy", "unsup", "160", "64.0", "-", "0.400", "-"]
-    assert "half peak 300 GFLOPS" in table
-    assert "double peak 100 GFLOPS" in table
-
-
-def test_the_conclusion_is_about_the_device() -> None:
-    table = text(precision(types_run(), "kernel", fake.ORDER), 120)
-    assert (
-        "Fastest: half register 150 GFLOPS, 1.50 times float; float register 100 GFLOPS; double register 40.0"
-        in table
-    )
-
-
-def test_a_type_that_the_device_lacks_is_one_reason_and_a_cell_each() -> None:
-    run = types_run()
-
-    def lacks(row: Row) -> Row:
-        if (row.dtype, row.kind, row.device) != ("half", "gemm", 0):
-            return row
-        return fake.bad(
-            row.variant, SIZE, "unsupported", "the device does not list cl_khr_fp16", dtype="half"
-        )
-
-    rows = [lacks(row) for row in run.rows if (row.kind, row.dtype) != ("peak", "half")]
-    table = text(precision(replace(run, rows=tuple(rows)), "kernel", fake.ORDER), 120)
-    assert "unsup: half: the device does not list cl_khr_fp16\n" in table
-    assert table.count("cl_khr_fp16") == 1
-    assert line(table, "register")[1] == "unsup"
-    assert "half peak not measured" in table
-    assert "Fastest: float register" in table
-
-
-def test_without_float_nothing_is_held_against_it() -> None:
-    run = types_run()
-    table = text(
-        precision(replace(run, rows=tuple(row for row in run.rows if row.dtype != "float")), "kernel")
-    )
-    assert "/float" not in table
-    assert "times float" not in table
-    assert "half register 150 GFLOPS; double register 40.0 GFLOPS." in table
-
-
-def test_every_size_has_its_table_in_show_too() -> None:
-    run = types_run()
-    small = Problem(64, 64, 64)
-    both = replace(run, rows=(*run.rows, *(replace(r, problem=small) for r in run.rows if r.kind == "gemm")))
-    table = text(show(both, fake.ORDER), 120)
-    assert "m = n = k = 1024" in table
-    assert "m = n = k = 64" in table
-
-
-def test_markdown_says_what_bold_means() -> None:
-    shown = to_markdown(types_run(), fake.ORDER)
-    assert "bold: best of its type" in shown
-    assert "| register | **149** | 99.0 |" in shown
-
-
 @pytest.mark.parametrize("width", [20, 40, 57, 80, 120])
-@pytest.mark.parametrize("run", [types_run(), shapes_run()], ids=["precision", "workloads"])
-def test_no_line_is_wider_than_the_terminal(run: Run, width: int) -> None:
-    shown = text(show(run, fake.ORDER), width)
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    shown = text(show(shapes_run(), fake.ORDER), width)
     assert max(map(cell_len, shown.splitlines())) <= width
     for word in ("register", "padded", "numpy"):
         assert word in shown
-
-
-def test_precision_says_why_energy_was_not_measured() -> None:
-    run = types_run()
-    rows = (replace(row, energy=fake.energy(row, None)) for row in run.rows)
-    asked = replace(run, rows=tuple(rows), header=replace(run.header, policy=Policy(energy=True)))
-    table = " ".join(text(precision(asked, "kernel", fake.ORDER), 120).split())
-    assert "energy: not measured: /sys/class/powercap/intel-rapl:0/energy_uj is for root only" in table
-    assert "energy" not in text(precision(run, "kernel", fake.ORDER), 120)

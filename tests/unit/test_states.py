@@ -20,7 +20,7 @@ from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, encode, load
 from gemmbench.options import build, command_line
 from gemmbench.options.comparing import Check
-from gemmbench.options.measuring import Gemm, Peak, Precision, Square, SweepK, Workloads
+from gemmbench.options.measuring import Gemm, Peak, Square, SweepK, Workloads
 from gemmbench.regress.compare import compare
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates
@@ -99,7 +99,7 @@ def test_a_row_of_an_old_file_is_compared_and_its_state_said_to_be_unknown() -> 
     assert not any("--state" in remark for remark in compare([settled], [settled]).remarks)
 
 
-@pytest.mark.parametrize("kind", [Square, SweepK, Precision, Workloads, Gemm, Peak])
+@pytest.mark.parametrize("kind", [Square, SweepK, Workloads, Gemm, Peak])
 def test_every_measuring_command_has_the_state(kind: type[Square]) -> None:
     assert build(kind, {}).policy.state == "settled"
     burst = build(kind, {"state": "burst"})

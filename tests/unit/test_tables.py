@@ -51,10 +51,6 @@ def detail(run: Run, order: Sequence[str] = ()) -> RenderableType:
     return stack(sweep_table.row_sheets(run, order))
 
 
-def precision(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
-    return stack(shape_tables.sheets(run, scope, order))
-
-
 def workloads(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> RenderableType:
     return stack(shape_tables.workloads_sheets(run, scope, order))
 
@@ -555,7 +551,6 @@ def test_every_table_of_gemms_has_the_ratio() -> None:
     assert text(detail(run, fake.ORDER), 160).count("x tiled") == 1
     one = replace(run, rows=tuple(row for row in run.rows if row.problem == SQUARE_2048))
     assert ", kernel scope, batch by batch in turn" in text(sweep_table.gemm(one, verbose=True))
-    assert "f x tiled" in text(stack(shape_tables.sheets(run, "kernel", fake.ORDER)), 160)
     assert "x tiled" in text(stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER)), 160)
 
 

@@ -30,7 +30,6 @@ def seen_as(view: str, run: Run, scope: str = "") -> Run:
     [
         ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
         ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
-        ("precision", fake.fake_many(), lambda run: shape_tables.sheets(run, "device", fake.ORDER)),
         (
             "workloads",
             fake.fake_workloads(),
@@ -62,7 +61,7 @@ def test_the_view_decides_and_the_command_does_not(
 
 
 def test_every_view_of_a_table_is_tested() -> None:
-    assert {*VIEWS} == {"square", "sweep-k", "precision", "workloads", "tune"}
+    assert {*VIEWS} == {"square", "sweep-k", "workloads", "tune"}
 
 
 @pytest.mark.parametrize("scope", ["kernel", "device", "host"])
