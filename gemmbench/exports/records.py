@@ -108,8 +108,6 @@ COLUMNS: tuple[Column, ...] = (
     Column("state", str, "settled or burst; empty where not known"),
     Column("clock_mhz", float, "median clock of the device"),
     Column("counted_mhz", float, "median of the batches' average clocks, by the device's own counters"),
-    Column("flop_per_cycle", float, "operations of a compute unit in a cycle of that clock"),
-    Column("peak_fraction_at_clock", float, "flop_per_cycle over that of the measured peak"),
     Column("limits", str, "what limited the clock"),
     Column("other_cores", float, "cores that other processes used"),
     Column("steal_cores", float, "cores that the hypervisor gave to others"),
@@ -180,7 +178,7 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
         **rates.derived(run, row),
         **device_names(run, row),
         **workloads.derived(run, row),
-        **conditions.derived(run, row),
+        "counted_mhz": conditions.counted_mhz(row),
     }
 
 

@@ -13,11 +13,9 @@ from gemmbench.model.units import clean
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Cell, Sheet, heading
-from gemmbench.stats import conditions
 from gemmbench.stats.conditions import disturbed, known
 
 _DEVICE = ("clock MHz", "of", "power W", "C", "limits")
-_COUNTED = ("counted MHz", "flop/cycle", "of peak at it")
 _HOST = ("other cores", "steal", "switches")
 
 
@@ -40,13 +38,12 @@ def _sheet(run: Run, device: int) -> Sheet | None:
     counts = any(window.counted_mhz for _, _, window in lines)
     return Sheet(
         heading=heading(run, device),
-        caption="conditions: medians of the batches, the highest temperature; ~ disturbed"
-        + ("; flop per cycle and unit, and its fraction of the peak's" if counts else ""),
+        caption="conditions: medians of the batches, the highest temperature; ~ disturbed",
         keys=("", "timed"),
         blocks=(
             ("state", "warmed"),
             *((_DEVICE,) if speaks else ()),
-            *((_COUNTED,) if counts else ()),
+            *((("counted MHz",),) if counts else ()),
             _HOST,
         ),
         rows=tuple(
@@ -55,7 +52,7 @@ def _sheet(run: Run, device: int) -> Sheet | None:
                 Cell(clean(clock)),
                 *_state(row),
                 *(_device(row, window) if speaks else ()),
-                *(_counted(run, row, window) if counts else ()),
+                *((_number(window.counted_mhz),) if counts else ()),
                 *_host(window),
             )
             for row, clock, window in lines
@@ -78,16 +75,6 @@ def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
         _number(window.power_w),
         _number(window.celsius, max),
         _limits(window.limits),
-    )
-
-
-def _counted(run: Run, row: Row, window: Readings) -> tuple[Cell, ...]:
-    """The clock by the device's own counters, and the rate in its cycles."""
-    fraction = conditions.at_clock(run, row) if window.counted_mhz else None
-    return (
-        _number(window.counted_mhz),
-        _number([conditions.flop_per_cycle(run, row) if window.counted_mhz else None]),
-        Cell(units.percent(fraction) if fraction else "-"),
     )
 
 

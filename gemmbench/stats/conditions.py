@@ -1,8 +1,4 @@
-"""What the conditions of a row say: was it disturbed, what limited its device, and its flop per cycle.
-
-Flop per cycle is what remains of a rate when the clock it was measured at is taken out. The clock is the
-average of each batch by the device's own counters, where it has them (`Batch.mhz`).
-"""
+"""What the conditions of a row say: was it disturbed, and what limited its device."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from gemmbench.model.device import HARDWARE, HOST, POWER, THERMAL, Conditions, R
 from gemmbench.model.row import PAGEABLE, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import number
-from gemmbench.stats import rates
 
 _OTHERS = 0.1  # of the cores, that processes of others used
 STOLEN = 0.02  # of the cores
@@ -139,48 +134,6 @@ _CLOCK = "device"  # that the batches of the kernel and the device scope are tim
 
 def counted_mhz(row: Row) -> float | None:
     """The median of the batches' average clocks, in MHz; None where the device does not count."""
-    clocks = known(_clocks(row))
-    return median(clocks) if clocks else None
-
-
-def flop_per_cycle(run: Run, row: Row) -> float | None:
-    """Operations of a compute unit in a cycle, as the median of the batches; None where unknown.
-
-    By the seconds of the kernel scope, or of the next wider one that was measured.
-    """
-    reached = rates.shown_rate(row, "kernel") if row.kind in ("gemm", "peak") else None
-    middle = counted_mhz(row)
-    if reached is None or middle is None or row.device == HOST:
-        return None
-    units = max(1, run.header.devices[row.device].compute_units)
-    seconds, clocks = row.samples[rates.shown_samples(row, "kernel")].seconds, _clocks(row)
-    if len(seconds) != len(clocks):
-        return reached.median / (middle * 1e6 * units)
-    cycles = [each * mhz * 1e6 for each, mhz in zip(seconds, clocks, strict=True) if mhz]
-    return rates.flops_of(row) / (median(cycles) * units)
-
-
-def at_clock(run: Run, row: Row) -> float | None:
-    """The fraction of the peak at the clock that was had; None where either clock is unknown.
-
-    It is the ratio of their flop per cycle: power that limits the clock of a GEMM, and not of the peak, is no
-    fault of the kernel's.
-    """
-    own = flop_per_cycle(run, row) if row.kind == "gemm" else None
-    top = rates.held_against(run, row) if own else None
-    most = flop_per_cycle(top.run, top.row) if top else None
-    return own / most if own and most else None
-
-
-def derived(run: Run, row: Row) -> dict[str, object]:
-    """The fields that ``show --format json`` and CSV put beside the stored ones; null where unknown."""
-    return {
-        "counted_mhz": counted_mhz(row),
-        "flop_per_cycle": flop_per_cycle(run, row),
-        "peak_fraction_at_clock": at_clock(run, row),
-    }
-
-
-def _clocks(row: Row) -> tuple[float | None, ...]:
     windows = row.conditions.windows if row.conditions else {}
-    return windows[_CLOCK].counted_mhz if _CLOCK in windows else ()
+    clocks = known(windows[_CLOCK].counted_mhz) if _CLOCK in windows else []
+    return median(clocks) if clocks else None
