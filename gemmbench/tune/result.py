@@ -38,7 +38,6 @@ def round_phase(number: int) -> str:
 class Attempt:
     """One configuration of the search."""
 
-    number: int  # from 1, in the order of trying
     parameters: Parameters
     rows: tuple[Row, ...]  # one for each size, up to the first that failed
 
@@ -165,7 +164,7 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
     for row in rows:
         grouped.setdefault(tuple(sorted(row.parameters.items())), {})[row.problem] = row
     groups = [tuple(group.values()) for group in grouped.values()]
-    return tuple(Attempt(number, group[0].parameters, group) for number, group in enumerate(groups, 1))
+    return tuple(Attempt(group[0].parameters, group) for group in groups)
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:

@@ -248,6 +248,7 @@ class _Session:
     clock: Callable[[], float]
     rates: list[float | None] = field(default_factory=list)  # of each attempt in this call; None: it failed
     default_s: dict[Gemm, float | None] = field(default_factory=dict)  # of the shipped preset
+    search_end: float = 0.0  # on the clock
     took: list[float] = field(default_factory=list)  # seconds of each attempt that was measured in this call
 
     def search(self) -> None:
@@ -255,6 +256,7 @@ class _Session:
         task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
         begin = self.clock()
+        self.search_end = begin + search_s
         self._check_source()
         self.tell(Planned(1))
         default = self._attempt(task.space.default)
@@ -268,7 +270,7 @@ class _Session:
         hooks = Hooks(
             cost,
             sampled=lambda: self.clock() - begin > sample_s,
-            over=lambda: self.clock() - begin > search_s,
+            over=lambda: self.clock() > self.search_end,
             ahead=self._announce,
         )
         search(task.space, task.seed, hooks)
@@ -340,7 +342,7 @@ class _Session:
                 break
         if not recalled:
             self.took.append(self.clock() - begin)
-        attempt = Attempt(len(self.rates) + 1, dict(parameters), tuple(rows))
+        attempt = Attempt(dict(parameters), tuple(rows))
         self.rates.append(attempt.rate)
         return attempt
 
@@ -372,13 +374,15 @@ class _Session:
         return row
 
     def _standing(self) -> str:
-        """``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped``."""
+        """``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped, 95 s left``, of the search alone."""
         rates = [rate for rate in self.rates if rate]
         words = [f"{len(self.rates)} tried"]
         words += [f"{len(self.rates) - len(rates)} failed"] if len(rates) < len(self.rates) else []
         words += [f"best {units.rate(max(rates))}"] if rates else []
         shipped = self.rates[0] if self.rates else None
         words += [f"{units.number(max(rates) / shipped)} x shipped"] if shipped else []
+        left_s = round(self.search_end - self.clock())
+        words += [f"{left_s} s left"] if left_s > 0 else []
         return ", ".join(words)
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
