@@ -39,8 +39,12 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
     registered = registered or drivers.register()
     offered = drivers.cpu_level()
     facts: list[DeviceFacts] = []
-    for platform_index, platform in _platforms():
-        library, origin = _origin(platform, registered)
+    platforms = [*_platforms()]
+    keys = ("NAME", "VENDOR", "VERSION")
+    texts = [" ".join(_text(platform, cl.platform_info, key) for key in keys) for _, platform in platforms]
+    found = registered.drivers_of(texts)
+    for (platform_index, platform), driver in zip(platforms, found, strict=True):
+        library, origin = (driver.library, driver.origin) if driver else ("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
             position = (len(facts), platform_index, device_index)
             facts.append(_facts(position, platform, device, (library, origin), offered, registered.warnings))
@@ -261,55 +265,3 @@ def last_level_cache_bytes(
                 caches[int(level), shared] = int(size.removesuffix("K")) << 10
     last = max((level for level, _ in caches), default=0)
     return sum(size for (level, _), size in caches.items() if level == last)
-
-
-# --- where a platform came from -----------------------------------------------------------------------------
-
-
-def _origin(platform: Any, registered: drivers.Registered) -> tuple[str, str]:
-    """The driver's library ("" if unknown), and where it was found."""
-    library = _library_of(platform)
-    driver = registered.driver_of(library) if library else _likely(platform, registered)
-    if driver is not None:
-        return library or driver.library, driver.origin
-    return library, "system"
-
-
-def _library_of(platform: Any) -> str:
-    """Path of the library that serves a platform; "" where it is unknown.
-
-    By the rules of ``cl_khr_icd`` a platform starts with a pointer to its driver's table of functions, whose
-    second entry is clGetPlatformInfo: the file that this address was mapped from is the driver.
-    """
-    pointer = ctypes.sizeof(ctypes.c_void_p)
-    address = platform.int_ptr
-    for offset in (0, pointer):
-        if _file_behind(address + offset, pointer) is None:
-            return ""
-        address = ctypes.c_size_t.from_address(address + offset).value
-    file = _file_behind(address, 1) or ""
-    return file if file.startswith("/") else ""
-
-
-def _file_behind(address: int, size: int) -> str | None:
-    """The file that readable memory was mapped from, "" for none; None where nothing is mapped."""
-    try:
-        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").split("\n")
-    except OSError:
-        return None
-    for line in lines:
-        fields = line.split(maxsplit=5)
-        if len(fields) >= 5 and fields[1].startswith("r"):
-            start, end = (int(part, 16) for part in fields[0].split("-"))
-            if start <= address and address + size <= end:
-                return fields[5] if len(fields) > 5 else ""
-    return None
-
-
-def _likely(platform: Any, registered: drivers.Registered) -> drivers.Driver | None:
-    """The registered driver whose name fits, where addresses tell nothing (Windows, macOS)."""
-    words = " ".join(_text(platform, cl.platform_info, key) for key in ("NAME", "VENDOR", "VERSION")).lower()
-    for mark, part in (("pocl", "pocl"), ("intel", "intelocl"), ("nvidia", "nvidia")):
-        if mark in words:
-            return next((driver for driver in registered.drivers if part in driver.library.lower()), None)
-    return None

@@ -54,18 +54,44 @@ class Registered:
     environment: dict[str, str] = field(default_factory=dict)  # the variables that it set
     warnings: tuple[str, ...] = ()
 
-    def driver_of(self, library: str) -> Driver | None:
-        """The driver that a loaded library belongs to, by its path."""
-        real = os.path.realpath(library)
+    def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
+        """The driver of each platform, by the platform's name; None where no driver's name fits.
+
+        Platforms that several drivers fit get them in their order, which is the loader's.
+
+        Args:
+            platforms: name, vendor and version of each, in the loader's order.
+        """
+        left: dict[str, list[Driver]] = {}
+        seen: set[str] = set()
         for driver in self.drivers:
-            if _is_path(driver.library) and os.path.realpath(driver.library) == real:
-                return driver
-        # A bare name was resolved by the dynamic linker: compare names, symbolic links followed or not.
-        names = {Path(library).name, Path(real).name}
-        return next(
-            (driver for driver in self.drivers if not _is_path(driver.library) and driver.library in names),
-            None,
-        )
+            if (file := os.path.realpath(driver.library)) not in seen:
+                seen.add(file)
+                left.setdefault(_known_part(_LIBRARIES.values(), Path(driver.library).name), []).append(
+                    driver
+                )
+        found: list[Driver | None] = []
+        for name in platforms:
+            fitting = left.get(_LIBRARIES.get(_known_part(_LIBRARIES, name), ""), [])
+            found.append(fitting.pop(0) if len(fitting) > 1 else next(iter(fitting), None))
+        return found
+
+
+def _known_part(parts: Iterable[str], name: str) -> str:
+    """The first of some parts that a name contains; "" for none."""
+    return next((part for part in parts if part in name.lower()), "")
+
+
+#   in a platform's name      in the name of its library
+_LIBRARIES = {
+    "pocl": "pocl",
+    "oclgrind": "oclgrind",
+    "rusticl": "rusticl",
+    "opencl graphics": "igdrcl",
+    "intel": "intelocl",
+    "nvidia": "nvidia",
+    "amd": "amdocl",
+}
 
 
 @lru_cache(maxsize=1)
@@ -94,8 +120,10 @@ def register() -> Registered:
             warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
             entries = [entry for entry in entries if entry.listed]
     os.environ.update(environment)
-    # Ours first: where an .icd file names the same library, the package says more.
-    return Registered((*(entry.driver for entry in entries), *system), environment, tuple(warnings))
+    # In the loader's order. Where an .icd file names the same library, the package says more.
+    listed = [entry.driver for entry in entries if entry.listed]
+    added = [entry.driver for entry in entries if not entry.listed]
+    return Registered((*listed, *system, *added), environment, tuple(warnings))
 
 
 def release() -> None:

@@ -129,7 +129,8 @@ def test_intel_is_shown_beside_the_system(machine: Machine) -> None:
     assert machine.shown() == ["libnvidia-opencl.so.1", "libpocl.so.2.10.0", intel]
     assert registered.environment == machine.changed
     assert registered.warnings == ()
-    assert registered.driver_of(intel) == Driver(intel, "from this environment: intel-opencl-rt 2026.2.0")
+    driver = Driver(intel, "from this environment: intel-opencl-rt 2026.2.0")
+    assert registered.drivers_of(["Intel(R) OpenCL"]) == [driver]
 
 
 def test_the_folder_is_private_and_removed(machine: Machine) -> None:
@@ -203,9 +204,10 @@ def test_the_users_own_setting_is_honoured(machine: Machine, tmp_path: Path, how
     intel = machine.install_intel()
     registered = machine.register()
     assert machine.shown() == ["libown.so", intel]
-    assert registered.driver_of("/usr/lib/libown.so.1") is None
-    found = registered.driver_of("/usr/lib/libown.so")
+    found, ours = registered.drivers_of(["Somebody's own", "Intel(R) OpenCL"])
     assert found is not None
+    assert ours is not None
+    assert (found.library, ours.library) == ("libown.so", intel)
     assert found.origin == "from OCL_ICD_VENDORS"
 
 
@@ -284,7 +286,7 @@ def test_nvidia_in_a_container(
         assert machine.changed == {}
     else:
         assert machine.shown() == [drivers.NVIDIA]
-        found = registered.driver_of("/usr/lib/x86_64-linux-gnu/libnvidia-opencl.so.1")
+        (found,) = registered.drivers_of(["NVIDIA CUDA NVIDIA Corporation OpenCL 3.0 CUDA 13.0"])
         assert found is not None
         assert found.origin == "libnvidia-opencl.so.1 (no .icd file was installed)"
 
@@ -305,13 +307,23 @@ def test_a_missing_library_is_named_with_its_command(machine: Machine) -> None:
     assert "pip install --force-reinstall intel-opencl-rt" in warning
 
 
-def test_two_links_to_one_library_are_one_driver(tmp_path: Path) -> None:
+def test_platforms_have_their_drivers_by_name_and_of_one_name_in_the_loaders_order(tmp_path: Path) -> None:
     real = tmp_path / "libpocl.so.2.10.0"
     real.write_bytes(b"")
     (tmp_path / "libpocl.so.2").symlink_to(real)
-    registered = Registered((Driver("libpocl.so.2.10.0", "system"), Driver("libother.so", "system")))
-    assert registered.driver_of(str(tmp_path / "libpocl.so.2")) == registered.drivers[0]
-    assert registered.driver_of(str(tmp_path / "libelse.so")) is None
+    pip = Driver(str(tmp_path / "libpocl.so.2"), "from this environment: pocl-binary-distribution 3.0")
+    again, other = Driver(str(real), "system"), Driver("/opt/libpocl.so.1", "system")
+    intel, graphics = Driver("libintelocl.so", "system"), Driver("libigdrcl.so", "system")
+    registered = Registered((pip, again, graphics, other, intel))
+    pocl = "Portable Computing Language The pocl project OpenCL 3.0 PoCL 3.1 Linux"
+    platforms = [
+        pocl,
+        "Intel(R) OpenCL Intel(R) Corporation",
+        "Intel(R) OpenCL Graphics",
+        pocl,
+        "Clover Mesa",
+    ]
+    assert registered.drivers_of(platforms) == [pip, intel, graphics, other, None]
 
 
 @pytest.mark.parametrize(
