@@ -52,15 +52,6 @@ def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
     return enter
 
 
-def _offered_level(machine: Machine) -> drivers.Level:
-    """The widest vectors of this CPU; `NotSeenError` if the system does not tell."""
-    machine.read("proc/cpuinfo")
-    level = drivers.cpu_level(machine.root / "proc/cpuinfo")
-    if level is None:
-        raise NotSeenError("/proc/cpuinfo names no vectors of x86")
-    return level
-
-
 # --- drivers: what is missing, what compiles for less -------------------------------------------------------
 
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
@@ -76,7 +67,6 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
     if machine.trouble:
         raise NotSeenError(machine.trouble)
     if not machine.devices:
-        package = drivers.package_command("cpu", machine.system)
         files = machine.matching("etc/OpenCL/vendors/*.icd")
         listed_drivers = [f"/{path}: {machine.optional(path)}" for path in files]
         yield Finding(
@@ -84,7 +74,7 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
             f"{NO_RATE}: nothing can be measured",
             ("clGetPlatformIDs: no device", *(listed_drivers or ["/etc/OpenCL/vendors: no .icd file"])),
             drivers.install_command(),
-            f"or: {package}" if package and package != drivers.install_command() else "",
+            f"or this system's package: {drivers.GUIDE}",
         )
     for maker, slots in _boards(machine).items():
         words = _WORDS[maker]
@@ -100,7 +90,6 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
             if not os.access(machine.root / path, os.R_OK | os.W_OK)
         ]
         closed = maker != "nvidia" and bool(nodes)
-        command = drivers.package_command(maker, machine.system)
         yield Finding(
             f"the {_TITLES[maker]} GPU has no OpenCL device",
             f"{NO_RATE}: it cannot be measured",
@@ -108,14 +97,12 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
                 *(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
                 *(f"/{path}: this user may not use it" for path in nodes[:1] if closed),
             ),
-            "sudo usermod -aG render $USER" if closed else command,
+            "sudo usermod -aG render $USER" if closed else "",
             "then log in again"
             if closed
             else _PASSED_ON
             if maker == "nvidia" and machine.in_container()
-            else ""
-            if command
-            else "its OpenCL driver, by this system's package manager",
+            else f"its OpenCL driver is a package of this system: {drivers.GUIDE}",
         )
 
 
@@ -133,32 +120,31 @@ _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtim
 
 @check("cpu")
 def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """PoCL says what it compiles for; of Intel's runtime the environment and the vectors' width do."""
-    offered = _offered_level(machine)
+    """PoCL says what it compiles for; of Intel's runtime the vectors' width does."""
+    offered = drivers.vector_bits(machine.read("proc/cpuinfo"))
+    if not offered:
+        raise NotSeenError("/proc/cpuinfo names no vectors of x86")
+    generic = drivers.generic_target(device.device_version)
+    bits = 128 if generic else device.vector_bits
+    if not 0 < bits < offered:
+        return
+    named = f"{clean(generic)}: " if generic else ""
     forced = machine.environ.get(_INTEL_TARGET, "") if device.family == "cpu-intel" else ""
-    forced_level, stated = drivers.llvm_level(forced), drivers.target_of(device.device_version)
-    command = drivers.install_command()
-    if stated:
-        processor, level = stated
-        seen = f"CL_DEVICE_VERSION: {clean(device.device_version)}"
-    elif forced_level and forced_level < offered:
-        processor, level = forced, forced_level
-        seen = f"environment: {_INTEL_TARGET}={clean(forced)}"
-        command = f"env -u {_INTEL_TARGET} gemmbench peak"
-    elif 0 < device.vector_bits < offered.bits:
-        level = drivers.AVX2 if device.vector_bits >= drivers.AVX2.bits else drivers.SSE
-        processor = f"{device.vector_bits}-bit vectors"
-        seen = f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
-    else:
-        return
-    if level >= offered:
-        return
+    seen = (
+        f"CL_DEVICE_VERSION: {clean(device.device_version)}"
+        if generic
+        else f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
+    )
     yield Finding(
-        f"the driver compiles for {clean(processor)}: {level.name} where this CPU offers {offered.name}",
-        f"up to {percent(1 - level.flops / offered.flops)} of this device's arithmetic, by the width of "
-        "vectors and fused multiply-adds; nothing on processors that split the wide instructions",
-        (seen, f"/proc/cpuinfo: {offered.name}"),
-        command,
+        f"the driver compiles for {named}vectors of {bits} bits where this CPU has {offered}",
+        f"up to {percent(1 - bits / offered)} of this device's arithmetic; nothing on processors that split "
+        "the wide instructions",
+        (
+            seen,
+            *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
+            f"/proc/cpuinfo: {offered} bits",
+        ),
+        f"env -u {_INTEL_TARGET} gemmbench peak" if forced else drivers.install_command(),
     )
 
 

@@ -23,7 +23,6 @@ from gemmbench.measure.energy import CounterError, answering, board_of, is_nvidi
 from gemmbench.measure.host import Pool, numpy_pool
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
-from gemmbench.opencl import drivers
 
 NEAR = 0.98  # of what it could be: closer is the same
 UNKNOWN = "not known"
@@ -199,11 +198,6 @@ class Machine:
     def cpu(self) -> str:
         name = self.fields("proc/cpuinfo").get("model name")
         return name or platform.processor() or platform.machine()
-
-    @cached_property
-    def system(self) -> str:
-        """``debian``, ``ubuntu``, ``fedora`` or ``arch``; "" for another."""
-        return drivers.system_family(self.optional("etc/os-release"))
 
     # --- boards ---------------------------------------------------------------------------------------------
 

@@ -19,7 +19,6 @@ import threadpoolctl
 
 from gemmbench.measure.conditions import usable_cores, usage
 from gemmbench.model.device import HostFacts
-from gemmbench.opencl import drivers
 
 _LOOK_S = 0.2
 
@@ -96,16 +95,10 @@ def on_cores(cores: Collection[int]) -> Iterator[None]:
 
 
 def pool_title(pool: Pool) -> str:
-    """A library with its threads: ``openblas 0.3.30, 2 threads, SkylakeX``.
-
-    Kernels for narrower vectors than this CPU's are told: ``Haswell (AVX2, not AVX-512)``.
-    """
+    """A library with its threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
     threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
     parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
     parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
-    level = drivers.blas_level(kernels)
-    if level and (offered := drivers.cpu_level()) and level < offered:
-        kernels += f" ({level.name}, not {offered.name})"
     return ", ".join([*parts, *([kernels] if kernels else [])])
 
 

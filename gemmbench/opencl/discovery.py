@@ -37,7 +37,6 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
             nothing has asked the loader for its platforms yet.
     """
     registered = registered or drivers.register()
-    offered = drivers.cpu_level()
     facts: list[DeviceFacts] = []
     platforms = [*_platforms()]
     keys = ("NAME", "VENDOR", "VERSION")
@@ -47,7 +46,7 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
         library, origin = (driver.library, driver.origin) if driver else ("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
             position = (len(facts), platform_index, device_index)
-            facts.append(_facts(position, platform, device, (library, origin), offered, registered.warnings))
+            facts.append(_facts(position, platform, device, (library, origin), registered.warnings))
     return tuple(facts)
 
 
@@ -124,7 +123,6 @@ def _facts(
     platform: Any,
     device: Any,
     source: tuple[str, str],
-    offered: drivers.Level | None,
     warnings: tuple[str, ...],
 ) -> DeviceFacts:
     def of_platform(name: str) -> str:
@@ -141,9 +139,7 @@ def _facts(
     extensions = tuple(text("EXTENSIONS").split())
     images = bool(number("IMAGE_SUPPORT"))
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
-    warning = (
-        drivers.target_warning(of_platform("VERSION"), text("VERSION"), offered) if kind == "cpu" else ""
-    )
+    warning = drivers.target_warning(of_platform("VERSION"), text("VERSION")) if kind == "cpu" else ""
     return DeviceFacts(
         index=position[0],
         platform_index=position[1],

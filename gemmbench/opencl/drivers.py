@@ -7,23 +7,22 @@ each driver that it would have missed, and points ``OCL_ICD_VENDORS`` at it: bot
 which pyopencl's wheels bundle, and Khronos's) take that variable *instead of* the system's folder. On
 Windows the loader reads the registry and adds what ``OCL_ICD_FILENAMES`` lists.
 
-Nothing here imports pyopencl: the loader reads its environment once, at the first call. A driver or library
-that compiles for less than this CPU offers, by what it says of itself, is a warning.
+Nothing here imports pyopencl: the loader reads its environment once, at the first call. A driver that
+does not know this CPU, by what it says of itself, is a warning.
 """
 
 from __future__ import annotations
 
 import atexit
 import ctypes.util
+import hashlib
 import importlib.metadata
 import importlib.util
 import os
 import platform
 import re
-import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,9 +31,6 @@ from pathlib import Path
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA = "libnvidia-opencl.so.1"
-
-_FOLDER = "gemmbench-icd-"
-_STALE_S = 3600.0  # a folder this old whose process is gone was left by a kill
 
 
 @dataclass(frozen=True)
@@ -127,10 +123,10 @@ def register() -> Registered:
 
 
 def release() -> None:
-    """Take back what `register` put into the environment and the temporary folder.
+    """Take back what `register` put into the environment.
 
-    The loader reads them once, at the process's first OpenCL call. Afterwards the folder could only be left
-    behind by a process that is killed. Does nothing a second time, or without `register`.
+    The loader reads it once, at the process's first OpenCL call. Does nothing a second time, or without
+    `register`.
     """
     while _undo:
         _undo.pop()()
@@ -313,20 +309,22 @@ def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
             "OCL_ICD_FILENAMES": os.pathsep.join(filter(None, listed)),
             "PATH": os.pathsep.join(filter(None, folders)),
         }
-    _sweep()
-    folder = Path(tempfile.mkdtemp(prefix=f"{_FOLDER}{os.getpid()}-"))  # readable by this user alone
-    _undo.append(partial(_remove, folder, os.getpid()))
+    lines = {}
     for number, driver in enumerate((*system, *missed)):
         name = Path(driver.icd or driver.library).name.removesuffix(".icd")
-        line = driver.library + "\n"
-        (folder / f"{number:02}-{name}.icd").write_text(line, encoding="utf-8", errors="surrogateescape")
+        lines[f"{number:02}-{name}.icd"] = f"{driver.library}\n".encode(errors="surrogateescape")
+    # Later processes use the same folder, so that none is left behind by a process that is killed.
+    digest = hashlib.sha256(repr(lines).encode()).hexdigest()[:12]
+    folder = Path(tempfile.gettempdir(), f"gemmbench-icd-{os.getuid()}-{digest}")
+    folder.mkdir(mode=0o700, exist_ok=True)
+    if folder.lstat().st_uid != os.getuid() or folder.is_symlink():
+        raise PermissionError(f"{folder} is another user's")
+    for name, line in lines.items():
+        whole = folder / f"{name}.{os.getpid()}"
+        whole.write_bytes(line)
+        whole.replace(folder / name)
     _undo.append(partial(_restore, "OCL_ICD_VENDORS", os.environ.get("OCL_ICD_VENDORS")))
     return {"OCL_ICD_VENDORS": str(folder)}
-
-
-def _remove(folder: Path, owner: int) -> None:
-    if os.getpid() == owner:  # a forked child must not take the folder from its parent
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _restore(name: str, before: str | None) -> None:
@@ -334,26 +332,6 @@ def _restore(name: str, before: str | None) -> None:
         os.environ.pop(name, None)
     else:
         os.environ[name] = before
-
-
-def _sweep() -> None:
-    """Remove folders of this user's processes that were killed before they could."""
-    for folder in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
-        with suppress(OSError, ValueError):
-            facts = folder.lstat()
-            is_ours = facts.st_uid == os.getuid() and not folder.is_symlink()
-            is_stale = is_ours and time.time() - facts.st_mtime > _STALE_S
-            if is_stale and not _alive(int(folder.name.split("-")[2])):
-                shutil.rmtree(folder, ignore_errors=True)
-
-
-def _alive(pid: int) -> bool:
-    with suppress(PermissionError):
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-    return True
 
 
 # --- advice -------------------------------------------------------------------------------------------------
@@ -380,164 +358,43 @@ def install_command() -> str:
         return 'pip install "gemmbench[cpu]"'
     if sys.platform == "darwin":
         return "brew install pocl"
-    for command, line in (
-        ("apt-get", "sudo apt-get install pocl-opencl-icd"),
-        ("dnf", "sudo dnf install pocl"),
-        ("pacman", "sudo pacman -S pocl"),
-        ("zypper", "sudo zypper install pocl"),
-        ("apk", "sudo apk add pocl"),
-        ("pkg", "pkg install pocl"),
-    ):
-        if shutil.which(command):
-            return line
     return "conda install -c conda-forge pocl"
 
 
-# How each family of systems installs a package, and what brings a driver there. Sources: packages.debian.org,
-# packages.fedoraproject.org and RPM Fusion, archlinux.org ("GPGPU" of its wiki lists them). Ubuntu's package
-# for NVIDIA bears the number of the driver, which ubuntu-drivers knows.
-# How to install there, then the packages in the order of _MAKERS.
-_SYSTEMS = {
-    "debian": ("apt-get install", *(f"{each}-opencl-icd" for each in ("pocl", "nvidia", "mesa", "intel"))),
-    "ubuntu": ("apt-get install", "pocl-opencl-icd", "", "mesa-opencl-icd", "intel-opencl-icd"),
-    "fedora": ("dnf install", "pocl", "xorg-x11-drv-nvidia-cuda", "rocm-opencl", "intel-compute-runtime"),
-    "arch": ("pacman -S", "pocl", "opencl-nvidia", "rocm-opencl-runtime", "intel-compute-runtime"),
-}
-_MAKERS = ("cpu", "nvidia", "amd", "intel")
-_UBUNTU_NVIDIA = "sudo ubuntu-drivers install"
+GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/install.md#drivers-of-the-system"
+"""Which package of which system has which driver."""
 
-
-def system_family(os_release: str) -> str:
-    """``debian``, ``ubuntu``, ``fedora`` or ``arch``, from the text of /etc/os-release; "" for another."""
-    fields = dict(line.split("=", 1) for line in os_release.splitlines() if "=" in line)
-    words = " ".join(fields.get(name, "").strip("\"' ") for name in ("ID", "ID_LIKE")).lower().split()
-    return next((word for word in words if word in _SYSTEMS), "")
-
-
-def package_command(maker: str, family: str) -> str:
-    """What installs the driver of a maker's GPU, or one for the CPU; "" where no package is known.
-
-    `maker` is ``cpu``, ``nvidia``, ``amd`` or ``intel``, `family` as `system_family` says.
-    """
-    if family not in _SYSTEMS:
-        return ""
-    how, *packages = _SYSTEMS[family]
-    package = packages[_MAKERS.index(maker)]
-    return f"sudo {how} {package}" if package else _UBUNTU_NVIDIA
-
-
-@dataclass(frozen=True, order=True)
-class Level:
-    """The widest vectors of an x86 processor, or of code for one."""
-
-    rank: int
-    name: str
-    bits: int  # of its vectors of float
-    flops: int  # of float in the instructions of a clock, relative to SSE: by width, and twice with FMA
-
-
-SSE, AVX = Level(0, "SSE", 128, 1), Level(1, "AVX", 256, 2)
-AVX2, AVX512 = Level(2, "AVX2", 256, 4), Level(3, "AVX-512", 512, 8)
-
-# LLVM's names for x86 processors, by the widest vectors that it uses for them. A name that is in none of the
-# rows is newer than this table: no warning then.
-_TARGETS: tuple[tuple[Level, str], ...] = (
-    (
-        SSE,
-        "generic x86-64 x86-64-v2 i686 pentium4 nocona core2 penryn yonah prescott bonnell silvermont "
-        "goldmont goldmont-plus tremont nehalem westmere corei7 atom k8 k8-sse3 opteron opteron-sse3 "
-        "athlon64 athlon-fx athlon64-sse3 amdfam10 barcelona btver1 sse2 ssse3 sse41",
-    ),
-    (AVX, "sandybridge ivybridge corei7-avx core-avx-i btver2 bdver1 bdver2 bdver3 avx avx_f16c avx_fma4"),
-    (
-        AVX2,
-        "haswell broadwell skylake core-avx2 x86-64-v3 alderlake raptorlake meteorlake arrowlake arrowlake-s "
-        "lunarlake pantherlake gracemont sierraforest grandridge clearwaterforest bdver4 znver1 znver2 "
-        "znver3 avx2",
-    ),
-    (
-        AVX512,
-        "skylake-avx512 skx cascadelake cooperlake cannonlake icelake-client icelake-server tigerlake "
-        "rocketlake sapphirerapids emeraldrapids graniterapids graniterapids-d diamondrapids knl knm znver4 "
-        "znver5 x86-64-v4 avx512",
-    ),
-)
-_LEVELS = {name: level for level, names in _TARGETS for name in names.split()}
-
-# What OpenBLAS and BLIS call the processors that they have kernels for (threadpoolctl's ``architecture``).
-_BLAS_CORES: tuple[tuple[Level, str], ...] = (
-    (
-        SSE,
-        "generic katmai coppermine northwood banias prescott core2 penryn dunnington nehalem atom opteron "
-        "opteron_sse3 barcelona bobcat",
-    ),
-    (AVX, "sandybridge bulldozer piledriver steamroller"),
-    (AVX2, "haswell excavator zen zen2 zen3"),
-    (AVX512, "skylakex cooperlake sapphirerapids skx knl zen4 zen5"),
-)
-_BLAS_LEVELS = {name: level for level, names in _BLAS_CORES for name in names.split()}
-
+# PoCL compiles for one of these where its LLVM does not know the processor.
+_GENERIC = ("generic", "x86-64")
 _HOST_STRING = re.compile(
     r"HSTR:\s*[a-z]+-(?:x86_64|i[3-6]86)-[^-\s]+-(?:linux-\w+|[^-\s]+)-(\S+)", re.IGNORECASE
 )
+_VECTORS = (("avx512f", 512), ("avx", 256), ("sse", 128))  # flag of /proc/cpuinfo, bits
 
 
-CPUINFO = Path("/proc/cpuinfo")
-
-
-def cpu_level(cpuinfo: Path = CPUINFO) -> Level | None:
-    """The widest vectors of this x86 processor; None if unknown."""
-    try:
-        text = cpuinfo.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return None
-    return level_of_flags(text)
-
-
-def target_of(device_version: str) -> tuple[str, Level] | None:
-    """The processor that PoCL compiles for, by its device version, and its vectors; None if not known."""
-    stated = _HOST_STRING.search(device_version)
-    level = llvm_level(stated[1]) if stated else None
-    return (stated[1], level) if stated and level else None
-
-
-def llvm_level(processor: str) -> Level | None:
-    """The vectors of a processor by LLVM's name for it; None if not known."""
-    return _LEVELS.get(processor.lower())
-
-
-def blas_level(architecture: str) -> Level | None:
-    """The vectors of the kernels that a BLAS chose, by its name for the processor; None if not known."""
-    return _BLAS_LEVELS.get(architecture.lower())
-
-
-def level_of_flags(cpuinfo: str) -> Level | None:
-    """The same, from the text of /proc/cpuinfo."""
+def vector_bits(cpuinfo: str) -> int:
+    """Bits of the widest vectors of an x86 processor, from the text of /proc/cpuinfo; 0 if not known."""
     match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
-    if match is None:
-        return None
-    flags = set(match[1].split())
-    for flag, level in (("avx512f", AVX512), ("avx2", AVX2), ("avx", AVX)):
-        if flag in flags:
-            return level
-    return SSE
+    flags = match[1].split() if match else []
+    return next((bits for flag, bits in _VECTORS if flag in flags), 0)
 
 
-def target_warning(platform_version: str, device_version: str, offered: Level | None) -> str:
-    """A sentence about a driver that leaves vector units of this processor idle, "" if it does not.
+def generic_target(device_version: str) -> str:
+    """What PoCL compiles for, by its device version, if that is any x86 processor; or ""."""
+    stated = _HOST_STRING.search(device_version)
+    return stated[1] if stated and stated[1].lower() in _GENERIC else ""
 
-    PoCL states in its device version the processor that it compiles for.
-    """
-    stated = target_of(device_version)
-    if stated is None or offered is None or stated[1] >= offered:
+
+def target_warning(platform_version: str, device_version: str) -> str:
+    """A sentence about a driver that does not know this processor, or ""."""
+    target = generic_target(device_version)
+    if not target:
         return ""
-    processor, target = stated
     pocl = re.search(r"pocl\s+([^\s,]+)", platform_version, re.IGNORECASE)
     llvm = re.search(r"LLVM\s+([\d.]+)", platform_version)
     name = f"PoCL {pocl[1]}" if pocl else "this driver"
     age = f" (its LLVM {llvm[1]} does not know this one)" if llvm else ""
     return (
-        f"{name} compiles for {processor} processors{age}: {target.name} where this CPU offers "
-        f"{offered.name}, so its figures are not the hardware's; a driver that knows it comes with: "
-        f"{install_command()}"
+        f"{name} compiles for {target} processors{age}, so its figures are not the hardware's; a driver that "
+        f"knows it comes with: {install_command()}"
     )

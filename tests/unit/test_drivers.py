@@ -7,7 +7,6 @@ import stat
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NoReturn
@@ -133,18 +132,32 @@ def test_intel_is_shown_beside_the_system(machine: Machine) -> None:
     assert registered.drivers_of(["Intel(R) OpenCL"]) == [driver]
 
 
-def test_the_folder_is_private_and_removed(machine: Machine) -> None:
+def test_the_folder_is_private_and_used_again(machine: Machine) -> None:
+    """A folder for each process was left behind by those that were killed."""
     machine.install_intel()
     machine.register()
     folder = Path(machine.environ["OCL_ICD_VENDORS"])
     assert folder.parent == machine.temporary
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    drivers._remove(folder, os.getpid() + 1)  # a forked child's exit
-    assert folder.exists()
     drivers.release()
-    assert not folder.exists()
     assert machine.changed == {}
     drivers.release()  # again is nothing
+    machine.register()
+    assert Path(machine.environ["OCL_ICD_VENDORS"]) == folder
+    assert list(machine.temporary.iterdir()) == [folder]
+    assert all(icd.suffix == ".icd" for icd in folder.iterdir())
+
+
+def test_a_folder_of_another_user_is_not_used(machine: Machine, tmp_path: Path) -> None:
+    machine.install_intel()
+    machine.register()
+    folder = Path(machine.environ["OCL_ICD_VENDORS"])
+    drivers.release()
+    folder.rename(tmp_path / "theirs")
+    folder.symlink_to(tmp_path / "theirs")
+    (warning,) = machine.register().warnings
+    assert "is another user's" in warning
+    assert machine.changed == {}
 
 
 def test_the_users_own_setting_comes_back(machine: Machine, tmp_path: Path) -> None:
@@ -156,33 +169,15 @@ def test_the_users_own_setting_comes_back(machine: Machine, tmp_path: Path) -> N
     assert machine.environ["OCL_ICD_VENDORS"] == str(tmp_path)
 
 
-def test_leftovers_of_killed_processes_go(machine: Machine) -> None:
-    done = subprocess.Popen([sys.executable, "-c", ""])
-    done.wait()
-    dead, fresh = (machine.temporary / f"gemmbench-icd-{done.pid}-{name}" for name in ("old", "new"))
-    alive, foreign = (machine.temporary / f"gemmbench-icd-{name}" for name in (f"{os.getpid()}-x", "what"))
-    for folder in (dead, fresh, alive, foreign):
-        folder.mkdir()
-        (folder / "00-x.icd").write_text("x")
-    for folder in (dead, alive, foreign):
-        os.utime(folder, (0, 0))
-    machine.install_intel()
-    machine.register()
-    assert not dead.exists()
-    assert fresh.exists()  # another container's processes are not seen from here
-    assert alive.exists()
-    assert foreign.exists()
-
-
 def test_unwritable_temporary_folders_are_a_warning(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(prefix: str) -> NoReturn:
+    def full() -> NoReturn:
         raise FileNotFoundError("no usable temporary directory")
 
     machine.icd("pocl.icd", "libpocl.so.2.10.0")
     intel = machine.install_intel()
-    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    monkeypatch.setattr(tempfile, "gettempdir", full)
     registered = machine.register()
     assert machine.changed == {}
     assert [driver.library for driver in registered.drivers] == ["libpocl.so.2.10.0"]
@@ -327,15 +322,13 @@ def test_platforms_have_their_drivers_by_name_and_of_one_name_in_the_loaders_ord
 
 
 @pytest.mark.parametrize(
-    ("system", "machine_name", "libc", "tools", "expected"),
+    ("system", "machine_name", "libc", "expected"),
     [
-        ("linux", "x86_64", "glibc", ["apt-get"], 'pip install "gemmbench[cpu]"'),
-        ("win32", "AMD64", "", [], 'pip install "gemmbench[cpu]"'),
-        ("linux", "aarch64", "glibc", ["apt-get"], "sudo apt-get install pocl-opencl-icd"),
-        ("linux", "aarch64", "glibc", ["dnf"], "sudo dnf install pocl"),
-        ("linux", "x86_64", "", ["apk"], "sudo apk add pocl"),
-        ("linux", "riscv64", "glibc", [], "conda install -c conda-forge pocl"),
-        ("darwin", "arm64", "", [], "brew install pocl"),
+        ("linux", "x86_64", "glibc", 'pip install "gemmbench[cpu]"'),
+        ("win32", "AMD64", "", 'pip install "gemmbench[cpu]"'),
+        ("linux", "aarch64", "glibc", "conda install -c conda-forge pocl"),
+        ("linux", "x86_64", "", "conda install -c conda-forge pocl"),  # musl
+        ("darwin", "arm64", "", "brew install pocl"),
     ],
 )
 def test_the_command_fits_the_system(
@@ -344,14 +337,11 @@ def test_the_command_fits_the_system(
     system: str,
     machine_name: str,
     libc: str,
-    tools: list[str],
     expected: str,
 ) -> None:
-    find: Callable[[str], str | None] = lambda name: name if name in tools else None  # noqa: E731
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr("platform.machine", lambda: machine_name)
     monkeypatch.setattr("platform.libc_ver", lambda: (libc, ""))
-    monkeypatch.setattr("shutil.which", find)
     assert drivers.install_command() == expected
     monkeypatch.setattr(drivers, "register", Registered)
     assert drivers.no_device_message() == (
