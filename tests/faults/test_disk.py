@@ -126,10 +126,13 @@ def test_stdout_on_a_full_disk(tmp_path: Path, entry: Entry) -> None:
 
 
 @pytest.mark.fault("cache-read-only")
-def test_a_cache_that_cannot_be_written(start: Start, tmp_path: Path, entry: Entry) -> None:
+def test_a_cache_that_cannot_be_written(
+    start: Start, tmp_path: Path, entry: Entry, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Peaks are measured again each time: a note, and the same rows."""
     words = (*(word for word in SWEEP if word != "--no-peak"), "--save")
     (tmp_path / "cache").mkdir()
+    monkeypatch.setenv("GEMMBENCH_FAKE_SOURCES", "1")  # so that there is something to keep
     status, table, err = finish(start(*words, "whole.jsonl", XDG_CACHE_HOME=str(tmp_path / "cache")))
     assert (status, err.count("\n")) == (0, 1)
     kept = sorted(path.parent.name for path in (tmp_path / "cache").rglob("*.json"))

@@ -292,15 +292,16 @@ def test_no_home_folder(start: Start, tmp_path: Path, entry: Entry) -> None:
         if home["HOME"] == "":  # a cache folder elsewhere is enough
             home = {**nowhere, **home, "XDG_CACHE_HOME": str(tmp_path / "cache")}
         path = tmp_path / f"{place}.jsonl"
-        status, out, err = finish(start(*words, "--save", path.name, **{**nowhere, **home}))
+        own = {**nowhere, **home, "GEMMBENCH_FAKE_SOURCES": "1"}  # so that there is something to keep
+        status, out, err = finish(start(*words, "--save", path.name, **own))
         assert status == 0, err
         assert "naive" in out
         *notes, last = err.splitlines()
-        assert last == f"Saved 2 rows in {path.name}."
+        assert last.startswith("Saved ")
         assert len(notes) == bool(why)
         assert all(note.startswith("peaks are not kept for the next run: ") for note in notes)
         assert all(note.endswith(why) for note in notes)
-        entry.hold(["naive", "numpy"], [row.variant for row in load(path).rows])
+        entry.hold(["naive", "numpy"], [row.variant for row in load(path).rows if row.kind == "gemm"])
         if not why and "XDG_CACHE_HOME" not in home:
             assert (Path(str(home["HOME"])) / ".cache" / "gemmbench").is_dir()
     assert not (tmp_path / "~").exists()
