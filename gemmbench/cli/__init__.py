@@ -38,10 +38,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
     "history": ("compare", "Follow every row over many saved runs."),
-    "completion": ("running", "Print what makes bash, zsh or fish complete."),
 }
 
-COMPLETE_VAR = "_GEMMBENCH_COMPLETE"  # click's name for it
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta
 
 EXIT_WRONG = 1
@@ -108,8 +106,6 @@ class _Lazy(click.Group):
         extra["standalone_mode"] = False
         # What is left at the end goes with the process: to look for cycles in 10,000 rows took a fifth of it.
         atexit.register(gc.freeze)
-        if COMPLETE_VAR in os.environ:
-            importlib.import_module("gemmbench.cli.running")  # what shells need beyond click's own
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
         _fill_streams()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from gemmbench import UsageError, api
 from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
-from gemmbench.cli.running import FileName, takes
+from gemmbench.cli.running import takes
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
@@ -33,7 +33,7 @@ from gemmbench.report.table import Entry, catalogue, markdown, stack
 
 
 @click.command()
-@click.argument("files", nargs=-1, type=FileName(), metavar="BASE... NEW")
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="BASE... NEW")
 @takes(Compare)
 def compare(options: Compare, files: tuple[Path, ...]) -> None:
     """Hold a saved run against base runs: a verdict for each row.
@@ -90,7 +90,7 @@ def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> An
 
 
 @click.command()
-@click.argument("bases", nargs=-1, required=True, type=FileName(), metavar="BASE...")
+@click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
 @takes(Check)
 def check(options: Check, bases: tuple[Path, ...]) -> None:
     """Measure a base's cases again, what looks slower until it is settled.
@@ -147,7 +147,7 @@ def _show_floor(measured: Floor, options: Check) -> None:
 
 
 @click.command()
-@click.argument("file", required=False, type=FileName())
+@click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--format",
     "form",
@@ -187,18 +187,10 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
         running.write(out, output, inputs=[file] if file else ())
 
 
-def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
-    from gemmbench import chart_views  # matplotlib takes a second to import
-
-    ideas = {name: chart.idea for name, chart in chart_views.KINDS.items()}
-    return {"all": "every kind that suits", "list": "name the kinds", **ideas}
-
-
 @click.command()
-@click.argument("files", nargs=-1, type=FileName())
+@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--kind",
-    shell_complete=running.completed(_kinds, single=True),
     help="What to draw; `list` names the kinds, `all` draws every kind that suits, each into a file of its "
     "own: out-ladder.png.  [default: what suits the run]",
 )
@@ -207,7 +199,7 @@ def _kinds(_: Mapping[str, Any]) -> dict[str, str]:
     "--out",
     "--plot",
     "out",
-    type=running.FileName(True, CHART),
+    type=click.Path(path_type=Path),
     metavar=CHART,
     help="The chart.  [default: the first run's name, .png]",
 )
@@ -268,7 +260,7 @@ def report(options: Report, files: tuple[Path, ...]) -> None:
 
 
 @click.command()
-@click.argument("files", nargs=-1, required=True, type=FileName(), metavar="FILE...")
+@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
 @takes(History)
 def history(options: History, files: tuple[Path, ...]) -> None:
     """Follow every row over many saved runs.

@@ -1,30 +1,19 @@
-"""From options to what the user sees, which every measuring command shares; what shells complete."""
+"""From options to what the user sees, which every measuring command shares."""
 
 from __future__ import annotations
 
 import functools
 import inspect
-import os
-import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
-from click.shell_completion import (
-    BashComplete,
-    CompletionItem,
-    FishComplete,
-    ShellComplete,
-    ZshComplete,
-    add_completion_class,
-    split_arg_string,
-)
 from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench import UsageError, api, exports
-from gemmbench.cli import COMMAND_WORDS, COMPLETE_VAR, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
+from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
 from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
@@ -71,16 +60,16 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra = {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        extra = {"type": _type(spec.kind, spec.metavar), "metavar": spec.metavar, "show_default": shown}
+        extra = {"type": _type(spec.kind), "metavar": spec.metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
     if spec.names:
-        extra["shell_complete"] = completed(spec.names, spec.single)
+        extra["shell_complete"] = completed(spec.names)
     return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
 
 
-def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
+def _type(kind: Kind) -> click.ParamType[Any]:
     """What help shows of a kind; the kind itself converts."""
     if isinstance(kind, Choice):
         return click.Choice(kind.names)
@@ -89,7 +78,7 @@ def _type(kind: Kind, metavar: str | None) -> click.ParamType[Any]:
     if isinstance(kind, Number):
         return _Number(kind)
     if isinstance(kind, File):
-        return FileName(kind.folder, metavar or "FILE")
+        return click.Path(path_type=Path, dir_okay=kind.folder)
     return click.STRING
 
 
@@ -229,113 +218,15 @@ def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False)
     api.say(f"Drew {path}.", quiet)
 
 
-# --- `gemmbench completion`, and what shells complete: click's machinery with lists, files, and ``=`` -------
-
-Ideas = Callable[[Mapping[str, Any]], Mapping[str, str]]  # names with a line on each, from the other options
-Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
-
-_BREAKS = "=:"  # where bash, and no other shell, splits a word
+# --- What a shell completes ---------------------------------------------------------------------------------
 
 
-def completed(ideas: Ideas, single: bool = False) -> Complete:
-    """Completes an option that takes several names with commas: the last of them, and none twice.
+def completed(names: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Complete the last of several names with commas, none twice."""
 
-    If `single` it takes one name, and commas are part of it.
-    """
-
-    def complete(ctx: click.Context, _: click.Parameter, word: str) -> list[CompletionItem]:
-        before, comma, last = ("", "", word) if single else word.rpartition(",")
-        return [
-            CompletionItem(f"{before}{comma}{name}", help=idea or None)
-            for name, idea in ideas(ctx.params).items()
-            if name.startswith(last) and name not in before.split(",")
-        ]
+    def complete(_: click.Context, __: click.Parameter, word: str) -> list[str]:
+        before, comma, last = word.rpartition(",")
+        chosen = before.split(",")
+        return [f"{before}{comma}{name}" for name in names if name.startswith(last) and name not in chosen]
 
     return complete
-
-
-class FileName(click.Path):
-    """A file's name; completed to saved runs, or those with the endings in a metavar: ``FILE.png|svg``."""
-
-    def __init__(self, folder: bool = True, metavar: str = "FILE") -> None:
-        super().__init__(path_type=Path, dir_okay=folder)
-        endings = metavar.rpartition(".")[2] if "." in metavar else "jsonl"
-        self._endings = tuple(f".{ending}" for ending in endings.split("|"))
-
-    def shell_complete(
-        self, ctx: click.Context, param: click.Parameter, incomplete: str
-    ) -> list[CompletionItem]:
-        """Files with these endings; where there are none, what the shell itself completes, folders too."""
-        head, slash, _ = incomplete.rpartition("/")
-        try:
-            entries: Iterable[Path] = sorted(Path(head + slash).iterdir())
-        except OSError:  # no such folder
-            entries = ()
-        names = [f"{head}{slash}{path.name}" for path in entries if path.suffix in self._endings]
-        names = [name for name in names if name.startswith(incomplete)]
-        if names and all(shlex.quote(name) == name for name in names):  # the shell quotes better
-            return [CompletionItem(name) for name in names]
-        return [CompletionItem(incomplete, type="file")]
-
-
-@add_completion_class
-class _Bash(BashComplete):
-    """Bash hands ``--kernel=na`` over as three words, and replaces the last of them."""
-
-    def get_completion_args(self) -> tuple[list[str], str]:
-        words = split_arg_string(os.environ["COMP_WORDS"])
-        position = int(os.environ["COMP_CWORD"])
-        joined: list[str] = []
-        for word in words[1 : position + 1]:
-            if joined and (word in _BREAKS or joined[-1][-1:] in tuple(_BREAKS)):
-                joined[-1] += word
-            else:
-                joined.append(word)
-        return (joined[:-1], joined[-1]) if position < len(words) else (joined, "")
-
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        items = super().get_completions(args, incomplete)
-        value = incomplete.partition("=")[2] if incomplete.startswith("-") else incomplete
-        kept = max(value.rfind(mark) for mark in _BREAKS) + 1
-        return [CompletionItem(item.value[kept:], item.type, item.help) for item in items]
-
-
-class _WholeWords(ShellComplete):
-    """zsh and fish replace ``--kernel=na`` as a whole."""
-
-    def get_completions(self, args: list[str], incomplete: str) -> list[CompletionItem]:
-        items = super().get_completions(args, incomplete)
-        option, equals, _ = incomplete.partition("=")
-        head = option + equals if option.startswith("-") and equals else ""
-        return [CompletionItem(head + item.value, item.type, item.help) for item in items]
-
-
-@add_completion_class
-class _Zsh(_WholeWords, ZshComplete):
-    pass
-
-
-@add_completion_class
-class _Fish(_WholeWords, FishComplete):
-    """click cuts what it hands to fish at every comma: names in a list, and lines on names."""
-
-    source_template = FishComplete.source_template.replace('string split ","', 'string split --max 1 ","')
-
-
-_SHELLS: dict[str, type[ShellComplete]] = {"bash": _Bash, "zsh": _Zsh, "fish": _Fish}
-
-
-@click.command()
-@click.argument("shell", type=click.Choice((*_SHELLS,)))
-def completion(shell: str) -> None:
-    """Print what makes bash, zsh or fish complete.
-
-    Commands, options, kernels, data types, devices and saved runs. A line in the shell's own file does it:
-
-    \b
-    bash  eval "$(gemmbench completion bash)"      in ~/.bashrc
-    zsh   eval "$(gemmbench completion zsh)"       in ~/.zshrc, after compinit
-    fish  gemmbench completion fish | source       in ~/.config/fish/config.fish
-    """
-    root = click.get_current_context().find_root().command
-    click.echo(_SHELLS[shell](root, {}, "gemmbench", COMPLETE_VAR).source())

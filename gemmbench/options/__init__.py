@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from gemmbench import UsageError
-from gemmbench.options.names import Names, hint
+from gemmbench.options.names import hint
 
 
 class Kind(Protocol):
@@ -143,8 +143,7 @@ class Spec:
     env: str | None = None  # the environment variable that gives it
     bare: str | None = None  # what it is without a value
     shell: bool = False  # only the command line has it
-    names: Names | None = None  # what a shell completes
-    single: bool = False  # it takes a single name, not several with commas
+    names: tuple[str, ...] = ()  # what a shell completes
 
     def spellings(self, name: str) -> tuple[str, ...]:
         """How it is written on the command line: ``--no-peak``, with its short forms."""

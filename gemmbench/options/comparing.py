@@ -62,7 +62,6 @@ def _ratio_option() -> Any:
         "Compare ratios inside one run: every row over this kernel, numpy, or peak; of several names the "
         "first that a row has.",
         metavar="NAMES",
-        names=names.references,
     )
 
 
@@ -89,7 +88,7 @@ class Comparing(Options):
     across: str | None = option(
         f"Compare although these differ: {', '.join(DIFFERENCES)}; several with commas.",
         metavar="WHAT",
-        names=names.each((*DIFFERENCES,)),
+        names=tuple(DIFFERENCES),
     )
     missing: str = option(
         "Whether a row of the base that could not be compared fails.",
@@ -111,8 +110,6 @@ class Comparing(Options):
         many=True,
         metavar="FORMAT=FILE",
         shell=True,
-        names=names.each(tuple(f"{form}=" for form in COMPARISON_FORMATS)),
-        single=True,
     )
 
     def __post_init__(self) -> None:
@@ -354,14 +351,12 @@ class Tune(Options):
     command: ClassVar[str] = "tune"
 
     kernel: str | None = option(
-        "The kernel to tune (gemmbench kernels lists them).", metavar="NAME", names=names.kernel, single=True
+        "The kernel to tune (gemmbench kernels lists them).", metavar="NAME", names=ladder.ORDER
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "A kernel of your own, described in the file: see kernels --new."
     )
-    dtype: str | None = option(
-        "The data type.  [default: float]", metavar="TYPE", names=names.DTYPES, single=True
-    )
+    dtype: str | None = option("The data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES)
     sizes: str | None = option(
         "m = n = k; several with commas count alike.  [default: by device]", metavar="LIST"
     )
@@ -499,7 +494,7 @@ class Kernels(Options):
     command: ClassVar[str] = "kernels"
 
     describe: str | None = option(
-        "Explain one: idea, tiles, passes, parameters.", metavar="NAME", names=names.kernels
+        "Explain one: idea, tiles, passes, parameters.", metavar="NAME", names=names.KERNELS
     )
     resources: bool = flag(
         "Build every kernel for a device, and show its memory, registers and work-group sizes."

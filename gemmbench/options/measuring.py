@@ -75,7 +75,6 @@ def device_option(default: str = "the best found") -> Any:
         default="",
         env=DEVICE_VARIABLE,
         metavar="WHICH",
-        names=names.devices,
     )
 
 
@@ -86,7 +85,7 @@ def kernels_option(
     **spec: Any,
 ) -> Any:
     """Kernels, by name or group."""
-    spec = {"metavar": "NAMES", "names": names.kernels, **spec}
+    spec = {"metavar": "NAMES", "names": names.KERNELS, **spec}
     return option(help, default=default, flags=("--kernel",), **spec)
 
 
@@ -102,7 +101,7 @@ def dtype_option(
     help: str = f"{GEMM_DTYPES_HELP}; several with commas.", default: str | None = "float"
 ) -> Any:
     """Data types of operands."""
-    return option(help, default=default, metavar="TYPES", names=names.DTYPES)
+    return option(help, default=default, metavar="TYPES", names=GEMM_DTYPES)
 
 
 def seconds_option(help: str, default: float | None = None) -> Any:
@@ -225,12 +224,12 @@ class Peak(Measuring):
         "Data types of the compute family, several with commas; every probe of a type that is named.  "
         f"[default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
-        names=names.each(ALL_DTYPES),
+        names=ALL_DTYPES,
     )
     only: str | None = option(
         f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]",
         metavar="FAMILIES",
-        names=names.each(FAMILIES),
+        names=tuple(FAMILIES),
     )
     all: bool = flag("Every family, every type, every probe.")
     describe: str | None = option(
@@ -238,7 +237,7 @@ class Peak(Measuring):
         metavar="[PROBE]",
         bare=EVERY_PROBE,
         shell=True,
-        names=names.each((*PROBES, *memory.BY_NAME)),
+        names=(*PROBES, *memory.BY_NAME),
     )
     format: str = format_option()
 
@@ -281,7 +280,7 @@ class Ladder(Measuring):
         "numpy is the host's own BLAS; the others run on the device.",
         default=ladder.BASELINE,
         metavar="NAMES",
-        names=names.baselines,
+        names=names.BASELINES,
     )
     params: tuple[str, ...] = option(
         "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
@@ -290,20 +289,17 @@ class Ladder(Measuring):
         flags=("--param",),
         metavar="NAME=VALUES",
         many=True,
-        names=names.parameters,
-        single=True,
     )
     math: str | None = option(
         "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
         "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
-        names=names.each(MATHS),
+        names=MATHS,
     )
     versus: str | None = option(
         "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
         metavar="NAME",
-        names=names.kernel,
-        single=True,
+        names=ladder.ORDER,
     )
     tuned: bool = flag(
         "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
@@ -499,7 +495,7 @@ class Workloads(Ladder):
     set: str | None = option(
         f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
         metavar="NAMES",
-        names=names.each({**{name: shapes.idea for name, shapes in SETS.items()}, "all": "every set"}),
+        names=(*SETS, "all"),
     )
     file: Path | None = option(
         "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc, trans_a, trans_b, batch.",

@@ -1,28 +1,21 @@
-"""What options name (kernels, types, sizes, thresholds, files): looked up, checked, completed by a shell."""
+"""What options name (kernels, types, sizes, thresholds, files): looked up and checked."""
 
 from __future__ import annotations
 
 import difflib
 import math
 import os
-import re
-import subprocess
-import sys
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from gemmbench import UsageError, charts, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
-from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.units import reason_of
 from gemmbench.regress import verdict
 from gemmbench.regress.baseline import PEAK
 from gemmbench.regress.verdict import ThresholdError, Thresholds
-from gemmbench.suite.cached import kept_devices
-from gemmbench.suite.plan import SelectionError, select
 
 _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
@@ -295,80 +288,7 @@ def format_and_file(text: str, formats: Sequence[str]) -> tuple[str, Path]:
     return form, Path(name)
 
 
-# --- What a shell completes: functions of the values of the other options, which open no driver; `devices`
-# alone may have them listed, in a process of its own with a time limit.
+# --- What a shell completes ---------------------------------------------------------------------------------
 
-Names = Callable[[Mapping[str, Any]], Mapping[str, str]]  # each with a line on it
-
-LISTING_S = 2.0  # that a shell may be kept waiting for devices
-_GROUPS = {
-    "all": "every kernel",
-    "ladder": "the published kernels",
-    "best": "gemmbench's own, as far as the device runs them",
-}
-
-
-def each(names: Mapping[str, str] | tuple[str, ...]) -> Names:
-    """Names that are always the same."""
-    ideas = names if isinstance(names, Mapping) else dict.fromkeys(names, "")
-    return lambda _: ideas
-
-
-def kernel(_: Mapping[str, Any]) -> Mapping[str, str]:
-    """Single kernels and libraries."""
-    return {name: ladder.BY_NAME[name].idea for name in ladder.ORDER}
-
-
-def kernels(values: Mapping[str, Any]) -> Mapping[str, str]:
-    """Kernels, libraries, and the groups of kernels; of the user's own files, if there are any."""
-    own = {"own": "your kernels, of --kernel-file"} if values.get("kernel_files") else {}
-    return {**_GROUPS, **own, **kernel(values)}
-
-
-def references(_: Mapping[str, Any]) -> Mapping[str, str]:
-    """What ratios inside a run are over."""
-    return {PEAK: "the peak measured in the run", **kernel(_)}
-
-
-def baselines(_: Mapping[str, Any]) -> Mapping[str, str]:
-    """Libraries beside the kernels."""
-    ideas = {name: ladder.BY_NAME[name].idea for name in ladder.BASELINES}
-    return {**ideas, "all": "every library", "none": "no library"}
-
-
-def parameters(values: Mapping[str, Any]) -> Mapping[str, str]:
-    """``TS=16`` and so on, of the kernels that ``--kernel`` names."""
-    words = str(values.get("kernels") or values.get("kernel") or "").split(",")
-    chosen = [ladder.BY_NAME[word] for word in words if word in ladder.BY_NAME] or ladder.VARIANTS
-    return {
-        f"{name}={value}": parameter.idea
-        for variant in chosen
-        for name, parameter in variant.parameters.items()
-        for value in parameter.values
-    }
-
-
-def devices(_: Mapping[str, Any]) -> Mapping[str, str]:
-    """Indices and short names of the devices listed in the last day, or now within `LISTING_S`."""
-    listed = kept_devices()
-    if not listed:
-        command = [sys.executable, "-m", "gemmbench", "devices", "--json"]
-        try:
-            subprocess.run(command, timeout=LISTING_S, capture_output=True, stdin=subprocess.DEVNULL)
-        except (OSError, subprocess.TimeoutExpired):
-            return {}
-        listed = kept_devices()
-    titles = {str(device.index): device.title for device in listed}
-    for device in listed:
-        kind, maker = device.family.rsplit("-", 1)
-        models = re.findall(r"\b[a-z]+[0-9]+[a-z]*\b", device.name.lower())  # h200, t760
-        for short in (maker, *(models if kind != "cpu" else ())):
-            try:
-                chosen = select(listed, short)
-            except SelectionError:  # a maker that no driver names
-                continue
-            titles.setdefault(short, chosen[0].title)
-    return {**titles, "all": "every device"} if listed else {}
-
-
-DTYPES = each(GEMM_DTYPES)
+KERNELS = (*_MEMBERS, *ladder.ORDER)
+BASELINES = (*ladder.BASELINES, "all", _NONE)

@@ -158,28 +158,6 @@ def device_key(device: DeviceFacts) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
-_DEVICES_S = 86_400.0  # that a list of devices is good for: it is for completion in a shell alone
-
-
-def keep_devices(devices: Sequence[DeviceFacts]) -> None:
-    """Keep the list of this machine's devices, if that can be done."""
-    with contextlib.suppress(NoHomeError, OSError):
-        path = subfolder("devices.json")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(path, msgspec.json.encode(devices))
-
-
-def kept_devices() -> tuple[DeviceFacts, ...]:
-    """The devices that were listed last; none if that is a day ago, or cannot be read."""
-    try:
-        path = subfolder("devices.json")
-        if not 0 <= time.time() - path.stat().st_mtime < _DEVICES_S:
-            return ()
-        return msgspec.json.decode(path.read_bytes(), type=tuple[DeviceFacts, ...])
-    except (NoHomeError, OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ()
-
-
 _ALIKE = 0.03  # below a kept peak by less is no news: two runs differ by as much
 
 

@@ -16,7 +16,7 @@ from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
 from gemmbench.suite import session
-from gemmbench.suite.cached import KeptPeaks, KeptPresets, keep_devices
+from gemmbench.suite.cached import KeptPeaks, KeptPresets
 from gemmbench.suite.plan import FindTuned, select
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
@@ -122,7 +122,6 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     devices, host = worker.devices()
     if not devices:
         raise UsageError(no_device_message())
-    keep_devices(devices)
     return devices, host
 
 

@@ -287,7 +287,7 @@ def test_the_device_comes_from_the_environment(call: Call, monkeypatch: pytest.M
         ("e4m3", {"naive-fp8"}),
     ],
 )
-def test_workloads_runs_the_best_kernels_that_the_device_runs(dtype: str, kernels: set[str], call: Call) -> None:
+def test_workloads_runs_the_best_kernels(dtype: str, kernels: set[str], call: Call) -> None:
     plan = call(
         "workloads", "--set", "odd", "--dtype", dtype, "--no-peak", "--device", "intel", "--dry-run"
     ).stdout
