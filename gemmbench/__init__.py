@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # rooms have some of these names: a type checker must take the functions
     from gemmbench.api import (  # isort: skip
-        Run, check, compare, devices, doctor, gemm, history, load, new_kernel, peak,
+        Run, check, compare, devices, doctor, gemm, load, new_kernel, peak,
         report, schema, square, sweep_k, tune, workloads,
     )  # fmt: skip
 
@@ -26,7 +26,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "NothingMeasured", "Run", "UsageError", "check", "compare", "devices", "doctor",
-    "gemm", "history", "load", "new_kernel", "peak", "report", "schema", "square",
+    "gemm", "load", "new_kernel", "peak", "report", "schema", "square",
     "sweep_k", "tune", "workloads",
 ]  # fmt: skip
 

@@ -43,12 +43,10 @@ from gemmbench.options.names import (
 )
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
-from gemmbench.regress import history as histories
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Comparison
 from gemmbench.regress.gate import Floor, floor
-from gemmbench.regress.history import History
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stdout
 from gemmbench.stats.rates import within_ceiling
@@ -446,43 +444,6 @@ def draw_comparison(comparison: Comparison, path: Path) -> bool:
     return True
 
 
-@_takes(comparing.History)
-def history(*runs: Source, **values: Any) -> History:
-    """Follow every row over many runs: ``gemmbench history``.
-
-    Args:
-        runs: runs or their files.
-
-    Raises:
-        UsageError: an option, or a file, cannot be used, or no row has a time.
-    """
-    chosen = build(comparing.History, values)
-    tracked = followed(runs_of(runs), chosen)
-    if chosen.plot:
-        draw_history(tracked, chosen.plot)
-    return tracked
-
-
-def followed(runs: Sequence[run_file.Run], chosen: comparing.History) -> History:
-    """The tracks of every row; `UsageError` if a run has no rows, or no row has a time."""
-    outputs = [("--plot", chosen.plot)] if chosen.plot else []
-    check_overwriting(outputs, [("", path) for path in _paths(runs)])
-    for run in runs:
-        _check_rows(run)
-    tracks = histories.history(runs, chosen.rules)
-    if not tracks.tracks:
-        raise UsageError("there is nothing to follow: no row of these runs has a time")
-    return tracks
-
-
-def draw_history(tracks: History, path: Path) -> None:
-    """Draw the tracks; `UsageError` if the file cannot be written."""
-    from gemmbench.charts import pane
-    from gemmbench.regress.chart import tracks as panes
-
-    pane.draw_panes(lambda: panes(tracks), path, "rows", across=2)
-
-
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
     """Runs as they are, files loaded, each file once."""
     if isinstance(sources, (run_file.Run, str, Path)):
@@ -621,7 +582,7 @@ def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
     if len(runs) > _MANY and kinds != ():
         say(f"Drawing the charts of {len(runs)} runs; --charts none leaves them out.")
     path = chosen.out or Path(f"{next(filter(None, names), 'report')}.html")
-    write_report(runs, path, Wanted(chosen.title or "", kinds, chosen.fleet, chosen.rules))
+    write_report(runs, path, Wanted(chosen.title or "", kinds, chosen.rules))
     return path
 
 

@@ -1,4 +1,4 @@
-"""Runs for reports: hostile names, a fleet, a history."""
+"""Runs for reports: hostile names, and a series."""
 
 from __future__ import annotations
 
@@ -54,19 +54,6 @@ def few() -> Run:
     return replace(
         run, rows=tuple(row for row in run.rows if row.variant in ("flops", "tiled", "register", "numpy"))
     )
-
-
-def nodes(count: int = 8, slow: int = 5, factor: float = 1.12) -> list[Run]:
-    """A fleet that ran the same plan, of which one node is slow, and one has another driver."""
-    base = few()
-    runs = []
-    for number in range(count):
-        run = scaled(base, factor if number == slow else 1.0, seed=number)
-        host = replace(run.header.host, memory_bytes=(8 << 30) + number * 4096)
-        device = replace(run.header.devices[0], driver="2025.1" if number == 2 else "2026.22")
-        header = replace(run.header, host=host, devices=(device,))
-        runs.append(Run(header, run.rows, f"fleet/node{number:02d}.jsonl"))
-    return runs
 
 
 def days(count: int = 9, slower_from: int = 5, factor: float = 1.2) -> list[Run]:

@@ -91,9 +91,9 @@ class Pane:
     paint: Callable[[Axes], None]
 
 
-def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str, across: int = 1) -> None:
+def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str) -> None:
     """Draw panes that are not of a kind into one file; arguments as of `figure_of` and `write`."""
-    write(lambda: figure_of(panes, f"there are no {needs}", across), path)
+    write(lambda: figure_of(panes, f"there are no {needs}", 1), path)
 
 
 def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:

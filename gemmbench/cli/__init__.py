@@ -37,7 +37,6 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "report": ("compare", "Write one page of saved runs, to send or to keep."),
     "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
     "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
-    "history": ("compare", "Follow every row over many saved runs."),
 }
 
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta

@@ -1,4 +1,4 @@
-"""The commands that read saved runs: compare, check, history, show, plot."""
+"""The commands that read saved runs: compare, check, show, plot, report."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options import CHART
-from gemmbench.options.comparing import Check, Compare, Comparing, History, Report
+from gemmbench.options.comparing import Check, Compare, Comparing, Report
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.options.names import check_plot_path
+from gemmbench.regress import aa
 from gemmbench.regress import compare as pages
-from gemmbench.regress import history as histories
 from gemmbench.regress.check import Job
 from gemmbench.regress.compare import Comparison, outcome
 from gemmbench.regress.gate import Floor, floor
@@ -139,8 +139,8 @@ def _end_repeated(job: Job) -> None:
 
 
 def _show_floor(measured: Floor, options: Check) -> None:
-    sheets = histories.aa_sheets(measured)
-    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": histories.aa_to_json(measured)}
+    sheets = aa.sheets(measured)
+    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa.to_json(measured)}
     for form, path in options.written:
         running.write(path, forms[form], options.quiet)
     running.show(forms[options.format])
@@ -252,34 +252,7 @@ def report(options: Report, files: tuple[Path, ...]) -> None:
     """Write one page of saved runs, to send or to keep.
 
     Conclusions first, then tables that sort and filter, charts, and where it was measured. The page holds all
-    that it needs and fetches nothing. Devices stand side by side, with ratios. Runs of the same cases are
-    compared: two by verdicts, three and more as a history or, of several nodes, as a fleet whose outliers are
-    named. Of a folder every .jsonl file in it is taken.
+    that it needs and fetches nothing. Devices stand side by side. If runs measured the same cases on one
+    machine, the last is compared with those before it. Of a folder every .jsonl file in it is taken.
     """
     api.say(f"Wrote {api.reported(files, options)}.")
-
-
-@click.command()
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE...")
-@takes(History)
-def history(options: History, files: tuple[Path, ...]) -> None:
-    """Follow every row over many saved runs.
-
-    Runs go in the order of their starts. A change of level that lasts is marked, with the run that it began
-    with (from eight runs on); the verdict is of what followed the last change, or of the last run, against
-    what was before it.
-    """
-    tracks = api.followed(api.runs_of({path.resolve(): path for path in files}.values()), options)
-    running.show(_tracks(tracks, options))
-    if options.plot is not None:
-        api.draw_history(tracks, options.plot)
-        api.say(f"Drew {options.plot}.")
-
-
-def _tracks(tracks: histories.History, options: History) -> RenderableType:
-    if options.format == "json":
-        return histories.to_json(tracks)
-    if options.format == "csv":
-        return histories.to_csv(tracks)
-    sheets = histories.sheets(tracks, options.verbose)
-    return markdown(sheets) if options.format == "markdown" else stack(sheets)

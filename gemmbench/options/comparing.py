@@ -45,7 +45,6 @@ from gemmbench.tune import space
 
 
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
-HISTORY_FORMATS = ("table", "markdown", "csv", "json")
 
 
 def _threshold_option(help: str) -> Any:
@@ -317,30 +316,6 @@ class Check(Comparing, measuring.Measuring):
             raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class History(Options):
-    """The options of ``history``."""
-
-    command: ClassVar[str] = "history"
-
-    threshold: str | None = _threshold_option("How large a change must be to count")
-    scope: str = _scope_option()
-    ratio: str | None = _ratio_option()
-    format: str = option("", Choice(HISTORY_FORMATS), "table", shell=True)
-    plot: Path | None = option("Draw the rows.", FILE, metavar=CHART)
-    verbose: bool = flag("Every row, also where many are steady.", flags=("-v", "--verbose"), shell=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        names.check_plot_path(self.plot)
-        _ = self.rules
-
-    @cached_property
-    def rules(self) -> Rules:
-        scope = None if self.scope == "finest" else self.scope
-        return Rules(names.threshold_of(self.threshold), scope=scope, ratio=names.compared_with(self.ratio))
-
-
 _Item = TypeVar("_Item")
 
 
@@ -457,10 +432,7 @@ class Report(Options):
     charts: str = option(
         "all, none, or kinds with commas (gemmbench plot --kind list).", default="all", metavar="KINDS"
     )
-    threshold: str | None = _threshold_option("From which change on a row is slower, and a node an outlier")
-    fleet: bool = flag(
-        "Runs of the same cases are of several nodes, not of one machine over time: name the outliers."
-    )
+    threshold: str | None = _threshold_option("From which change on a row is slower")
 
     def __post_init__(self) -> None:
         super().__post_init__()

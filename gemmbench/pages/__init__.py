@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import itertools
-import math
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from os.path import commonprefix
 from pathlib import Path, PurePath
-from typing import Literal
 
 import matplotlib
 from jinja2 import Environment
@@ -25,26 +22,21 @@ from gemmbench.charts import pane
 from gemmbench.exports.records import COLUMNS, to_flat
 from gemmbench.ladder import families, order_of
 from gemmbench.model import units
-from gemmbench.model.device import BUSY_CORES, driver_name
-from gemmbench.model.row import FAILED, Row, moment
+from gemmbench.model.device import BUSY_CORES, HOST
+from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.regress import baseline, chart
 from gemmbench.regress import compare as comparing
-from gemmbench.regress import history as histories
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison
 from gemmbench.report import conditions, notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet
 from gemmbench.stats import panels, rates
-from gemmbench.stats.intervals import Interval
-from gemmbench.stats.panels import Contest, Entry, Side
 
 _ALIKE = 0.8  # of the cases of two runs of one plan, those that both have
-_SERIES = 3  # runs of one plan, from which on they are a history or a fleet
-
-PageKind = Literal["single", "pair", "series", "fleet"]
+_SERIES = 3  # runs of one plan, from which on only the last has tables of its own
 
 
 @dataclass(frozen=True)
@@ -53,7 +45,6 @@ class Wanted:
 
     title: str = ""  # instead of the devices' names
     charts: tuple[str, ...] | None = None  # kinds; None for all that suit
-    fleet: bool = False  # runs of one plan are of several nodes, whatever their hosts are
     rules: Rules = field(default_factory=Rules)
     comparison: Comparison | None = None  # made already, of all the runs
 
@@ -105,33 +96,23 @@ class Page:
     shared: pane.Shared
 
 
-@dataclass(frozen=True, eq=False)
-class Group:
-    """Runs of one plan on equal devices, in the order of their starts; most often one run."""
-
-    runs: tuple[Run, ...]
-    kind: PageKind
-
-
 def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     """The content of a report of runs with rows; `RunFileError` if one of a series has no start."""
     wanted = wanted or Wanted()
     names = dict(zip(map(id, runs), names_of(runs), strict=True))
     draw = _Draw(wanted, pane.Shared())
-    sides = panels.sides(runs)
     statements: list[Statement] = []
     parts: list[Part] = []
-    if len(sides) > 1:
-        said, tables = beside(sides, tuple(families(runs)))
-        if said or tables:
-            statements.append(Statement("Devices side by side", tuple(said)))
-            parts.append(Part("devices", "Devices side by side", sheets=tuple(tables)))
-    groups = _groups(runs, wanted)
-    for number, group in enumerate(groups, 1):
-        for statement, part in _together(group, number, names, wanted, draw):
-            statements.append(statement)
-            parts.append(part)
-    shown = _shown(groups, names, wanted)
+    if table := side_by_side(runs):
+        parts.append(Part("devices", "Devices side by side", sheets=(table,)))
+    groups = [list(runs)] if wanted.comparison else _groups(runs)
+    for number, group in enumerate((each for each in groups if len(each) > 1), 1):
+        made = wanted.comparison or comparing.compare(group[:-1], group[-1:], wanted.rules)
+        statement, part = _verdicts(made, f"verdicts-{number}", [names[id(run)] for run in group], draw)
+        statements.append(statement)
+        parts.append(part)
+    only_last = 2 if wanted.comparison else _SERIES
+    shown = [run for group in groups for run in (group[-1:] if len(group) >= only_last else group)]
     for number, run in enumerate(shown, 1):
         name, lenders = names[id(run)], _lenders(run, runs)
         sheets = views.sheets(run, order_of(run))
@@ -172,27 +153,23 @@ def _devices(run: Run) -> str:
 # --- which runs belong together -----------------------------------------------------------------------------
 
 
-def _groups(runs: Sequence[Run], wanted: Wanted) -> list[Group]:
-    """Runs of one plan together. A baseline and what was compared with it belong together in any case."""
-    if wanted.comparison:
-        return [Group(tuple(runs), "pair")]
-    gathered: list[list[Run]] = []
+def _groups(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs of one plan together, in the order of their starts."""
+    groups: list[list[Run]] = []
     for run in runs:
-        alike = next((group for group in gathered if _is_same_plan(group[0], run)), None)
+        alike = next((group for group in groups if _is_same_plan(group[0], run)), None)
         if alike is None:
-            gathered.append(alike := [])
+            groups.append(alike := [])
         alike.append(run)
-    for group in gathered:
-        with suppress(ValueError):  # `history` says which run does not tell when it started
-            group[:] = sorted(group, key=lambda run: moment(run.header.started_utc))
-    return [Group(tuple(group), _page_kind(group, wanted)) for group in gathered]
+    for group in groups:
+        with suppress(ValueError):  # a start that is no time
+            group.sort(key=lambda run: moment(run.header.started_utc))
+    return groups
 
 
 def _is_same_plan(first: Run, second: Run) -> bool:
-    """Whether two runs measured the same cases, in the same state, on devices of the same name."""
-    devices = [[(each.platform, each.name) for each in run.header.devices] for run in (first, second)]
-    policies = [(run.header.policy.state, run.header.policy.cold) for run in (first, second)]
-    if devices[0] != devices[1] or policies[0] != policies[1] or is_tuning(first) or is_tuning(second):
+    """Whether two runs measured the same cases, in the same state, on the same machine."""
+    if _surroundings(first) != _surroundings(second) or is_tuning(first) or is_tuning(second):
         return False
     cases = [
         {key for each in baseline.repetitions(run, first.header)[:1] for key in each.rows}
@@ -201,60 +178,11 @@ def _is_same_plan(first: Run, second: Run) -> bool:
     return len(cases[0] & cases[1]) >= _ALIKE * len(cases[0] | cases[1])
 
 
-def _page_kind(runs: Sequence[Run], wanted: Wanted) -> PageKind:
-    """A fleet if it is said to be one, or if the machines differ; else a history."""
-    if len(runs) == 1:
-        return "single"
-    if wanted.fleet:
-        return "fleet"
-    if len(runs) < _SERIES:
-        return "pair"
-    hosts = {(run.header.host.cpu, run.header.host.cores, run.header.host.memory_bytes) for run in runs}
-    seats = {tuple(device.pci for device in run.header.devices) for run in runs}
-    return "fleet" if len(hosts) > 1 or len(seats) > 1 else "series"
-
-
-def _shown(groups: Sequence[Group], names: dict[int, str], wanted: Wanted) -> list[Run]:
-    """The runs that have tables of their own: of a history the last, of a fleet the middle one."""
-    shown: list[Run] = []
-    for group in groups:
-        if group.kind == "fleet":
-            made = histories.fleet(group.runs, [names[id(run)] for run in group.runs], wanted.rules)
-            shown.append(made.middle.run)
-        elif group.kind == "series" or wanted.comparison:
-            shown.append(group.runs[-1])
-        else:
-            shown += group.runs
-    return shown
-
-
-def _together(
-    group: Group, number: int, names: dict[int, str], wanted: Wanted, draw: _Draw
-) -> Iterator[tuple[Statement, Part]]:
-    """What several runs of one plan say: verdicts, a history, a fleet's outliers."""
-    if group.kind == "single":
-        return
-    own = [names[id(run)] for run in group.runs]
-    if group.kind == "fleet":
-        made = histories.fleet(group.runs, own, wanted.rules)
-        said, sheet = histories.conclusions(made), histories.sheet(made)
-        lead = f"{len(own)} nodes ran the same cases. The tables and charts below are of {made.middle.name}."
-        title = f"Fleet of {len(own)} nodes"
-        part = Part(f"fleet-{number}", title, (lead,), (replace(sheet, notes=()),))
-        yield Statement(title, tuple(said)), part
-        return
-    followed = histories.history(group.runs, wanted.rules) if group.kind == "series" else None
-    if followed:
-        sheets = histories.sheets(followed, every=True)
-        said = [note for sheet in sheets for note in sheet.notes if note.style == "bold"]
-        charts = draw(lambda: chart.tracks(followed), "the row over the runs")
-        lead = f"{len(own)} runs of the same cases: {', '.join(own)}. The tables below are of the last."
-        part = Part(f"history-{number}", "History", (lead,), tuple(sheets), tuple(charts))
-        yield Statement("History", tuple(said)), part
-    if not (followed and any(track.shifts for track in followed.tracks)):  # else no run stands for all before
-        *bases, new = group.runs
-        made_here = wanted.comparison or comparing.compare(bases, [new], wanted.rules)
-        yield _verdicts(made_here, f"verdicts-{number}", own, draw)
+def _surroundings(run: Run) -> tuple[object, ...]:
+    """The machine and the state that a run was measured in."""
+    devices = tuple((each.platform, each.name, each.pci) for each in run.header.devices)
+    host, policy = run.header.host, run.header.policy
+    return devices, host.cpu, host.cores, host.memory_bytes, policy.state, policy.cold
 
 
 def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) -> tuple[Statement, Part]:
@@ -340,8 +268,17 @@ def _fastest(run: Run, lenders: Sequence[Run]) -> Iterator[Note]:
 
 
 def _peaks(run: Run) -> Iterator[Note]:
-    for side in panels.sides([run]):
-        texts = [f"{name} {text}" for name, text in abilities(side)]
+    """The measured peaks of each device, by data type, and its bandwidth."""
+    types = dict.fromkeys(row.dtype for row in run.rows if row.kind == "peak")
+    for device in range(len(run.header.devices)):
+        texts = [
+            f"{dtype} {name} {units.rate(top.rate, rates.is_integer(dtype))}"
+            for dtype in types
+            for matrix, name in ((False, "peak"), (True, "peak of the matrix units"))
+            if (top := rates.peak(run, device, dtype, matrix, sums=""))
+        ]
+        if best := rates.best_bandwidth(run, device):
+            texts.append(f"bandwidth of global memory {units.number(best[0] / units.GIGA)} GB/s")
         if texts:
             yield Note("Measured peaks", f"{'; '.join(texts)}.", "bold")
 
@@ -491,130 +428,43 @@ def device_name(run: Run, position: int) -> str:
     return clean(name.replace("(R)", "").replace("(TM)", "")) or f"device {position}"
 
 
-def short_names(sides: Sequence[Side]) -> list[str]:
-    """The shortest names that tell devices apart: without clock and driver where nobody needs them."""
-    homes = [side.homes[0] for side in sides]
-    full = [device_name(*home) for home in homes]
-    brief = [re.sub(r" (Processor|CPU)\b| @ [\d.]+ ?GHz", "", name) for name in full]
-    drivers = [clean(driver_name(run.header.devices[position])) for run, position in homes]
-    versions = [re.sub(r"(\d+\.\d+)[.\d_]+", r"\1", driver) for driver in drivers]
+def side_by_side(runs: Sequence[Run]) -> Sheet | None:
+    """Each device's fastest kernel for every type and problem that several devices ran; None without any.
 
-    def with_driver(names: Sequence[str], texts: Sequence[str]) -> list[str]:
-        return [
-            name if names.count(name) == 1 else f"{name}, {text}"
-            for name, text in zip(names, texts, strict=True)
-        ]
+    On a CPU the host's own BLAS is one of the kernels: `rates.is_compared`.
+    """
+    scope = rates.view_scope(*runs)
+    fastest: dict[tuple[str, Problem], dict[str, tuple[float, str]]] = {}
+    for run, row in ((each, row) for each in runs for row in each.rows if row.kind == "gemm"):
+        devices = range(len(run.header.devices)) if row.device == HOST else (row.device,)
+        for device in devices:
+            rate = rates.compared_rate(run, device, row, scope)
+            if rate and row.problem:
+                by_device = fastest.setdefault((row.dtype, row.problem), {})
+                title = run.header.devices[device].title
+                by_device[title] = max(by_device.get(title, (0.0, "")), (rate, clean(row.title)))
+    shared = {key: by_device for key, by_device in fastest.items() if len(by_device) > 1}
+    if not shared:
+        return None
+    titles = list(dict.fromkeys(title for by_device in shared.values() for title in by_device))
 
-    for names in (brief, with_driver(brief, versions), with_driver(full, versions), full):
-        if len(set(names)) == len(names):
-            return names
-    return with_driver(full, drivers)
-
-
-def beside(sides: Sequence[Side], order: Sequence[str]) -> tuple[list[Note], list[Sheet]]:
-    """What is said of several devices, and their tables: fastest variants, equal variants, peaks."""
-    fastest = panels.fastest(sides)
-    equal, abilities = panels.variants(sides, order), panels.abilities(sides)
-    names, scope = short_names(sides), panels.scope_of(sides)
-    over = f"ratio: times the rate of {names[-1]}, with the 95 % interval of these samples"
-    gemms, medians = f"GFLOPS, {scope} scope; {over}", f"{over}, of medians"
-    tables = [
-        _contests(fastest, names, f"each device's fastest variant: {gemms}", named=True),
-        _contests(equal, names, f"the same variant on each device: {gemms}"),
-        _contests(abilities, names, f"what each device can do, best batch; {medians}", _ability),
-    ]
-    said = [
-        Note(names[side], text, "bold")
-        for side in range(len(sides) - 1)
-        if (text := _sentence(fastest, abilities, names, side, scope))
-    ]
-    return said, [sheet for sheet in tables if sheet.rows]
-
-
-def _sentence(
-    fastest: Sequence[Contest], abilities: Sequence[Contest], names: Sequence[str], side: int, scope: str
-) -> str:
-    parts = []
-    if mean := panels.mean_ratio(fastest, side):
-        times, least, most, count = mean
-        largest = [each for each in fastest if each.ratio(side)][-1]
-        last, other = largest.entries[-1], largest.entries[side]
-        assert last is not None
-        assert other is not None
-        assert largest.problem is not None
-        spread = f" ({units.number(least)} to {units.number(most)})" if count > 1 else ""
-        problems = f"{count} problems" if count > 1 else "one problem"
-        parts.append(
-            f"with each device's fastest variant {units.number(times)} times the rate of {names[-1]}"
-            f"{' in the geometric mean' if count > 1 else ''} over {problems}{spread}, {scope} scope; "
-            f"at {largest.problem.title}, {largest.dtype}, {_quick(other)} against {_quick(last)}, "
-            f"{interval(largest.ratio(side))} times"
-        )
-    parts += [
-        f"{each.dtype} {each.name} {units.number(ratio.median)} times".strip()
-        for each in abilities
-        if (ratio := each.ratio(side))
-    ]
-    return f"{'; '.join(parts)}." if parts else ""
-
-
-def _quick(entry: Entry) -> str:
-    return f"{units.rate(entry.rate, rates.is_integer(entry.row.dtype))} ({clean(entry.row.title)})"
-
-
-def interval(ratio: Interval | None) -> str:
-    """``1.07 [1.05, 1.09]``; the ratio alone where the samples are too few for its interval."""
-    if ratio is None:
-        return "-"
-    if not (math.isfinite(ratio.high) and ratio.low > 0):
-        return f"{units.number(ratio.median)} (few: no interval)"
-    return f"{units.number(ratio.median)} [{units.number(ratio.low)}, {units.number(ratio.high)}]"
-
-
-def abilities(side: Side) -> Iterator[tuple[str, str]]:
-    """What one device can do: the name of each ability, and the figure."""
-    for (name, dtype), entry in panels.abilities_of(side).items():
-        yield f"{dtype} {name}".strip(), _ability(entry)
-
-
-def _ability(entry: Entry) -> str:
-    if entry.row.kind == "bandwidth":
-        return f"{units.number(entry.rate / units.GIGA)} GB/s"
-    return units.rate(entry.rate, rates.is_integer(entry.row.dtype))
-
-
-def _contests(
-    contests: Sequence[Contest],
-    names: Sequence[str],
-    caption: str,
-    figure: Callable[[Entry], str] = lambda entry: units.gflops(entry.rate),
-    named: bool = False,
-) -> Sheet:
-    """A line for each contest: for each side, if `named`, what it ran; its figure, and the ratio."""
-    named = named and any(entry for each in contests for entry in each.entries)
-    problems = any(each.problem and each.name != each.problem.size for each in contests)
-    last = len(names) - 1
-    blocks = [
-        (*([f"{each}: variant"] if named else []), each, *([f"{each}: ratio"] if side < last else []))
-        for side, each in enumerate(names)
-    ]
-
-    def line(each: Contest) -> tuple[Cell, ...]:
-        best = rates.best_of(entry.rate for entry in each.entries if entry)
-        cells = [Cell(each.name), Cell(each.dtype)]
-        cells += [Cell(each.problem.size if each.problem else "")] if problems else []
-        for side, entry in enumerate(each.entries):
-            cells += [Cell(clean(entry.row.title)) if entry else NOTHING] if named else []
-            cells.append(Cell(figure(entry), entry.rate == best) if entry else NOTHING)
-            cells += [Cell(interval(each.ratio(side)))] if side < last else []
+    def line(dtype: str, problem: Problem) -> tuple[Cell, ...]:
+        by_device = shared[dtype, problem]
+        best = max(rate for rate, _ in by_device.values())
+        cells = [Cell(problem.size), Cell(dtype)]
+        for title in titles:
+            rate, name = by_device.get(title, (0.0, ""))
+            cells += [Cell(name), Cell(units.gflops(rate), rate == best)] if name else [NOTHING, NOTHING]
         return tuple(cells)
 
+    order = sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
+    blocks = [(f"{clean(title)}: kernel", clean(title)) for title in titles]
     return Sheet(
-        caption=caption + "; * fastest",
-        keys=("size" if named else "what", "type", *(["size"] if problems else [])),
+        caption=f"each device's fastest kernel: GFLOPS, {scope} scope; * fastest",
+        keys=("size", "type"),
         blocks=tuple(blocks),
-        rows=tuple(map(line, contests)),
-        left=frozenset({"type", *(f"{each}: variant" for each in names)}),
+        rows=tuple(line(*key) for key in order),
+        left=frozenset({"type", *(kernel for kernel, _ in blocks)}),
     )
 
 

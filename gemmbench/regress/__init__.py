@@ -1,1 +1,1 @@
-"""Saved runs against each other: compare, check, history."""
+"""Saved runs against each other: compare, check."""

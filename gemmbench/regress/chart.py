@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from statistics import median
-from typing import Any
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
 from gemmbench.charts import pane
 from gemmbench.model import units
@@ -17,7 +14,6 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.regress.compare import Comparison, Line, full_name, sentence
-from gemmbench.regress.history import History, Track
 from gemmbench.regress.verdict import Verdict
 
 # Colour and marker: each verdict can be told in grey.
@@ -106,71 +102,3 @@ def row_text(row: Row) -> str:
     where = row.problem.size if row.problem else listed(row.parameters)
     parts = (clean(row.variant), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
     return " ".join(filter(None, parts))[:48]
-
-
-# --- Rows over many saved runs: a pane for each, with its changes marked ------------------------------------
-
-_HISTORY_MOST = 24  # panes of a page
-_HEIGHT = 2.9  # inches
-_WITHIN = 1.96  # standard errors of a 95 % interval
-_LAST = {"slower": pane.DOWN, "faster": pane.UP}  # colour of the last run where it differs
-_LEAST_SPAN = 0.06  # of the vertical axis: a steady row is to look steady
-
-
-def tracks(history: History) -> list[pane.Pane]:
-    """A pane for each row, the changed ones first where there are more than a page holds."""
-    ordered = sorted(history.tracks, key=lambda track: (not track.shifts, track.is_steady))
-    shown = ordered if len(ordered) > _HISTORY_MOST else list(history.tracks)
-    hidden = max(0, len(shown) - _HISTORY_MOST)
-    paint = partial(_history_paint, history=history)
-    return [
-        pane.Pane(_HEIGHT, partial(paint, track=track, hidden=0 if number else hidden))
-        for number, track in enumerate(shown[:_HISTORY_MOST])
-    ]
-
-
-def _history_paint(axes: Axes, history: History, track: Track, hidden: int) -> None:
-    start = median(point.figure.value for point in track.segments[0])
-    runs = [point.run for point in track.points]
-    heights = [math.exp(point.figure.value - start) for point in track.points]
-    errors = [
-        _WITHIN * point.figure.error * height if math.isfinite(point.figure.error) else 0.0
-        for point, height in zip(track.points, heights, strict=True)
-    ]
-    dots: dict[str, Any] = {"linestyle": "none", "marker": "o", "markersize": 3, "elinewidth": 0.8}
-    axes.errorbar(runs, heights, errors, label="runs", color=pane.GREY, **dots)
-    for point, height in zip(track.points, heights, strict=True):
-        change = f"{(height - 1) * 100:+.1f} %"
-        pane.mark(axes, point.run, height, f"{history.times[point.run]:%Y-%m-%d %H:%M}: {change}")
-    for segment in track.segments:
-        level = math.exp(median(point.figure.value for point in segment) - start)
-        ends, colour = (segment[0].run - 0.4, segment[-1].run + 0.4), pane.COLOURS[0 if level <= 1 else 1]
-        axes.plot(ends, (level, level), color=colour, linewidth=1.8)
-    low, high = min(heights), max(heights)
-    room = max(high - low, _LEAST_SPAN)
-    axes.set_ylim((low + high - room) / 2 - 0.15 * room, (low + high + room) / 2 + 0.25 * room)
-    for shift in track.shifts:
-        middle = track.points[shift.index].run - 0.5
-        colour = pane.DOWN if shift.ratio > 1 else pane.UP
-        axes.axvline(middle, color=colour, linewidth=0.9, linestyle=(0, (4, 2)))
-        style: dict[str, Any] = {"color": colour, "fontsize": 7.5, "fontweight": "bold"}
-        pane.say(axes, f"{(shift.ratio - 1) * 100:+.0f} %", (middle, 1), (3, -9), pane.BELOW, **style)
-    if track.last and track.last.verdict in _LAST and not track.shifts:
-        axes.plot(runs[-1], heights[-1], color=_LAST[track.last.verdict], marker="D", linestyle="none")
-    # Runs are evenly spaced; a few of them are labelled with their dates.
-    last = len(history.runs) - 1
-    axes.set_xlim(-0.7, last + 0.7)
-    count = min(5, last + 1)
-    numbers = sorted({round(number * last / max(count - 1, 1)) for number in range(count)})
-    axes.set_xticks(numbers, [history.times[number].strftime("%y-%m-%d") for number in numbers], fontsize=7.5)
-    axes.grid(visible=False, axis="x")
-    axes.axhline(1.0, color=pane.BLACK, linewidth=0.6)
-    axes.yaxis.set_major_locator(MaxNLocator(5))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.3g} %"))
-    axes.yaxis.set_minor_locator(NullLocator())
-    verdict = f"; last: {track.last.verdict}" if track.last else ""
-    what = "ratio" if track.is_ratio else "time"
-    heading = f"{row_text(track.row)} | {clean(track.device.split(' | ', 1)[0])}"
-    pane.titles(axes, heading, f"{what} against its first runs, + is slower{verdict}")
-    if hidden:
-        pane.footnote(axes, [f"Not drawn: {hidden} further rows."], drop=24)

@@ -1,4 +1,4 @@
-"""``gemmbench compare`` and ``history``: files, formats, exit status, and one sentence for what is wrong."""
+"""``gemmbench compare``: files, formats, exit status, and one sentence for what is wrong."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
 from tests import fake_runs as fake
 from tests.cli.conftest import Call
-from tests.compare_runs import again, on, repeated, save
+from tests.compare_runs import again, repeated, save
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -60,12 +60,6 @@ def _write() -> None:
     peaks = fake.fake_peak()
     save("peak.jsonl", replace(peaks, rows=tuple(row for row in peaks.rows if row.check.verdict == "ok")))
     Path("t.toml").write_text(THRESHOLDS)
-    for day in range(1, 13):
-        slow = {("tiled", 512): 1.2 if day > 6 else 1.0}
-        save(f"day{day:02d}.jsonl", on(again(day + 20, slow), day))
-
-
-DAYS = " ".join(f"day{day:02d}.jsonl" for day in range(1, 13))
 
 
 @pytest.mark.parametrize(
@@ -165,9 +159,6 @@ def test_plots(call: Call) -> None:
     result = call("compare", "base1.jsonl", "slow.jsonl", "--plot", "c.svg")
     assert (result.exit_code, result.stderr) == (EXIT_WRONG, "Drew c.svg.\n")
     assert "tiled 512" in Path("c.svg").read_text(encoding="utf-8")
-    result = call("history", *DAYS.split(), "--plot", "h.svg")
-    assert (result.exit_code, result.stderr) == (0, "Drew h.svg.\n")
-    assert "26-10-01" in Path("h.svg").read_text(encoding="utf-8")
 
 
 def test_nothing_compared_draws_nothing(call: Call) -> None:
@@ -180,20 +171,6 @@ def test_verbose_shows_the_rows_that_are_the_same(call: Call) -> None:
         save(f"many{seed}.jsonl", again(seed, run=fake.fake_square(), noise=0.001))
     assert "rows that are the same are not shown" in call("compare", "many1.jsonl", "many2.jsonl").stdout
     assert "not shown" not in call("compare", "many1.jsonl", "many2.jsonl", "-v").stdout
-
-
-def test_history_tells_the_change(call: Call) -> None:
-    result = call("history", *DAYS.split(), "day01.jsonl")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "10-07 +2" in result.stdout
-    assert "18 rows over 12 runs, 2026-10-01 to 2026-10-12: 1 changed their" in result.stdout
-
-
-@pytest.mark.parametrize("form", ["table", "markdown", "csv", "json"])
-def test_formats_of_history(form: str, call: Call) -> None:
-    result = call("history", *DAYS.split(), "--format", form, "--ratio", "numpy", "--threshold", "3 %")
-    assert (result.exit_code, result.stderr) == (0, "")
-    assert "tiled" in result.stdout
 
 
 def test_a_threshold_that_fits_no_row_is_told(call: Call) -> None:

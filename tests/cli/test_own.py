@@ -91,7 +91,6 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
     jsonschema_rs.validate(
         gb.schema("records"), json.loads(call("show", "a.jsonl", "--format", "json").stdout)
     )
-    assert call("history", "a.jsonl").exit_code == 0
     assert call("compare", "a.jsonl", "a.jsonl").exit_code == 2
     assert call("plot", "a.jsonl", "--kind", "ladder", "-o", "a.svg").exit_code == 0
     assert ">own kernels<" in Path("a.svg").read_text()

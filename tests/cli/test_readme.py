@@ -49,7 +49,7 @@ def with_source(row: Row) -> Row:
     return replace(row, source=BY_NAME[row.variant].fingerprint(row.dtype, parameters))
 
 
-TAKES_FILES = ("show", "plot", "compare", "check", "history", "tune", "report")
+TAKES_FILES = ("show", "plot", "compare", "check", "tune", "report")
 
 
 def commands(page: str) -> list[str]:

@@ -31,8 +31,6 @@ READING = (
     "compare good.jsonl FILE --format json --scope host",
     "compare FILE good.jsonl --format markdown --across device,driver,source",
     "compare good.jsonl FILE --format github --ratio naive,peak",
-    "history good.jsonl FILE",
-    "history good.jsonl FILE --format csv",
 )
 ALPHABETS = (b"0123456789", b'0123456789eE+-.,:"{}[]\\ntfu \n', bytes(range(256)))
 CHART_EACH = 8  # readings: drawing is slow
@@ -182,7 +180,6 @@ def assert_readable(call: Call, turn: int) -> None:
         chosen.append(f"plot FILE -o chart.{('svg', 'png', 'pdf')[turn // CHART_EACH % 3]}")
     if turn % EVERY_CHART_EACH == 0:
         chosen += ["plot FILE --kind all -o chart.svg", "compare good.jsonl FILE --plot ratios.png"]
-        chosen.append("history good.jsonl FILE --plot history.svg")
     for words in chosen:
         result = call(*words.replace("FILE", "bad.jsonl").split())
         assert result.exit_code in (0, 1, 2), words

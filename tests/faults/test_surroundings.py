@@ -346,7 +346,6 @@ def test_names_of_files_and_folders(
         other.write_bytes(before)
         for form in ("table", "junit", "github", "markdown", "json"):
             assert call("compare", str(saved), str(other), "--format", form).exit_code == 0
-        assert call("history", "--format", "json", str(saved), str(other)).exit_code == 0
         other.write_bytes(before[:-9])
         assert_sentence(call("show", str(other)).stderr, "is cut short")
     assert not [*tmp_path.rglob("pwned")]

@@ -16,11 +16,10 @@ from gemmbench.model.row import Check, Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison, compare
-from gemmbench.regress.history import history
 from gemmbench.report.notes import troubles
 from gemmbench.stats.rates import shown_rate
 from tests import fake_runs as fake
-from tests.compare_runs import again, on, save, small
+from tests.compare_runs import again, save, small
 
 
 def edited(run: Run, faster: float, variant: str = "register", kind: str = "gemm") -> Run:
@@ -88,12 +87,6 @@ def test_copies_of_a_run_are_no_repetitions() -> None:
     assert [line.verdict for line in copied.lines] == [line.verdict for line in once.lines]
     doubled = replace(base, rows=(*base.rows, *base.rows))
     assert [line.runs for line in compare([doubled], [new]).lines] == [(1, 1)] * len(once.lines)
-
-
-def test_copies_of_a_run_are_no_history() -> None:
-    runs = [on(replace(again(1), path=f"{day}.jsonl"), day) for day in range(1, 10)]
-    tracks = history([*runs, on(again(2), 20)]).tracks
-    assert {len(track.points) for track in tracks} == {2}
 
 
 def test_rows_of_other_scopes_are_not_compared() -> None:

@@ -1,4 +1,4 @@
-"""Charts of ratios and of histories: labels, intervals, what is left out."""
+"""Charts of ratios: labels, intervals, what is left out."""
 
 from __future__ import annotations
 
@@ -16,12 +16,10 @@ from matplotlib.text import Text
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
 from gemmbench.regress.baseline import Rules
-from gemmbench.regress.chart import ratios, tracks
+from gemmbench.regress.chart import ratios
 from gemmbench.regress.compare import compare
-from gemmbench.regress.history import history
 from tests import fake_runs as fake
 from tests.compare_runs import again
-from tests.unit.test_history import year
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -83,51 +81,14 @@ def test_incomparable_rows_have_no_pane() -> None:
     assert ratios(compare([again(1)], [other])) == []
 
 
-def test_history_marks_its_changes() -> None:
-    found = history(year())
-    panes = tracks(found)
-    assert len(panes) == len(found.tracks)
-    mine = next(
-        n
-        for n, one in enumerate(found.tracks)
-        if one.row.problem and (one.row.variant, one.row.problem.m) == ("tiled", 512)
-    )
-    axes = painted(panes[mine])
-    assert "tiled 512" in words(axes)
-    assert "+12 %" in words(axes) or "+13 %" in words(axes)
-    levels = [
-        np.asarray(each.get_ydata())[0]
-        for each in axes.lines
-        if len(set(np.asarray(each.get_xdata()))) == 2 and each.get_linewidth() > 1.5
-    ]
-    assert levels == pytest.approx([1.0, 1.12], abs=0.03)
-    assert next(label.get_text() for label in axes.get_xticklabels()) == "26-10-01"
-
-
-def test_history_of_many_rows_shows_the_changed_ones() -> None:
-    runs = [
-        replace(run, header=replace(run.header, started_utc=f"2026-10-{n + 1:02d}T00:00:00Z"))
-        for n, run in enumerate(
-            again(n, {("padded", 2048): 1.5 if n > 4 else 1.0}, run=fake.fake_square()) for n in range(10)
-        )
-    ]
-    panes = tracks(history(runs))
-    assert len(panes) == 24
-    shown = words(painted(panes[0]))
-    assert "padded 2048" in shown
-    assert "Not drawn: 19 further rows." in shown
-
-
 @pytest.mark.parametrize("suffix", ["svg", "png"])
 def test_the_same_rows_give_the_same_file(suffix: str, tmp_path: Path) -> None:
     found = compare([again(1)], [again(2, SLOW)], Rules(ratio=("numpy",)))
-    past = history([replace(run, rows=run.rows[:3]) for run in year(9)])
-    for panes in (lambda: ratios(found), lambda: tracks(past)):
-        path = tmp_path / f"chart.{suffix}"
-        charts.draw_panes(panes, path, "rows")
-        first = path.read_bytes()
-        charts.draw_panes(panes, path, "rows")
-        assert path.read_bytes() == first
+    path = tmp_path / f"chart.{suffix}"
+    charts.draw_panes(lambda: ratios(found), path, "rows")
+    first = path.read_bytes()
+    charts.draw_panes(lambda: ratios(found), path, "rows")
+    assert path.read_bytes() == first
 
 
 def test_names_from_files_are_data(tmp_path: Path) -> None:

@@ -12,8 +12,8 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.run_file import Run
+from gemmbench.regress import aa
 from gemmbench.regress import compare as pages
-from gemmbench.regress import history
 from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison, compare, to_junit
 from gemmbench.regress.gate import carries, floor, serves
@@ -193,28 +193,28 @@ def aa_run() -> Run:
 
 
 def test_aa_table(golden: Golden) -> None:
-    golden("aa.txt", text(stack(history.aa_sheets(floor([aa_run()], Rules(ratio=("numpy",)))))))
+    golden("aa.txt", text(stack(aa.sheets(floor([aa_run()], Rules(ratio=("numpy",)))))))
 
 
 def test_aa_json() -> None:
-    data = json.loads(history.aa_to_json(floor([aa_run()], Rules(ratio=("numpy",)))))
+    data = json.loads(aa.to_json(floor([aa_run()], Rules(ratio=("numpy",)))))
     assert len(data["rows"]) == len(small().rows)
     assert data["plain"]["verdicts"] == 8 * len(small().rows)
     assert data["ratio"]["verdicts"] == 8 * (len(small().rows) - 6)
     assert data["plain"]["check"] < data["plain"]["compare"]
-    assert json.loads(history.aa_to_json(floor([aa_run()], Rules())))["ratio"] is None
+    assert json.loads(aa.to_json(floor([aa_run()], Rules())))["ratio"] is None
 
 
 def test_ratios_carry_more_where_the_machine_drifts() -> None:
     drifting = repeated([again(seed, noise=0.002, machine=1 + 0.04 * (seed % 4)) for seed in range(8)])
-    data = json.loads(history.aa_to_json(floor([drifting], Rules(ratio=("numpy",)))))
+    data = json.loads(aa.to_json(floor([drifting], Rules(ratio=("numpy",)))))
     assert data["ratio"]["check"] < 0.3 * data["plain"]["check"]
 
 
 def test_a_run_without_repetitions_says_nothing() -> None:
     found = floor([again(1)], Rules())
     assert found.rows == ()
-    assert "No row was measured twice" in text(stack(history.aa_sheets(found)))
+    assert "No row was measured twice" in text(stack(aa.sheets(found)))
 
 
 def test_the_threshold_that_noise_carries() -> None:

@@ -46,7 +46,7 @@ ROOMS: dict[str, Room] = {
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
     "suite": Room("plan, selection, session, what is cached", SUITE),
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "suite")),
-    "regress": Room("compare, check, history, their tables and charts", (*MACHINE, "suite")),
+    "regress": Room("compare, check, their tables and charts", (*MACHINE, "suite")),
     "doctor": Room(
         "what keeps a machine from its ceiling: checks as a table, what they read, findings",
         (*MACHINE, "probes"),
