@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -286,20 +286,20 @@ class Worker:
         self._output.seek(0)
         self._output.truncate()
         folders = [str(self._checkout)] if self._checkout else []
-        with _without_interrupts():
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "gemmbench.measure.instrument", *named(self._make)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=self._output,
-                env={
-                    **for_threads(),
-                    **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
-                    **self._environment,
-                    "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
-                    "PYTHONSAFEPATH": "1",  # nothing is imported from wherever the user stands
-                },
-            )
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "gemmbench.measure.instrument", *named(self._make)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._output,
+            start_new_session=True,  # Ctrl-C in a terminal is for this process alone
+            env={
+                **for_threads(),
+                **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
+                **self._environment,
+                "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
+                "PYTHONSAFEPATH": "1",  # nothing is imported from wherever the user stands
+            },
+        )
         assert self._process.stdout is not None
         assert self._process.stdin is not None
         self._pipe = Pipe(self._process.stdout, self._process.stdin)
@@ -463,35 +463,6 @@ def named(make: Maker) -> tuple[str, ...]:
     if isinstance(make, partial):
         return (*named(make.func), *map(str, make.args))
     return (f"{make.__module__}:{make.__qualname__}",)
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Ctrl-C waits: a child that is born meanwhile inherits that, until it ignores Ctrl-C for itself.
-
-    So does SIGTERM, but in this process alone.
-    """
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    # The mask is for the child, which inherits it; here another thread may still be handed the signal.
-    held: list[int] = []
-    handlers = {}
-    if threading.current_thread() is threading.main_thread():
-        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-        if handlers[signal.SIGTERM] == signal.SIG_DFL:  # it ends this process, whatever that is at
-            del handlers[signal.SIGTERM]
-    for number in handlers:
-        signal.signal(number, lambda number, _: held.append(number))
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        for number, handler in handlers.items():
-            signal.signal(number, handler)
-    if held:
-        raise KeyboardInterrupt
 
 
 # --- Lines of JSON between an instrument and its parent -----------------------------------------------------
