@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-import os
 import time
 import tokenize
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -24,9 +23,7 @@ from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check
-from gemmbench.model.units import reason_of
-
-_ARCHIVE = b"PK\x03\x04"  # how a .npz file begins
+from gemmbench.model.units import counted, reason_of
 
 
 class OperandError(UsageError, ValueError):
@@ -190,22 +187,22 @@ def read_header(path: str) -> MatrixHeader:
     """Shape and type of the matrix in a .npy file, its elements unread.
 
     Raises:
-        OperandError: not a readable .npy, cut short, not of two dimensions, or not of a plain type.
+        OperandError: not a whole .npy file, not of two dimensions, or not of a plain type.
     """
     try:
-        with Path(path).open("rb") as file:
-            shape, dtype = _array_header(path, file)
-            held = os.fstat(file.fileno()).st_size - file.tell()
+        values = np.load(path, mmap_mode="r", allow_pickle=False)
     except OSError as error:
         raise OperandError(f"cannot read {path}: {reason_of(error).lower()}") from None
-    if len(shape) != 2:
-        raise OperandError(f"{path} has {len(shape)} dimension{'s'[: len(shape) != 1]}, where a matrix has 2")
-    name = _dtype_name(path, dtype)
-    wanted = shape[0] * shape[1] * dtype.itemsize
-    if min(shape) < 0 or held < wanted:
-        what = f"{shape[0]} x {shape[1]} {name} are {wanted:,} bytes"
-        raise OperandError(f"{path} is cut short: {what}, of which it has {held:,}")
-    return MatrixHeader(*shape, name)
+    except (ValueError, EOFError, OverflowError, SyntaxError, tokenize.TokenError):
+        raise OperandError(f"cannot read {path}: not a .npy file of numbers, or cut short") from None
+    if not isinstance(values, np.ndarray):
+        values.close()
+        raise OperandError(f"{path} is an archive of arrays (.npz); save the one you mean with numpy.save")
+    if values.ndim != 2:
+        dimensions = counted(values.ndim, "dimension")
+        raise OperandError(f"{path} has {dimensions}, where a matrix has 2")
+    rows, columns = values.shape
+    return MatrixHeader(rows, columns, _dtype_name(path, values.dtype))
 
 
 def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
@@ -231,31 +228,12 @@ def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
     return values
 
 
-def _array_header(path: str, file: BinaryIO) -> tuple[tuple[int, ...], np.dtype[Any]]:
-    """Shape and type, the file left at the first element."""
-    if file.read(len(_ARCHIVE)) == _ARCHIVE:
-        raise OperandError(f"{path} is an archive of arrays (.npz); save the one you mean with numpy.save")
-    file.seek(0)
-    read: dict[tuple[int, int], Any] = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }
-    try:
-        version = np.lib.format.read_magic(file)
-        shape, _, dtype = read[version](file)
-    except (ValueError, KeyError, SyntaxError, tokenize.TokenError):  # version 3 is for named fields alone
-        raise OperandError(f"cannot read {path}: not a .npy file of numbers") from None
-    return shape, dtype
-
-
 def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
     """gemmbench's name of an array's data type, of either byte order."""
     native = dtype.newbyteorder("=")
     for name in PLAIN_DTYPES:
         if DTYPES[name].numpy == native:
             return name
-    if dtype.hasobject:
-        raise OperandError(f"{path} holds Python objects, where numbers are wanted")
     *others, last = (str(DTYPES[name].numpy) for name in PLAIN_DTYPES)
     wanted = f"{', '.join(others)} or {last}"
     raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")

@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 import csv
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Annotated
+
+import msgspec
 
 from gemmbench import UsageError
 from gemmbench.model import units
@@ -187,15 +190,24 @@ def _joined(names: list[str]) -> str:
 # --- A user's shapes: a CSV file with the columns m, n, k and perhaps a name and a layout -------------------
 
 
-REQUIRED = ("m", "n", "k")
-LEADING = ("lda", "ldb", "ldc")
-BATCH = "batch"
-TRANSPOSED = ("trans_a", "trans_b")
-KNOWN = (*REQUIRED, "name", *LEADING, *TRANSPOSED, BATCH)
-_BOOLEANS = dict.fromkeys(("0", "n", "no", "false"), False) | dict.fromkeys(("1", "t", "yes", "true"), True)
-LONGEST = 2**31 - 1  # kernels count in 32-bit integers
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
+Length = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # kernels count in 32-bit integers
+
+
+class _Line(msgspec.Struct, forbid_unknown_fields=True):
+    """The columns of a file of shapes; those with a default need not be there."""
+
+    m: Length
+    n: Length
+    k: Length
+    name: Annotated[str, msgspec.Meta(max_length=_LONGEST_NAME)] = ""
+    lda: Length | None = None
+    ldb: Length | None = None
+    ldc: Length | None = None
+    trans_a: bool | None = None
+    trans_b: bool | None = None
+    batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_PROBLEMS)] = 1
 
 
 def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
@@ -204,102 +216,57 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
     `trans_a` and `trans_b` say whether A and B are stored transposed where the file does not.
 
     Raises:
-        UsageError: it cannot be read, a column is missing or not known, a length is not a whole number
-            from 1 to 2^31 - 1.
+        UsageError: it cannot be read, or a column or a value is not valid.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:  # -sig: spreadsheets write a mark before it
-            lines = csv.reader(file, strict=True, skipinitialspace=True)
-            return tuple(_shapes(path, lines, {"trans_a": trans_a, "trans_b": trans_b}))
+            lines = csv.DictReader(file, strict=True, skipinitialspace=True)
+            try:
+                return tuple(_shapes(path, lines, trans_a, trans_b))
+            except csv.Error as error:
+                raise UsageError(f"{path}: line {lines.reader.line_num}: {error}") from None
     except OSError as error:
         raise UsageError(f"{path}: {reason_of(error)}") from None
     except UnicodeDecodeError:
         raise UsageError(f"{path}: not text in UTF-8, which a CSV file of shapes is") from None
 
 
-def _shapes(path: Path, reader: Iterator[list[str]], default: Mapping[str, bool]) -> Iterator[Shape]:
-    lines = _lines(path, reader)
-    first = next(lines, None)
-    if first is None:
-        raise UsageError(f"{path}: line 1: the file is empty; its first line names the columns: m,n,k")
-    columns = _columns(path, *first)
-    count = 0
-    for number, values in lines:
-        if len(values) != len(columns):
-            missing = columns[len(values) :]
-            what = f"{', '.join(missing)}: missing" if missing else f"{len(values)} values"
-            raise UsageError(f"{path}: line {number}: {what}; the header has {len(columns)} columns")
-        fields = dict(zip(columns, values, strict=True))
-        where = f"{path}: line {number}"
-        m, n, k = (_length(f"{where}: {name}", fields[name]) for name in REQUIRED)
-        given = {name: fields[name] for name in (*LEADING, *TRANSPOSED, BATCH) if fields.get(name)}
-        ld = {name: _length(f"{where}: {name}", given[name]) for name in LEADING if name in given}
-        said = {name: _boolean(f"{where}: {name}", given[name]) for name in TRANSPOSED if name in given}
-        transposed = {**default, **said}
+def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
+    columns = [name.strip().lower() for name in lines.fieldnames or ()]
+    known = _Line.__struct_fields__
+    if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
+        shown = ",".join(columns)[:_LONGEST_NAME]
+        others = ", ".join(known[3:])
+        needed = f"the header needs m, n and k, and may have {others}, each once"
+        raise UsageError(f"{path}: line 1: {shown!r}: {needed}")
+    lines.fieldnames = columns
+    shapes = []
+    for values in lines:
+        where = f"{path}: line {lines.line_num}"
+        if None in values or None in values.values():
+            raise UsageError(f"{where}: not as many values as the header has columns ({len(columns)})")
+        given = {name: text for name, value in values.items() if (text := " ".join(value.split()))}
+        if not given:
+            continue
         try:
-            apart = leading(m, n, k, ld.get("lda"), ld.get("ldb"), ld.get("ldc"), **transposed)
+            line = msgspec.convert(given, _Line, strict=False)
+        except msgspec.ValidationError as error:
+            what, _, column = str(error).replace("`", "").partition(" - at $.")
+            value = f"{column}: {given[column][:_LONGEST_NAME]!r}: " if column else ""
+            raise UsageError(f"{where}: {value}{what[0].lower()}{what[1:]}") from None
+        trans = {
+            "trans_a": trans_a if line.trans_a is None else line.trans_a,
+            "trans_b": trans_b if line.trans_b is None else line.trans_b,
+        }
+        try:
+            apart = leading(line.m, line.n, line.k, line.lda, line.ldb, line.ldc, **trans)
         except ValueError as error:
             raise UsageError(f"{where}: {error}") from None
-        batch = _length(f"{where}: {BATCH}", given[BATCH]) if BATCH in given else 1
-        if batch > MOST_PROBLEMS:
-            raise UsageError(f"{where}: {BATCH}: {batch} is above {MOST_PROBLEMS}")
-        name = " ".join(fields.get("name", "").split())
-        if len(name) > _LONGEST_NAME:
-            raise UsageError(f"{where}: name: more than {_LONGEST_NAME} letters")
-        yield Shape(name or f"{spelt_out(path.name)}:{number}", m, n, k, apart, **transposed, batch=batch)
-        count += 1
-    if not count:
-        raise UsageError(f"{path}: line {first[0] + 1}: no shape follows the header")
-
-
-def _lines(path: Path, reader: Iterator[list[str]]) -> Iterator[tuple[int, list[str]]]:
-    number = 0
-    try:
-        for number, values in enumerate(reader, 1):
-            stripped = [value.strip() for value in values]
-            if any(stripped):
-                yield number, stripped
-    except csv.Error as error:
-        raise UsageError(f"{path}: line {number + 1}: {error}") from None
-
-
-def _columns(path: Path, number: int, header: list[str]) -> list[str]:
-    """The names of the columns, each once.
-
-    Raises:
-        UsageError: one is missing, twice there, or not known: a length it might scale would be ignored.
-    """
-    columns = [name.lower() for name in header]
-    missing = [name for name in REQUIRED if name not in columns]
-    if missing:
-        given = ",".join(header)[:_LONGEST_NAME]
-        raise UsageError(f"{path}: line {number}: {', '.join(missing)}: no such column in {given!r}")
-    for index, name in enumerate(columns):
-        if name not in KNOWN:
-            what = f"column {header[index]!r} is not one of {', '.join(KNOWN)}"
-            raise UsageError(f"{path}: line {number}: {what}")
-        if name in columns[:index]:
-            raise UsageError(f"{path}: line {number}: {name}: there are two such columns")
-    return columns
-
-
-def _boolean(where: str, text: str) -> bool:
-    try:
-        return _BOOLEANS[text.lower()]
-    except KeyError:
-        raise UsageError(f"{where}: {text[:_LONGEST_NAME]!r} is neither 1 (transposed) nor 0") from None
-
-
-def _length(where: str, text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()):
-        raise UsageError(f"{where}: {text[:_LONGEST_NAME]!r} is not a whole number")
-    if text.startswith("-") or not digits.strip("0"):
-        raise UsageError(f"{where}: {text[:_LONGEST_NAME]} is not 1 or more")
-    if len(digits.lstrip("0")) > len(str(LONGEST)) or int(digits) > LONGEST:
-        shown = text if len(text) <= _LONGEST_NAME else f"a number of {len(text)} digits"
-        raise UsageError(f"{where}: {shown} is above {LONGEST}, the most a kernel counts to")
-    return int(digits)
+        name = line.name or f"{spelt_out(path.name)}:{lines.line_num}"
+        shapes.append(Shape(name, line.m, line.n, line.k, apart, **trans, batch=line.batch))
+    if not shapes:
+        raise UsageError(f"{path}: no shape follows the header")
+    return shapes
 
 
 # --- The net as its rows have it ----------------------------------------------------------------------------

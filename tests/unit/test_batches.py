@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 
 from gemmbench import UsageError
-from gemmbench.gemm import reference
+from gemmbench.gemm import numpy_blas, reference
 from gemmbench.gemm.numpy_blas import NumpyExecutor, gemm
 from gemmbench.gemm.operands import Matrices
 from gemmbench.gemm.reference import BatchReference
@@ -170,36 +170,32 @@ def test_a_fault_in_any_problem_is_found(
     assert ("element" if budget_s else "residual") in check.figures
 
 
-class Faulty(NumpyExecutor):
-    """numpy, whose answers have a fault."""
-
-    def __init__(self, fault: Callable[[HostArray, HostArray], None]) -> None:
-        self._fault = fault
-
-    def multiply(self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
-        before = out.copy()
-        gemm(problem, a, b, c, out)
-        self._fault(out, before)
-
-
-def measured(executor: NumpyExecutor, problem: Gemm) -> Row:
+def measured(problem: Gemm) -> Row:
     (case,) = gemm_plan([fake.CPU], [BY_NAME["numpy"]], [problem])
     assert isinstance(case, Case)
-    return in_process.measured(executor, case, QUICK)
+    return in_process.measured(NumpyExecutor(), case, QUICK)
 
 
 @pytest.mark.parametrize(("trans_a", "ld"), [(False, None), (True, (20, 40, 19))])
 def test_numpy_multiplies_a_stack(trans_a: bool, ld: tuple[int, int, int] | None) -> None:
-    row = measured(NumpyExecutor(), Gemm(16, 17, 15, trans_a=trans_a, ld=ld, beta=2.0, batch=8))
+    row = measured(Gemm(16, 17, 15, trans_a=trans_a, ld=ld, beta=2.0, batch=8))
     assert (row.status, row.reason) == ("ok", "")
     assert rates.flops_of(row) == 8 * 2 * 16 * 17 * 15
 
 
 @pytest.mark.parametrize("fault", [first_alone, one_twice, last_missing, one_element])
 def test_a_timed_answer_that_is_wrong_in_one_problem_has_no_rate(
-    fault: Callable[[HostArray, HostArray], None],
+    fault: Callable[[HostArray, HostArray], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    row = measured(Faulty(fault), Gemm(16, 17, 15, batch=9))
+    """numpy, whose answers have a fault."""
+
+    def faulty(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
+        before = out.copy()
+        gemm(problem, a, b, c, out)
+        fault(out, before)
+
+    monkeypatch.setattr(numpy_blas, "gemm", faulty)
+    row = measured(Gemm(16, 17, 15, batch=9))
     assert row.status == "wrong"
     assert "problem" in row.reason
     assert not row.samples
@@ -236,13 +232,11 @@ def test_bad_input_is_refused_in_a_sentence(tmp_path: Path, make: Callable[[Path
         make(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("value", "why"), [("x", "batch: 'x' is not a whole number"), ("70000", "above 65535")]
-)
+@pytest.mark.parametrize(("value", "why"), [("x", "'x': expected int"), ("70000", "expected int <= 65535")])
 def test_a_bad_column_names_file_line_and_field(tmp_path: Path, value: str, why: str) -> None:
     file = tmp_path / "shapes.csv"
     file.write_text(f"m,n,k,batch\n64,64,64,{value}\n")
-    with pytest.raises(UsageError, match=f"line 2: batch: .*{why.rpartition(': ')[2]}"):
+    with pytest.raises(UsageError, match=f"line 2: batch: .*{why}"):
         read_shapes(file)
 
 
