@@ -369,9 +369,9 @@ def _measured(chosen: Measuring) -> Run:
         raise KeyboardInterrupt
     if outcome.error:
         raise UsageError(str(outcome.error))
-    point_to_doctor(run, chosen.quiet)
     if run.ok:
         run.check_measured()
+    point_to_doctor(run, chosen.quiet)
     if chosen.plot:
         draw([run], chosen.chart, chosen.plot)
     if chosen.report:

@@ -127,10 +127,8 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
         if options.save:
             where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
         api.say(f"gemmbench: interrupted; {where}")
-    else:
-        api.point_to_doctor(run, options.quiet)
-        if options.save:
-            api.say(f"Saved {rows} rows in {options.save}.", options.quiet)
+    elif options.save:
+        api.say(f"Saved {rows} rows in {options.save}.", options.quiet)
     if options.plot and run.rows:
         kind = options.chart
         draw([run], kind, options.plot, options.quiet)
@@ -145,6 +143,7 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     if not run.ok:
         raise click.exceptions.Exit(EXIT_WRONG)
     run.check_measured()
+    api.point_to_doctor(run, options.quiet)
 
 
 def print_plan(

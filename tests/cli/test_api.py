@@ -400,7 +400,7 @@ def test_readmes_lines_in_a_console(
     for line in lines:
         assert not console.push(line), line
     captured = capsys.readouterr()
-    assert captured.err == ""
+    assert all("`gemmbench doctor`" in line for line in captured.err.splitlines())  # the fake machine is slow
     assert "cpu-packed" in captured.out
     assert isinstance(console.locals["run"], gb.Run)
     assert console.locals["rows"]
