@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import errno
-import gc
 import importlib
 import os
 import signal
@@ -47,9 +45,9 @@ EXIT_INCONCLUSIVE = 3
 EXIT_INTERNAL = 70
 EXIT_INTERRUPTED = 130
 
-_STDOUT, _STDERR = 1, 2
+_STDERR = 2
 _IMPORT_S = 0.02  # until Ctrl-C is looked at again
-_COLUMNS, _WIDEST = 80, 100  # of help: without a terminal, and at most
+_WIDEST = 100  # columns of help at most
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
@@ -87,7 +85,6 @@ class _Lazy(click.Group):
     ) -> click.Context:
         """The words of the command line are kept for the header of a saved run."""
         words = tuple(args)
-        extra.setdefault("terminal_width", click.formatting.FORCED_WIDTH or _help_width())
         context = super().make_context(info_name, args or ["--help"], parent, **extra)
         context.meta[COMMAND_WORDS] = words
         return context
@@ -103,8 +100,6 @@ class _Lazy(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]  # click overloads it
         """Run; errors are one sentence on stderr and exit status 2, never a traceback."""
         extra["standalone_mode"] = False
-        # What is left at the end goes with the process: to look for cycles in 10,000 rows took a fifth of it.
-        atexit.register(gc.freeze)
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
         _fill_streams()
@@ -133,20 +128,6 @@ class _Lazy(click.Group):
         except Exception as error:
             status = _internal(error)
         sys.exit(status if isinstance(status, int) else 0)
-
-
-def _help_width() -> int:
-    """The width of help, as click takes it; click imports shutil and three compressors for it, 3 ms."""
-    try:
-        columns = int(os.environ["COLUMNS"])
-    except (KeyError, ValueError):
-        columns = 0
-    if columns <= 0:
-        try:
-            columns = os.get_terminal_size(_STDOUT).columns
-        except OSError:
-            columns = 0
-    return max(min(columns or _COLUMNS, _WIDEST) - 2, 50)
 
 
 def _say(sentence: str) -> None:

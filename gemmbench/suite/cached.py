@@ -6,12 +6,8 @@ with is the same. Whatever is wrong with the folder costs a note, never a run.
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import hashlib
-import os
-import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -27,15 +23,13 @@ from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, State
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
-from gemmbench.model.run_file import SCHEMA_VERSION, Run, lock, replace_file
+from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
 from gemmbench.model.units import number, reason_of
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
 from gemmbench.suite.plan import Tuned
 
 _T = TypeVar("_T")
-_PATIENCE_S = 10.0  # that another process may take to replace a file
-_POLL_S = 0.02
 
 
 class NoHomeError(UsageError):
@@ -84,58 +78,22 @@ class _Kept(Generic[_T]):
         return file.rows if (file := self._read(device)) else ()
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
-        """Keep these rows of a device, in the place of what was kept; whether it could be done."""
+        """Replace what is kept of a device at once; what goes wrong is noted. Whether it could be done."""
         file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, device.chip)
-        return self._attempt(device, lambda path: replace_file(path, msgspec.json.encode(file)))
-
-    def _change(self, device: DeviceFacts, change: Callable[[tuple[_T, ...]], Iterable[_T]]) -> bool:
-        """Replace the rows of a device, one process at a time, for what cannot be measured again at once.
-
-        A file that cannot be read is put aside. Whether it could be done.
-        """
-
-        def replaced(path: Path) -> bool:
-            with _alone(path.with_suffix(".lock")):
-                file = self._read(device)
-                if file is None and path.exists():
-                    aside = path.with_suffix(".bad")
-                    path.replace(aside)
-                    self._note(f"what was there is now {aside}")
-                return self._write(device, change(file.rows if file else ()))
-
-        return self._attempt(device, replaced)
-
-    def _attempt(self, device: DeviceFacts, write: Callable[[Path], bool | None]) -> bool:
-        """Write the file of a device; that it cannot be written is noted. Whether it was."""
         path: Path | None = None
         try:
             path = self.path(device)
             path.parent.mkdir(parents=True, exist_ok=True)
-            return write(path) is not False
+            replace_file(path, msgspec.json.encode(file))
         except (NoHomeError, OSError) as error:
             where = f"{path}: {reason_of(error)}" if isinstance(error, OSError) else str(error)
             self._note(f"{self.unwritten}: {where}")
             return False
+        return True
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """Hold a lock file; other processes wait. `OSError` if it cannot be had in time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    try:
-        end = time.monotonic() + _PATIENCE_S
-        while not lock(descriptor):
-            if time.monotonic() > end:
-                raise OSError(errno.EBUSY, "another gemmbench is writing it")
-            time.sleep(_POLL_S)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def subfolder(name: str) -> Path:
@@ -156,9 +114,6 @@ def device_key(device: DeviceFacts) -> str:
     """
     words = (device.platform, device.name, device.version, device.driver, device.pci, device.compute_units)
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
-
-
-_ALIKE = 0.03  # below a kept peak by less is no news: two runs differ by as much
 
 
 class KeptPeaks(_Kept[Row]):
@@ -206,23 +161,9 @@ class KeptPeaks(_Kept[Row]):
                 if not rates.above_peak(run, index, row.dtype, row.ran_on == "matrix")
             ]
             kept = self._by_key(device)
-            fresh = [row for row in fresh if not self._is_worse(row, kept.get(row.key))]
+            fresh = [row for row in fresh if not _is_worse(row, kept.get(row.key))]
             if fresh:
                 self._write(device, {**kept, **{row.key: row for row in fresh}}.values())
-
-    def _is_worse(self, row: Row, kept: Row | None) -> bool:
-        """Whether a row is below the one that is kept of its case and kernels, which stays, with a note."""
-        if kept is None or kept.source != row.source:
-            return False
-        reached = (rates.rate(each, "kernel") or rates.byte_rate(each) for each in (row, kept))
-        rate, before = (each.best if each else 0.0 for each in reached)
-        if rate >= before:
-            return False
-        if rate < before * (1 - _ALIKE):
-            width = f", width {row.parameters['width']}" if "width" in row.parameters else ""
-            what = f"the kept {row.variant} {row.dtype}{width} of {kept.measured_utc[:10]}"
-            self.notes.append(f"{what} stays: it is {(before / rate - 1) * 100:.1f} % above this run's")
-        return True
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
         file = self._read(device)
@@ -235,6 +176,14 @@ class KeptPeaks(_Kept[Row]):
 
 
 _PEAKS = ("peak", "bandwidth")
+
+
+def _is_worse(row: Row, kept: Row | None) -> bool:
+    """Whether a row is slower than the one that is kept of its case and kernels."""
+    if kept is None or kept.source != row.source:
+        return False
+    rate, before = (rates.rate(each, "kernel") or rates.byte_rate(each) for each in (row, kept))
+    return (rate.best if rate else 0.0) < (before.best if before else 0.0)
 
 
 @dataclass(frozen=True)
@@ -289,27 +238,19 @@ class KeptPresets(_Kept[Preset]):
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
         """Keep a preset, which replaces an older one; False if it could not be written."""
         self._found.clear()
-        return self._change(
-            device, lambda old: (*(kept for kept in old if kept.purpose != preset.purpose), preset)
-        )
+        others = (kept for kept in self._rows(device) if kept.purpose != preset.purpose)
+        return self._write(device, (*others, preset))
 
     def forget(
         self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
     ) -> tuple[Preset, ...]:
         """Drop the presets of these variants and types; those that were there."""
-        gone: list[Preset] = []
         self._found.clear()
-
-        def is_meant(preset: Preset) -> bool:
-            return preset.variant in variants and preset.dtype in dtypes
-
-        def without(presets: tuple[Preset, ...]) -> list[Preset]:
-            gone.extend(filter(is_meant, presets))
-            return [preset for preset in presets if not is_meant(preset)]
-
-        if any(map(is_meant, self._rows(device))):
-            self._change(device, without)
-        return tuple(gone)
+        rows = self._rows(device)
+        gone = tuple(kept for kept in rows if kept.variant in variants and kept.dtype in dtypes)
+        if gone:
+            self._write(device, (kept for kept in rows if kept not in gone))
+        return gone
 
 
 def source(variant: Variant) -> str:

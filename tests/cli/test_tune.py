@@ -72,7 +72,7 @@ def test_a_layout_and_batches_have_presets_of_their_own(call: Call) -> None:
     assert ["tuned" in call(*square, *words).stdout for words in kinds] == [False, False, True]
 
 
-def test_a_file_of_presets_that_cannot_be_read_is_put_aside(call: Call) -> None:
+def test_a_file_of_presets_that_cannot_be_read_is_replaced(call: Call) -> None:
     assert call(*TUNE).exit_code == 0
     (path,) = Path(os.environ["XDG_CACHE_HOME"]).glob("gemmbench/tuned/*.json")
     path.write_text("{")
@@ -83,9 +83,8 @@ def test_a_file_of_presets_that_cannot_be_read_is_put_aside(call: Call) -> None:
     )
     assert path.read_text() == "{"
     done = call(*TUNE)
-    aside = path.with_suffix(".bad")
-    assert f"what was there is now {aside}\nKept in {path}; every command" in done.stderr
-    assert aside.read_text() == "{"
+    assert f"Kept in {path}; every command" in done.stderr
+    assert path.read_text() != "{"
 
 
 def test_forgetting_one_type_or_kernel_leaves_the_others(call: Call) -> None:

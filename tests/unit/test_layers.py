@@ -257,7 +257,7 @@ def test_what_is_allowed_passes(module: str, source: str) -> None:
 
 
 def test_help_loads_no_heavy_library() -> None:
-    """``gemmbench --help`` may take twice the time of importing click; these take seconds."""
+    """``gemmbench --help`` may take 1.2 times the time of importing click; these take seconds."""
     heavy = "{'numpy', 'scipy', 'matplotlib', 'pyopencl', 'rich', 'msgspec'}"
     code = f"import sys, gemmbench.cli; print(*sorted({heavy} & sys.modules.keys()))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

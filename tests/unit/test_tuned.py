@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,8 +13,6 @@ from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem
-from gemmbench.model.run_file import lock, replace_file
-from gemmbench.suite import cached
 from gemmbench.suite.cached import KeptPresets, Preset, source
 from gemmbench.suite.plan import gemm_plan
 from tests import fake_runs as fake
@@ -107,28 +103,7 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
     assert store.path(fake.CPU).read_text() == "{"
     assert store.keep(fake.CPU, PRESET)
     assert KeptPresets(tmp_path).find(fake.CPU, REGISTER, "float")
-    aside = store.path(fake.CPU).with_suffix(".bad")
-    assert aside.read_text() == "{"
-    assert store.notes[1:] == [f"what was there is now {aside}"]
-
-
-def test_two_tuners_that_end_together_lose_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    kept(tmp_path, replace(PRESET, dtype="half"))
-
-    def slowly(path: Path, data: bytes) -> None:
-        time.sleep(0.1)
-        replace_file(path, data)
-
-    monkeypatch.setattr(cached, "replace_file", slowly)
-    stores = [KeptPresets(tmp_path) for _ in range(3)]
-    with ThreadPoolExecutor() as pool:
-        pool.submit(stores[0].keep, fake.CPU, PRESET)
-        pool.submit(stores[1].keep, fake.CPU, replace(PRESET, dtype="double"))
-        pool.submit(stores[2].forget, fake.CPU, ("register",), ("half",))
-    assert [store.notes for store in stores] == [[], [], []]
-    store = KeptPresets(tmp_path)
-    found = [dtype for dtype in ("half", "float", "double") if store.find(fake.CPU, REGISTER, dtype)]
-    assert found == ["float", "double"]
+    assert len(store.notes) == 1
 
 
 def test_the_file_is_read_once_for_all_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -143,20 +118,6 @@ def test_the_file_is_read_once_for_all_kernels(tmp_path: Path, monkeypatch: pyte
     read.clear()
     assert store.keep(fake.CPU, replace(PRESET, dtype="double"))
     assert store.find(fake.CPU, REGISTER, "double")
-
-
-def test_a_file_that_another_process_does_not_let_go_of_costs_a_note(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(cached, "_PATIENCE_S", 0.05)
-    store = kept(tmp_path)
-    with store.path(fake.CPU).with_suffix(".lock").open("a") as held:
-        assert lock(held.fileno())
-        assert not store.keep(fake.CPU, replace(PRESET, dtype="double"))
-    assert store.notes == [
-        f"the tuned preset is not kept: {store.path(fake.CPU)}: another gemmbench is writing it"
-    ]
-    assert store.find(fake.CPU, REGISTER, "float")
 
 
 def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
