@@ -1,24 +1,23 @@
 """A user's own kernel as a variant, made from the description in its file: data, of which nothing is run.
 
 The description is TOML. Its formulas have whole numbers, parameters, ``+ - * // %``, ``ceil_div``,
-``round_up``, ``min`` and ``max``; they are parsed, and never given to Python's ``eval``. See
-docs/own-kernels.md.
+``round_up``, ``min`` and ``max``; nothing else is evaluated. See docs/own-kernels.md.
 """
 
 from __future__ import annotations
 
 import ast
 import math
-import operator
 import re
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import msgspec
+from msgspec import Meta
 
 from gemmbench.ladder.variant import (
     OWN,
@@ -33,9 +32,9 @@ from gemmbench.ladder.variant import (
     transpose_padded,
 )
 from gemmbench.ladder.variant import pad as padded_copy
-from gemmbench.model.dtypes import PLAIN_DTYPES
 from gemmbench.model.kernel_files import KernelFileError, OwnFile, own_file
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 
 Text = int | str  # a formula
 
@@ -60,10 +59,8 @@ _NEEDED = ("A", "B", "C")
 _OFFSETS = ("offa", "offb", "offc")
 _SWAPPED = {"m": "n", "n": "m", "A": "B", "B": "A", "lda": "ldb", "ldb": "lda"}  # of a column-major kernel
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}")
-_MACRO = re.compile(r"[A-Z][A-Z0-9_]{0,39}")
-_TAKEN = re.compile(r"REAL.*|SCALAR|CAT_?")  # macros of common.clh
+_MACRO = re.compile(r"(?!REAL|(SCALAR|CAT_?)$)[A-Z][A-Z0-9_]{0,39}")  # not those of common.clh
 _FLAG = re.compile(r"-(cl-[a-z0-9-]+(=[A-Za-z0-9.]+)?|D[A-Za-z_]\w*(=[\w.+-]+)?|w)")
-_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _KERNEL = re.compile(
     r"\b(?:__kernel|kernel)\b[^;{()]*?\bvoid\b(?:\s*__attribute__\s*\(\(.*?\)\))?\s+([A-Za-z_]\w*)\s*\("
 )
@@ -77,30 +74,17 @@ _LEAST_EDGE, _MOST_EDGE = 8, 256
 # --- Formulas -----------------------------------------------------------------------------------------------
 
 
-def _ceil_div(value: int, by: int) -> int:
-    return -(-value // by)
-
-
-_OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.FloorDiv: operator.floordiv,
-    ast.Mod: operator.mod,
-    ast.USub: operator.neg,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+_FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
+    "ceil_div": ceil_div,
+    "round_up": round_up,
+    "min": min,
+    "max": max,
 }
-_FUNCTIONS: Mapping[str, tuple[Callable[..., int], int]] = {
-    "ceil_div": (_ceil_div, 2),
-    "round_up": (round_up, 2),
-    "min": (min, 2),
-    "max": (max, 2),
-}
+_NODES = (
+    *(ast.Constant, ast.Name, ast.Load, ast.BinOp, ast.UnaryOp, ast.Compare, ast.Call),
+    *(ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod, ast.USub),
+    *(ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE),
+)
 
 
 def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
@@ -127,11 +111,12 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     if isinstance(tree, ast.Compare) != is_rule:
         what = "compares, as BM % TM == 0 does" if is_rule else "is a number, and compares nothing"
         raise ValueError(f"{source!r} is no such formula: it {what}")
-    _check(tree, source, names, is_rule)
+    _check(tree, source, names)
+    code = compile(ast.Expression(tree), "formula", "eval")
 
     def value(values: Values) -> int:
         try:
-            result = int(_evaluated(tree, values))
+            result = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, values))  # of `_NODES` alone
         except ZeroDivisionError:
             raise ParameterError(f"{source} divides by zero") from None
         if abs(result) > _MOST_VALUE:
@@ -141,62 +126,44 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     return value
 
 
-def _check(node: ast.AST, source: str, names: Collection[str], top: bool = False) -> None:
-    if isinstance(node, ast.Constant) and type(node.value) is int:
-        return
-    if isinstance(node, ast.Name):
-        if node.id not in names:
-            known = ", ".join(names) or "no names"
-            raise ValueError(f"{source!r} names {node.id}, which there is not (there are {known})")
-        return
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        parts: Sequence[ast.AST] = (node.left, node.right)
-    elif isinstance(node, ast.UnaryOp) and type(node.op) in _OPERATORS:
-        parts = (node.operand,)
-    elif isinstance(node, ast.Compare) and top and len(node.ops) == 1 and type(node.ops[0]) in _OPERATORS:
-        parts = (node.left, node.comparators[0])
-    elif (
-        isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Name)
-        and node.func.id in _FUNCTIONS
-        and not node.keywords
-        and len(node.args) == _FUNCTIONS[node.func.id][1]
+def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
+    """Whether a formula has nothing but whole numbers, names, operators and calls of `_FUNCTIONS`.
+
+    Raises:
+        ValueError: it has something else.
+    """
+    nodes = list(ast.walk(tree))
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    functions = [call.func for call in calls]
+    if (
+        any(not isinstance(node, _NODES) for node in nodes)
+        or any(type(node.value) is not int for node in nodes if isinstance(node, ast.Constant))
+        or any(isinstance(node, ast.Compare) and node is not tree for node in nodes)
+        or any(len(call.args) != 2 or call.keywords for call in calls)
+        or any(not isinstance(each, ast.Name) or each.id not in _FUNCTIONS for each in functions)
     ):
-        parts = node.args
-    else:
         raise ValueError(
             f"{source!r} has more than whole numbers, names, + - * // %, ceil_div(a, b), round_up(a, b), "
             "min(a, b) and max(a, b)"
         )
-    for part in parts:
-        _check(part, source, names)
-
-
-def _evaluated(node: ast.AST, values: Values) -> int:
-    if isinstance(node, ast.Constant):
-        assert isinstance(node.value, int)
-        return node.value
-    if isinstance(node, ast.Name):
-        return values[node.id]
-    if isinstance(node, ast.BinOp):
-        return int(_OPERATORS[type(node.op)](_evaluated(node.left, values), _evaluated(node.right, values)))
-    if isinstance(node, ast.UnaryOp):
-        return int(_OPERATORS[type(node.op)](_evaluated(node.operand, values)))
-    if isinstance(node, ast.Compare):
-        sides = _evaluated(node.left, values), _evaluated(node.comparators[0], values)
-        return int(_OPERATORS[type(node.ops[0])](*sides))
-    assert isinstance(node, ast.Call)
-    assert isinstance(node.func, ast.Name)
-    return _FUNCTIONS[node.func.id][0](*(_evaluated(each, values) for each in node.args))
+    for node in nodes:
+        if isinstance(node, ast.Name) and node not in functions and node.id not in names:
+            known = ", ".join(names) or "no names"
+            raise ValueError(f"{source!r} names {node.id}, which there is not (there are {known})")
 
 
 # --- The description ----------------------------------------------------------------------------------------
 
 
+Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
+Choices = Annotated[tuple[Value, ...], Meta(min_length=1, max_length=_MOST_VALUES)]
+Sides = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=3)]
+
+
 class _Parameter(msgspec.Struct, forbid_unknown_fields=True):
     """A parameter of the kernel: the first value is the default."""
 
-    values: tuple[int, ...]
+    values: Choices
     default: int | None = None
     idea: str = ""
     launch: bool = False  # of the launch alone: no -D
@@ -206,17 +173,18 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
     """What a user says of a kernel; the fields are the keys of the TOML."""
 
     arguments: tuple[str, ...]
-    work_group: tuple[Text, ...]
-    tile: tuple[Text, ...]  # of C that a work-group computes: rows, columns and, if you like, depth
+    work_group: Sides
+    # Of C that a work-group computes: rows, columns and, if you like, depth.
+    tile: Annotated[tuple[Text, ...], Meta(min_length=2, max_length=3)]
     name: str = ""
     kernel: str = ""
     idea: str = ""
-    work_items: tuple[Text, ...] = ()
-    types: tuple[str, ...] = ("float",)
+    work_items: Annotated[tuple[Text, ...], Meta(max_length=3)] = ()
+    types: Annotated[tuple[Literal["half", "float", "double"], ...], Meta(min_length=1)] = ("float",)
     order: Literal["row-major", "column-major"] = "row-major"
     transposed: tuple[Literal["A", "B"], ...] = ()
     pad: bool = False
-    parameters: dict[str, tuple[int, ...] | _Parameter] = {}
+    parameters: dict[str, Choices | _Parameter] = {}
     presets: dict[str, dict[str, int]] = {}
     constraints: tuple[str, ...] = ()
     local: Text = 0  # elements of local memory
@@ -270,19 +238,12 @@ class _Reader:
         combinations = math.prod(len(each.values) for each in parameters.values())
         if combinations > _MOST_COMBINATIONS:
             raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
-        for dtype in described.types:
-            if dtype not in PLAIN_DTYPES:
-                raise ValueError(f"types: {dtype!r} is not one of {', '.join(PLAIN_DTYPES)}")
         for flag in described.options:
             if not _FLAG.fullmatch(flag):
                 raise ValueError(f"options: {flag!r} is none: they begin with -cl- or -D, one word each")
-        if not described.types:
-            raise ValueError("types is empty: name one of " + ", ".join(PLAIN_DTYPES))
-        group = self._formulas("work_group", described.work_group, parameters, 3)
-        tile = self._formulas("tile", described.tile, parameters, 3)
-        if len(tile) < 2:
-            raise ValueError("tile has rows and columns of C: two formulas, or three with the depth along k")
-        local = self._formulas("local", (described.local,), parameters, 1)[0]
+        group = self._formulas("work_group", described.work_group, parameters)
+        tile = self._formulas("tile", described.tile, parameters)
+        local = self._formula("local", described.local, parameters)
         variant = Variant(
             name=name,
             family=OWN,
@@ -312,16 +273,14 @@ class _Reader:
         return sides if self.of.order == "row-major" else (sides[1], sides[0])
 
     def _parameter(self, name: str, given: tuple[int, ...] | _Parameter) -> Parameter:
-        if not _MACRO.fullmatch(name) or _TAKEN.fullmatch(name):
+        if not _MACRO.fullmatch(name):
             raise ValueError(
                 f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
                 "macro of common.clh"
             )
         values = given.values if isinstance(given, _Parameter) else given
-        if not values or len(values) > _MOST_VALUES or len(set(values)) != len(values):
-            raise ValueError(f"parameters: {name} has from 1 to {_MOST_VALUES} values, none twice")
-        if any(not 0 <= value <= _MOST_VALUE for value in values):
-            raise ValueError(f"parameters: {name} has values that are no whole numbers of 0 or more")
+        if len(set(values)) != len(values):
+            raise ValueError(f"parameters: {name} has a value twice")
         idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
         return Parameter(idea or "of the file", tuple(sorted(values)), launch, least=0 if 0 in values else 1)
 
@@ -350,11 +309,7 @@ class _Reader:
         except ValueError as error:
             raise ValueError(f"{key}: {error}") from None
 
-    def _formulas(
-        self, key: str, texts: Sequence[Text], names: Collection[str], most: int
-    ) -> tuple[Formula, ...]:
-        if not 1 <= len(texts) <= most:
-            raise ValueError(f"{key} has from 1 to {most} formulas, not {len(texts)}")
+    def _formulas(self, key: str, texts: Sequence[Text], names: Collection[str]) -> tuple[Formula, ...]:
         return tuple(self._formula(key, text, names) for text in texts)
 
     # --- passes ---
@@ -444,9 +399,7 @@ class _Reader:
         code = _COMMENT.sub(" ", self.file.text)
         functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
         if self.of.kernel:
-            if not _IDENTIFIER.fullmatch(self.of.kernel):
-                raise ValueError(f"kernel = {self.of.kernel!r} is no name of a function")
-            if not re.search(rf"\b{self.of.kernel}\b", code):
+            if not re.search(rf"\b{re.escape(self.of.kernel)}\b", code):
                 there = ", ".join(functions) or "none that is plain to see"
                 raise ValueError(f"kernel = {self.of.kernel!r} is not in the file (there is {there})")
             return self.of.kernel
@@ -468,14 +421,14 @@ class _Reader:
             if len(self.of.work_items) != len(group):
                 count = len(self.of.work_items)
                 raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
-            wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters), 3)
+            wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters))
             return lambda values: tuple(each(_renamed(values, lengths)) for each in wanted)
         if len(group) > 2:
             raise ValueError("work_group has three directions: say with work_items how many items there are")
 
         def items(values: Values) -> tuple[int, ...]:
-            down = _ceil_div(values[lengths["m"]], tile[0](values))
-            across = _ceil_div(values[lengths["n"]], tile[1](values))
+            down = ceil_div(values[lengths["m"]], tile[0](values))
+            across = ceil_div(values[lengths["n"]], tile[1](values))
             sides = [side(values) for side in group]
             if len(sides) == 1:
                 return (across * down * sides[0],)

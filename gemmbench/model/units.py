@@ -130,6 +130,11 @@ def spelt_out(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
+def ceil_div(value: int, by: int) -> int:
+    """A quotient, rounded up."""
+    return -(-value // by)
+
+
 def counted(count: int, what: str, form: str = "") -> str:
     """``1 core``, ``2 cores``; the number formatted, as with ``,``."""
     return f"{count:{form}} {what}{'' if count == 1 else 's'}"
