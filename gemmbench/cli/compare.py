@@ -50,9 +50,13 @@ def compare(options: Compare, files: tuple[Path, ...]) -> None:
 
 
 def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The bases and the new runs: what stands after ``--``, or the last; `UsageError` without either."""
+    """The bases and the new runs: what stands after ``--``, or the last; `UsageError` without either.
+
+    A ``--`` before all files ends the options, as everywhere.
+    """
     words = running.command_words()
     after = len(words) - words.index("--") - 1 if "--" in words else 1
+    after = 1 if after == len(files) else after
     bases, news = files[: len(files) - after], files[len(files) - after :]
     if not bases or not news:
         raise UsageError("compare takes a base and a new run: gemmbench compare base.jsonl new.jsonl")

@@ -42,7 +42,7 @@ def kernels(options: Kernels) -> None:
     --device, --kernel and --dtype are for --resources.
     """
     if new := options.new:
-        if others := [word for word in running.command_words() if word.startswith("--") and word != "--new"]:
+        if others := [name for name in running.given_options() if name != "--new"]:
             raise UsageError(f"--new writes a file, and does nothing else: {others[0]} does not fit")
         path = api.new_kernel(new)
         click.echo(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -104,6 +105,17 @@ def command_words() -> tuple[str, ...]:
     """The words of the command line, for the header of a saved run."""
     words: tuple[str, ...] = click.get_current_context().meta[COMMAND_WORDS]
     return words
+
+
+def given_options() -> list[str]:
+    """The options that stand on the command line, by their long names."""
+    context = click.get_current_context()
+    return [
+        max(param.opts, key=len)
+        for param in context.command.params
+        if isinstance(param, click.Option) and param.name
+        if context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
+    ]
 
 
 def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> None:

@@ -150,6 +150,13 @@ def test_several_new_runs_stand_after_the_dashes(call: Call) -> None:
     assert {(row["base_runs"], row["new_runs"]) for row in data["rows"]} == {(2, 2)}
 
 
+def test_dashes_before_all_files_end_the_options(call: Call) -> None:
+    plain = call("compare", "base1.jsonl", "same.jsonl")
+    dashed = call("compare", "--", "base1.jsonl", "same.jsonl")
+    assert (dashed.exit_code, dashed.stdout) == (plain.exit_code, plain.stdout)
+    assert plain.exit_code == 0
+
+
 def test_a_base_twice_is_one(call: Call) -> None:
     result = call("compare", "base1.jsonl", "base1.jsonl", "same.jsonl", "--format", "json")
     assert json.loads(result.stdout)["bases"] == ["base1.jsonl"]

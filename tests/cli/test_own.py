@@ -62,6 +62,12 @@ def test_the_walk_is_understood_as_written(call: Call, monkeypatch: pytest.Monke
             call(*command.split()[1:])
 
 
+def test_a_new_kernel_may_be_named_behind_an_equals_sign(call: Call) -> None:
+    done = call("kernels", "--new=start.cl")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert Path("start.cl").is_file()
+
+
 def test_own_kernels_join_those_that_are_named() -> None:
     def chosen(kernels: str, baseline: str = "none", **options: object) -> list[str]:
         values = {"kernels": kernels, "kernel_files": ["mine.cl"], "baseline": baseline, **options}
