@@ -12,7 +12,7 @@ from gemmbench.model import units
 from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import FEW, WORDS
 from gemmbench.stats import rates
@@ -81,6 +81,8 @@ class Progress:
 def line(row: Row) -> str:
     """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
     label = row_label(row)
+    if row.phase:  # a tuner's rows differ in their parameters
+        label = f"{label} {row.phase} ({listed(row.parameters)})"
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
     reached, moved = rates.shown_rate(row, "kernel"), rates.byte_rate(row)

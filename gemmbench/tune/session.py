@@ -367,7 +367,7 @@ class _Session:
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
         if isinstance(step, Skip):
             return step.row
-        self.tell(Started(len(self.rates), f"{self._standing()} | {step.label}"))
+        self.tell(Started(len(self.rates), f"{self._standing()} | {units.listed(step.parameters)}"))
         row = self.measure(step, policy)
         if row.status == "skipped" and step.parameters == self.task.space.asked(self.task.space.default):
             row = self.measure(step, rules.patient(self.task.budget_s, self.task.time_limit_s))

@@ -78,3 +78,8 @@ def test_the_bar_stops_when_the_run_breaks() -> None:
 def test_lines_of_rows() -> None:
     assert line(fake.peak_row(4, 88.0, dtype="int")) == "flops int width 4: 88.0 GIOPS, noise 0.1 %"
     assert line(fake.gemm_row("numpy", Problem(64, 64, 64), 60.2, -1)).startswith("numpy float 64x64x64: 60.")
+
+
+def test_a_tuners_row_says_its_parameters() -> None:
+    row = replace(SKIP, phase="trial", parameters={"BM": 64, "BN": 32})
+    assert line(row) == "naive float 8x8x8 trial (BM=64, BN=32): skipped: would take [bold]19 s[/]"

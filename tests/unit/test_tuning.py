@@ -284,8 +284,8 @@ def test_events_tell_how_it_goes(tmp_path: Path) -> None:
     assert [event.row.phase == TRIAL for event in finished] == [not event.is_planned for event in finished]
     assert heat.cases + duel.cases == sum(event.is_planned for event in finished)
     labels = [event.label for event in events if isinstance(event, Started)]
-    assert labels[0].startswith("0 tried, 42 s left | register")
-    assert re.match(r"\d+ tried, best [\d.]+ GFLOPS, [\d.]+ x shipped \| register", labels[-1])
+    assert labels[0].startswith("0 tried, 42 s left | BM=128, BN=128, ")
+    assert re.match(r"\d+ tried, best [\d.]+ GFLOPS, [\d.]+ x shipped \| BM=\d+, ", labels[-1])
 
 
 # --- the file ---------------------------------------------------------------------------------------------
