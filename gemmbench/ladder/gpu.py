@@ -204,8 +204,8 @@ def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
     return fit or {_UNKNOWN: {**_LAST, **p}}
 
 
-def _of_each_form(one: Constraint) -> Constraint:
-    return replace(one, rule=lambda p: all(map(one.rule, _forms(p).values())))
+def _of_each_form(constraint: Constraint) -> Constraint:
+    return replace(constraint, rule=lambda p: all(map(constraint.rule, _forms(p).values())))
 
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -> dict[str, int]:

@@ -41,8 +41,8 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
     platforms = [*_platforms()]
     keys = ("NAME", "VENDOR", "VERSION")
     texts = [" ".join(_text(platform, cl.platform_info, key) for key in keys) for _, platform in platforms]
-    found = registered.drivers_of(texts)
-    for (platform_index, platform), driver in zip(platforms, found, strict=True):
+    matching = registered.drivers_of(texts)
+    for (platform_index, platform), driver in zip(platforms, matching, strict=True):
         library, origin = (driver.library, driver.origin) if driver else ("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
             position = (len(facts), platform_index, device_index)

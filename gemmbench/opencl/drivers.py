@@ -66,11 +66,11 @@ class Registered:
                 left.setdefault(_known_part(_LIBRARIES.values(), Path(driver.library).name), []).append(
                     driver
                 )
-        found: list[Driver | None] = []
+        matching: list[Driver | None] = []
         for name in platforms:
             fitting = left.get(_LIBRARIES.get(_known_part(_LIBRARIES, name), ""), [])
-            found.append(fitting.pop(0) if len(fitting) > 1 else next(iter(fitting), None))
-        return found
+            matching.append(fitting.pop(0) if len(fitting) > 1 else next(iter(fitting), None))
+        return matching
 
 
 def _known_part(parts: Iterable[str], name: str) -> str:

@@ -78,6 +78,6 @@ def _key(configuration: Configuration) -> tuple[int, ...]:
     return tuple(configuration.values())
 
 
-def _distance(one: Configuration, other: Configuration) -> int:
+def _distance(first: Configuration, second: Configuration) -> int:
     """In how many parameters two configurations differ."""
-    return sum(value != other[name] for name, value in one.items())
+    return sum(value != second[name] for name, value in first.items())

@@ -1,4 +1,4 @@
-"""The counts of the package's size: what is counted, and that a passed limit is told."""
+"""The counts of the repository's size."""
 
 from __future__ import annotations
 
@@ -22,15 +22,20 @@ def test_lines_imports_and_vague_names_are_counted() -> None:
     assert room.vague == 2, "neither in text nor in comments"
 
 
-def test_rooms_are_folders(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    for name in ("api.py", "model/row.py", "model/case.py"):
+def test_folders_are_counted_and_an_exceeded_limit_is_reported(tmp_path: Path) -> None:
+    for name in (
+        "gemmbench/api.py",
+        "gemmbench/model/row.py",
+        "tests/unit/test_row.py",
+        "tools/house.py",
+        "plots/a.png",
+    ):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(SOURCE)
-    assert {name: room.files for name, room in house.rooms(tmp_path).items()} == {".": 1, "model": 2}
-
-
-def test_a_limit_that_is_passed_is_told() -> None:
-    total = sum(house.rooms().values(), house.Room())
-    assert house.too_much(total) == []
-    (sentence,) = house.too_much(house.Room(100, house.MOST_FILES + 1, 0, 0))
-    assert sentence.endswith(f"files, more than {house.MOST_FILES:,}")
+    folders = house.rooms(tmp_path / "gemmbench")
+    assert {name: room.files for name, room in folders.items()} == {".": 1, "model": 1}
+    values = house.figures(sum(folders.values(), house.Room()), tmp_path)
+    assert [*values.values()] == [14, 2, 8, 4, 14, 0]
+    assert house.exceeded(values) == []
+    (sentence,) = house.exceeded({**values, "lines of tests/ and tools/": 40_001})
+    assert sentence == "40,001 lines of tests/ and tools/, more than 40,000"
