@@ -18,11 +18,11 @@ VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
     "lines of gemmbench/": 36_000,
-    "files of gemmbench/": 114,
+    "files of gemmbench/": 112,
     "import lines of gemmbench/": 2_160,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
     "lines of tests/ and tools/": 40_000,
-    "MB of plots/": 21,
+    "MB of plots/": 12,
 }
 
 
