@@ -41,6 +41,7 @@ from gemmbench.options.names import (
     check_report_path,
     choose,
 )
+from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.baseline import Basis
@@ -51,7 +52,6 @@ from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stdout
 from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
-from gemmbench.suite.plan import select
 from gemmbench.suite.run import Measurement, Outcome
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table

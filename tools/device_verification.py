@@ -28,7 +28,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import PLAIN_DTYPES, decode, encode
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan, select
+from gemmbench.plan import gemm_plan, select
 from tests import rounding
 
 POLICY = Policy(budget_s=1.0, settle_s=0.0, batch_s=0.001, min_batches=3)

@@ -23,11 +23,10 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
+from gemmbench.options.rules import MOST_ROUNDS, Rules, Thresholds
 from gemmbench.regress import check
-from gemmbench.regress.baseline import Basis, Rules, repetitions
+from gemmbench.regress.baseline import Basis, repetitions
 from gemmbench.regress.compare import Comparison, compare
-from gemmbench.regress.gate import MOST_ROUNDS
-from gemmbench.regress.verdict import Thresholds
 
 SEED = 20261121
 REFERENCES = ("numpy", "cublas")  # never made slower: ratios refer to them

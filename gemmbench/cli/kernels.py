@@ -27,10 +27,10 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.options import names
 from gemmbench.options.comparing import Doctor, Kernels
+from gemmbench.plan import gemm_plan, select
 from gemmbench.report import notes, table
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
-from gemmbench.suite.plan import gemm_plan, select
 from gemmbench.suite.run import every_device, header_of
 
 

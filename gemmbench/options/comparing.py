@@ -36,10 +36,8 @@ from gemmbench.options import (
     names,
     option,
 )
-from gemmbench.regress.baseline import DIFFERENCES, Rules
-from gemmbench.regress.gate import LEAST_ROUNDS, MOST_ROUNDS
-from gemmbench.suite.plan import OwnKernels
-from gemmbench.tune import space
+from gemmbench.options.rules import DIFFERENCES, LEAST_ROUNDS, MOST_ROUNDS, Rules
+from gemmbench.plan import OwnKernels
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
@@ -317,6 +315,7 @@ class Check(Comparing, measuring.Measuring):
 
 
 _Item = TypeVar("_Item")
+_LARGE, _HUGE = 1024, 4096  # m = n = k of a search where none is asked for
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -400,13 +399,19 @@ class Tune(Options):
             if self.sizes is None and self.batch > 1:
                 raise UsageError("--batch says how many problems of a shape: give --sizes or -m too")
             asked = None if self.sizes is None else names.choose_sizes(self.sizes, None, 1)
-            return tuple(self._problem(size, size, size) for size in asked or space.default_sizes(device))
+            return tuple(self._problem(size, size, size) for size in asked or default_sizes(device))
         if self.sizes is not None:
             raise UsageError("--sizes is for square problems and -m for others: choose one")
         return (self._problem(self.m, self.n or self.m, self.k or self.m),)
 
     def _problem(self, m: int, n: int, k: int) -> Problem:
         return Problem(m, n, k, self.only_dtype, trans_a=self.trans_a, trans_b=self.trans_b, batch=self.batch)
+
+
+def default_sizes(device: DeviceFacts) -> tuple[int, ...]:
+    """What is searched at (m = n = k) where the user asks for no size: enough to keep the device busy."""
+    has_card = device.type == "gpu" and not device.unified_memory
+    return (_HUGE if has_card else _LARGE,)
 
 
 def only(chosen: Sequence[_Item], option: str) -> _Item:

@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gemmbench import UsageError, exports, ladder
+from gemmbench import UsageError, ladder
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
@@ -38,10 +38,7 @@ from gemmbench.options import (
     option,
     specs,
 )
-from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
-from gemmbench.probes.arithmetic import WIDTHS
-from gemmbench.probes.memory import bandwidth_plan, memory_plan
-from gemmbench.suite.plan import (
+from gemmbench.plan import (
     Axes,
     FindTuned,
     Reach,
@@ -51,6 +48,9 @@ from gemmbench.suite.plan import (
     peak_plan,
     quick_widths,
 )
+from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
+from gemmbench.probes.arithmetic import WIDTHS
+from gemmbench.probes.memory import bandwidth_plan, memory_plan
 
 DEVICE_VARIABLE = "GEMMBENCH_DEVICE"
 DEFAULT_BUDGET_S = 3.0
@@ -61,7 +61,7 @@ FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", 
 
 TRANS_A = "A is stored k x m, and op(A) is its transpose, as in BLAS."
 TRANS_B = "B is stored n x k, and op(B) is its transpose."
-RUN_FORMATS = ("table", *exports.FORMATS)
+RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetrics")
 FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 _DEFAULT_SIZE = 1024

@@ -13,9 +13,8 @@ from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.units import reason_of
-from gemmbench.regress import verdict
-from gemmbench.regress.baseline import PEAK
-from gemmbench.regress.verdict import ThresholdError, Thresholds
+from gemmbench.options import rules
+from gemmbench.options.rules import PEAK, ThresholdError, Thresholds
 
 _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
@@ -271,10 +270,10 @@ def threshold_of(text: str | None, path: Path | None = None) -> Thresholds:
     """What ``--threshold`` and ``--thresholds`` say; `UsageError` if one cannot be taken."""
     option = "--threshold:"
     try:
-        default = verdict.parse(text) if text is not None else None
+        default = rules.parse(text) if text is not None else None
         option = "--thresholds"
         if path is not None:
-            return verdict.load(path, default)
+            return rules.load(path, default)
     except ThresholdError as error:
         raise UsageError(f"{option} {error}") from None
     return Thresholds(default) if default is not None else Thresholds()

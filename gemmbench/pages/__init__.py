@@ -26,9 +26,9 @@ from gemmbench.model.device import BUSY_CORES, HOST
 from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
+from gemmbench.options.rules import Rules
 from gemmbench.regress import baseline, chart
 from gemmbench.regress import compare as comparing
-from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison
 from gemmbench.report import conditions, notes
 from gemmbench.report.progress import row_label

@@ -5,9 +5,8 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal
 
 from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.ladder.variant import laid_out
@@ -16,41 +15,13 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import MATH, Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
+from gemmbench.options.rules import DIFFERENCES, PEAK, Kind, Rules
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.verdict import LEAST_IN_TURN, Limits, Noise, Recorded, Thresholds, is_exact
+from gemmbench.regress.verdict import LEAST_IN_TURN, Noise, Recorded, is_exact
 from gemmbench.stats import rates as derive
 from gemmbench.stats.conditions import state
-from gemmbench.stats.intervals import CONFIDENCE, EXACT, Measure
-from gemmbench.stats.rates import in_turn, measure
-
-PEAK = "peak"  # as a reference: the best measured peak of the row's data type
-
-
-@dataclass(frozen=True)
-class Rules:
-    """How runs are compared."""
-
-    thresholds: Thresholds = field(default_factory=Thresholds)
-    confidence: float = CONFIDENCE
-    scope: str | None = None  # None: the finest that was measured
-    ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
-    across: frozenset[str] = frozenset()  # of DIFFERENCES
-    in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
-    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills, memory or launches fail
-    rounds: int = 0  # how often a suspicious row is measured again
-    former: frozenset[str] = frozenset()  # the variants that have a former version; empty: every kernel
-
-    def has_former(self, row: Row) -> bool:
-        """Whether there could be a former version of a row's kernel: a GEMM's own, known beforehand."""
-        own = row.kind == "gemm" and bool(row.source and row.samples)
-        return own and (not self.former or row.variant in self.former)
-
-    def measured(self, row: Row) -> Measure | None:
-        """What a row says by itself: its cost, or the ratio to its former self."""
-        return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)
-
-    def limits(self, row: Row) -> Limits:
-        return Limits(self.thresholds.of(row), self.confidence)
+from gemmbench.stats.intervals import EXACT, Measure
+from gemmbench.stats.rates import measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -298,19 +269,8 @@ def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
 
 # --- Which row of one run is which row of another, and whether the two may be compared ----------------------
 
-Kind = Literal["device", "driver", "source", "sampling", "memory"]
 Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
 """Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""
-
-_DRIVER = "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)"
-DIFFERENCES: dict[Kind, tuple[str, str]] = {
-    "device": ("other device", "measure the baseline run on this device"),
-    "driver": ("other driver", _DRIVER),
-    "source": ("other kernel source", "check --against times both versions of a kernel in turn"),
-    "sampling": ("other sampling", "give both runs the same --state and --cold"),
-    "memory": ("operands reached the device in another way", "give both runs the same --memory"),
-}
-"""What makes two rows incomparable, unless a comparison is told to go across it, and what to do about it."""
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,8 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean, counted
+from gemmbench.options.rules import LEAST_ROUNDS, MOST_ROUNDS
+from gemmbench.plan import OwnKernels, rebuild, select
 from gemmbench.regress import gate
 from gemmbench.regress.baseline import (
     Basis,
@@ -31,7 +33,6 @@ from gemmbench.regress.compare import Comparison, Line, compare, doubted, judged
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
-from gemmbench.suite.plan import OwnKernels, rebuild, select
 from gemmbench.suite.run import Listen, every_device, header_of
 
 
@@ -77,7 +78,7 @@ class Job:
     save: Path | None = None
     force: bool = False
     patience_s: float = 600.0
-    rounds: int = gate.MOST_ROUNDS
+    rounds: int = MOST_ROUNDS
     steps: session.Steps = field(init=False)
 
     def __post_init__(self) -> None:
@@ -260,7 +261,7 @@ def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case],
     """Measure what the gate wants; its findings, the rows without a figure, and those with one."""
     end = job.clock() + job.patience_s
     steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.rounds)
-    yield job.steps.planned(2 * gate.LEAST_ROUNDS * len(suspects))  # if each is settled at once
+    yield job.steps.planned(2 * LEAST_ROUNDS * len(suspects))  # if each is settled at once
     without: Rows = {}
     looks: dict[RowKey, list[Row]] = {}
     answer: Answer = None

@@ -16,8 +16,9 @@ from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
+from gemmbench.options.rules import Rules
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.baseline import Basis, Repetition, Rules, slots
+from gemmbench.regress.baseline import Basis, Repetition, slots
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, markdown, stack, stdout

@@ -19,14 +19,12 @@ from typing import Literal
 
 from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import Run
+from gemmbench.options.rules import LEAST_ROUNDS, MOST_ROUNDS, Limits, Rules
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.baseline import Basis, Rules
+from gemmbench.regress.baseline import Basis
 from gemmbench.regress.compare import title
-from gemmbench.regress.verdict import Judgement, Limits, Noise, Spread, centre, conclude, is_exact, judge
+from gemmbench.regress.verdict import Judgement, Noise, Spread, centre, conclude, is_exact, judge
 from gemmbench.stats.intervals import Measure, mean
-
-LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
-MOST_ROUNDS = 10
 
 FAILED: Literal["failed"] = "failed"
 Answer = Measure | Literal["failed"] | None

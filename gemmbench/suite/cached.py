@@ -25,9 +25,9 @@ from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
 from gemmbench.model.units import number, reason_of
+from gemmbench.plan import Tuned
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed
-from gemmbench.suite.plan import Tuned
 
 _T = TypeVar("_T")
 

@@ -15,9 +15,9 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
+from gemmbench.plan import FindTuned, select
 from gemmbench.suite import session
 from gemmbench.suite.cached import KeptPeaks, KeptPresets
-from gemmbench.suite.plan import FindTuned, select
 
 MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]

@@ -23,8 +23,8 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
+from gemmbench.plan import select
 from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
-from gemmbench.suite.plan import select
 from gemmbench.suite.run import every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules

@@ -11,7 +11,7 @@ from gemmbench.measure.sampling import least_s
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan, why_not
+from gemmbench.plan import gemm_plan, why_not
 
 FINALISTS = 5  # beside the shipped preset
 ROUNDS = 3  # of the winner and the shipped preset, in turns
@@ -23,7 +23,6 @@ _FIRST_LOOK_SHARE = 0.1  # of the budget, for the shipped preset, whose speed no
 _FAR = 2.0  # a configuration that must be this many times as slow as the shipped preset is not timed
 _SHORT, _FULL = 0.1, Policy().budget_s  # sampling time of a row of the finals, at least and at most
 _LARGEST = 10_000  # combinations, with what a variant otherwise chooses: minutes see too little of more
-_LARGE, _HUGE = 1024, 4096  # m = n = k of the search where none is asked for
 
 
 class TuningError(ValueError):
@@ -97,12 +96,6 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     if not suited:
         raise TuningError(f"no configuration of {variant.name} runs here: {reasons[0]}")
     return Space(default, values, suited, combinations, len(allowed), frozenset(own))
-
-
-def default_sizes(device: DeviceFacts) -> tuple[int, ...]:
-    """What is searched at (m = n = k) where the user asks for no size: enough to keep the device busy."""
-    has_card = device.type == "gpu" and not device.unified_memory
-    return (_HUGE if has_card else _LARGE,)
 
 
 def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:

@@ -16,7 +16,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Counters, Runtime, has_counters
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from tests.device.test_verification import QUICK
 
 STAND_IN = """

@@ -13,8 +13,8 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, load
+from gemmbench.plan import gemm_plan
 from gemmbench.suite import session
-from gemmbench.suite.plan import gemm_plan
 from tests.device import faulty
 from tests.unit.test_records import HEADER
 

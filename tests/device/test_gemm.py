@@ -28,9 +28,9 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.plan import gemm_plan
 from gemmbench.stats import rates
 from gemmbench.stats.rates import doubt
-from gemmbench.suite.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 

@@ -17,6 +17,7 @@ from gemmbench.model.dtypes import DType, HostArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.plan import peak_plan
 from gemmbench.probes import PROBES, measure, memory_opencl
 from gemmbench.probes.arithmetic import FLOPS
 from gemmbench.probes.measure import Known
@@ -24,7 +25,6 @@ from gemmbench.probes.memory_opencl import Enqueue, timed
 from gemmbench.probes.opencl import ProbeExecutor
 from gemmbench.probes.reference import RECURRENCES, Lanes
 from gemmbench.stats.rates import rate
-from gemmbench.suite.plan import peak_plan
 from tests import in_process
 
 POLICY = Policy(budget_s=1.0, settle_s=0.05, batch_s=0.001, min_batches=3)

@@ -15,7 +15,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 
 VARIANT = BY_NAME["intel-block"]
 NEEDED = "cl_intel_subgroups"

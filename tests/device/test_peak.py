@@ -11,12 +11,12 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.plan import peak_plan
 from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_in
 from gemmbench.probes.measure import race_chains
 from gemmbench.probes.opencl import Chains, ProbeExecutor, Tiles
 from gemmbench.probes.race import Race
-from gemmbench.suite.plan import peak_plan
 from tests import in_process
 from tests.device.conftest import runtime
 

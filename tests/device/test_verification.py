@@ -28,7 +28,7 @@ from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.batches import Comparer
 from gemmbench.opencl.runtime import Runtime
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from tests import in_process
 
 QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)

@@ -17,7 +17,7 @@ from gemmbench.measure.child import Pipe, Worker, WorkerError
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from gemmbench.tune.session import measured_by
 from tests import fake_runs
 from tests.cli.conftest import Call

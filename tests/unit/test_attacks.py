@@ -14,7 +14,7 @@ from gemmbench.measure.sampling import Sampled, without_jumps
 from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Check, Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run
-from gemmbench.regress.baseline import Rules
+from gemmbench.options.rules import Rules
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.report.notes import troubles
 from gemmbench.stats.rates import shown_rate

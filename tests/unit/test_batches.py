@@ -29,9 +29,9 @@ from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Tune
 from gemmbench.options.measuring import Gemm as GemmOptions
 from gemmbench.options.measuring import Square, Workloads
+from gemmbench.plan import gemm_plan, rebuild, why_not
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels, sweep_axis
-from gemmbench.suite.plan import gemm_plan, rebuild, why_not
 from tests import fake_runs as fake
 from tests import in_process
 

@@ -16,8 +16,9 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions, DeviceFacts, Readings
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
+from gemmbench.options.rules import Rules
 from gemmbench.regress import check
-from gemmbench.regress.baseline import Basis, Rules
+from gemmbench.regress.baseline import Basis
 from gemmbench.regress.compare import Comparison, Line, compare
 from tests.compare_runs import again, repeated, small
 

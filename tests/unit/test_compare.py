@@ -13,9 +13,9 @@ from gemmbench.model import instrument
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.row import Check, Launch, Problem, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
-from gemmbench.regress.baseline import DIFFERENCES, Rules, exact_positions, only_preset_differs, slots
+from gemmbench.options.rules import DIFFERENCES, Rule, Rules, Thresholds
+from gemmbench.regress.baseline import exact_positions, only_preset_differs, slots
 from gemmbench.regress.compare import Comparison, Line, compare, doubted
-from gemmbench.regress.verdict import Rule, Thresholds
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 

@@ -15,7 +15,7 @@ from matplotlib.text import Text
 
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
-from gemmbench.regress.baseline import Rules
+from gemmbench.options.rules import Rules
 from gemmbench.regress.chart import ratios
 from gemmbench.regress.compare import compare
 from tests import fake_runs as fake

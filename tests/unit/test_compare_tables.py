@@ -12,12 +12,12 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.run_file import Run
+from gemmbench.options.rules import Limits, Rules
 from gemmbench.regress import aa
 from gemmbench.regress import compare as pages
-from gemmbench.regress.baseline import Rules
 from gemmbench.regress.compare import Comparison, compare, to_junit
 from gemmbench.regress.gate import carries, floor, serves
-from gemmbench.regress.verdict import VERDICTS, Limits, Noise, conclude, unseen
+from gemmbench.regress.verdict import VERDICTS, Noise, conclude, unseen
 from gemmbench.report.table import stack
 from gemmbench.stats.intervals import Measure
 from tests import fake_runs as fake

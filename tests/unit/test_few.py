@@ -13,7 +13,7 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from tests.unit.test_gpu_variants import GPU as DEVICE
 
 SMALL, THIN = BY_NAME["small"], BY_NAME["thin"]

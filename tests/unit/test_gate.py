@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from gemmbench.regress.gate import FAILED, LEAST_ROUNDS, Answer, Settled, Suspect, Wanted, controls, settle
-from gemmbench.regress.verdict import Limits, Noise, Reach, Recorded
+from gemmbench.options.rules import LEAST_ROUNDS, Limits
+from gemmbench.regress.gate import FAILED, Answer, Settled, Suspect, Wanted, controls, settle
+from gemmbench.regress.verdict import Noise, Reach, Recorded
 from gemmbench.stats.intervals import EXACT, Measure
 
 

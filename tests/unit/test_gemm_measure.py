@@ -37,11 +37,11 @@ from gemmbench.model.instrument import (
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Row
 from gemmbench.model.run_file import Run
+from gemmbench.plan import gemm_plan
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbances
 from gemmbench.stats.rates import versus
 from gemmbench.suite import session
-from gemmbench.suite.plan import gemm_plan
 from gemmbench.views import sheets
 from tests import fake_runs as fake
 from tests.fake_instrument import LIMITED, FakeClock, FakeInstrument, HotDevice, HotWatch

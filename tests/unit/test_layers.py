@@ -27,8 +27,8 @@ BASE = ("model", "stats", "ladder")
 MACHINE = (*BASE, "report", "charts", "opencl", "measure")
 SUITE = (*MACHINE, "gemm", "probes")
 ALL = (
-    *SUITE, "suite", "tune", "regress", "doctor", "views", "exports", "chart_views", "pages",
-    "options",
+    *SUITE, "plan", "options", "suite", "tune", "regress", "doctor", "views", "exports", "chart_views",
+    "pages",
 )  # fmt: skip
 
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
@@ -44,9 +44,11 @@ ROOMS: dict[str, Room] = {
     ),
     "gemm": Room("one GEMM: operands, verification, what runs it, its tables and charts", MACHINE),
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
-    "suite": Room("plan, selection, session, what is cached", SUITE),
-    "tune": Room("the tuner: space, search, session, table", (*MACHINE, "suite")),
-    "regress": Room("compare, check, their tables and charts", (*MACHINE, "suite")),
+    "plan": Room("devices x variants x problems -> cases; the selection of devices", SUITE),
+    "options": Room("every command's options, declared once; the plan that they ask for", (*SUITE, "plan")),
+    "suite": Room("one run: session, its request, what is cached", (*SUITE, "plan", "options")),
+    "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
+    "regress": Room("compare, check, their tables and charts", (*MACHINE, "plan", "options", "suite")),
     "doctor": Room(
         "what keeps a machine from its ceiling: checks as a table, what they read, findings",
         (*MACHINE, "probes"),
@@ -59,11 +61,7 @@ ROOMS: dict[str, Room] = {
     "chart_views": Room("which charts a run gets", (*SUITE, "suite")),
     "pages": Room(
         "a report of saved runs as one HTML page",
-        (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views"),
-    ),
-    "options": Room(
-        "every command's options, declared once",
-        (*SUITE, "suite", "tune", "regress", "views", "exports", "chart_views"),
+        (*SUITE, "options", "suite", "tune", "regress", "views", "exports", "chart_views"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
     "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
@@ -206,7 +204,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("model.problem", "from gemmbench.suite.plan import gemm_plan"),
+        ("model.problem", "from gemmbench.plan import gemm_plan"),
         ("model.problem", "from ..suite import plan"),
         ("model.problem", "from .. import suite"),
         ("model.problem", "import click"),
@@ -228,7 +226,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("api", "import click"),
         ("api", "from gemmbench.cli import running"),
         ("options.measuring", "from gemmbench.api import Run"),
-        ("report.table", "from gemmbench.suite.plan import gemm_plan"),
+        ("report.table", "from gemmbench.plan import gemm_plan"),
         ("report.table", "import matplotlib.pyplot as plt"),
         ("charts.pane", "from rich.table import Table"),
         ("stats.rates", "from gemmbench.ladder import ORDER"),

@@ -23,8 +23,8 @@ from gemmbench.model.problem import Gemm, leading
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run, encode
 from gemmbench.options import build, measuring
+from gemmbench.plan import rebuild
 from gemmbench.stats.panels import panels, sweep_axis
-from gemmbench.suite.plan import rebuild
 from tests import fake_runs as fake
 from tests import in_process
 

@@ -14,8 +14,8 @@ from gemmbench.model.case import Case, Skip
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, Problem, Row
 from gemmbench.model.run_file import Run
+from gemmbench.plan import fitting, gemm_plan
 from gemmbench.stats import panels, rates
-from gemmbench.suite.plan import fitting, gemm_plan
 from tests import fake_runs as fake
 
 SIZE = Problem(512, 512, 512)

@@ -24,9 +24,9 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import Run, encode
 from gemmbench.options import build, measuring
+from gemmbench.plan import Axes, gemm_plan, rebuild
 from gemmbench.regress.baseline import repetitions
 from gemmbench.regress.compare import compare
-from gemmbench.suite.plan import Axes, gemm_plan, rebuild
 from tests import fake_runs as fake
 from tests import in_process
 from tests.unit.test_answers import Simulated

@@ -12,7 +12,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout, ParameterError
 from gemmbench.model import kernel_files
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import why_not
+from gemmbench.plan import why_not
 from tests.unit.test_plan import DEVICE
 
 VARIANT = BY_NAME["nv-wgmma"]

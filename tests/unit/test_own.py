@@ -22,7 +22,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Build, NotMeasuredError
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import Axes, OwnKernels, gemm_plan, rebuild
+from gemmbench.plan import Axes, OwnKernels, gemm_plan, rebuild
 from tests import fake_runs
 
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'

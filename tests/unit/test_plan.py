@@ -10,7 +10,7 @@ from gemmbench.ladder.variant import ParameterError
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan, in_turn_with, peak_plan, quick_widths
+from gemmbench.plan import gemm_plan, in_turn_with, peak_plan, quick_widths
 
 DEVICE = DeviceFacts(
     index=0,

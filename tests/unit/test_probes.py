@@ -11,11 +11,11 @@ from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
+from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES
 from gemmbench.probes.arithmetic import CHAINS, WIDTHS, ChainProbe, MatrixProbe
 from gemmbench.probes.race import RATIO_CEILINGS
 from gemmbench.probes.reference import RECURRENCES, SEEDS
-from gemmbench.suite.plan import peak_plan
 from tests.unit.test_plan import DEVICE
 
 H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0))

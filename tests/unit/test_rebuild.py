@@ -10,10 +10,10 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem, Row
+from gemmbench.plan import Tuned, gemm_plan, peak_plan, rebuild
 from gemmbench.probes import ALL_DTYPES
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
-from gemmbench.suite.plan import Tuned, gemm_plan, peak_plan, rebuild
 from tests import fake_runs as fake
 
 

@@ -16,7 +16,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.runtime import Built, Runtime, registers_and_spills
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.device import DeviceFacts
-from gemmbench.suite.plan import SelectionError, select
+from gemmbench.plan import SelectionError, select
 from tests.fake_runs import CPU
 
 

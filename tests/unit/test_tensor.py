@@ -11,7 +11,7 @@ from gemmbench.ladder.variant import Layout, ParameterError
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from tests.unit.test_plan import DEVICE
 
 H200 = replace(

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench.model.row import Problem, Row
-from gemmbench.regress.verdict import ThresholdError, Thresholds, load, parse
+from gemmbench.options.rules import ThresholdError, Thresholds, load, parse
 from tests import fake_runs as fake
 
 GOOD = """

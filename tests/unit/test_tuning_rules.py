@@ -13,6 +13,7 @@ from gemmbench.measure.sampling import least_s
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
+from gemmbench.options.comparing import default_sizes
 from gemmbench.tune import space as tuning
 from gemmbench.tune.space import TuningError
 from tests import fake_runs as fake
@@ -169,9 +170,9 @@ def test_finals_never_refuse_the_shipped_preset() -> None:
 
 
 def test_a_card_is_searched_with_more_than_a_processor() -> None:
-    assert tuning.default_sizes(fake.GPU) == (4096,)
-    assert tuning.default_sizes(replace(fake.GPU, unified_memory=True)) == (1024,)
-    assert tuning.default_sizes(fake.CPU) == (1024,)
+    assert default_sizes(fake.GPU) == (4096,)
+    assert default_sizes(replace(fake.GPU, unified_memory=True)) == (1024,)
+    assert default_sizes(fake.CPU) == (1024,)
 
 
 def test_a_patient_measurement_is_never_refused_and_short() -> None:

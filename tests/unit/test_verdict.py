@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmbench.model.row import Partner, Problem, Row, Scope
+from gemmbench.options.rules import Limits
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.verdict import VERDICTS, Limits, Noise, Spread, judge
+from gemmbench.regress.verdict import VERDICTS, Noise, Spread, judge
 from gemmbench.stats.intervals import EXACT, Measure, mean
 from gemmbench.stats.rates import former, in_turn, measure
 from tests import fake_runs as fake

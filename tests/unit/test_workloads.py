@@ -22,7 +22,7 @@ from gemmbench.gemm.workloads import (
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
-from gemmbench.suite.plan import gemm_plan
+from gemmbench.plan import gemm_plan
 from tests.fake_runs import CPU
 
 

@@ -29,7 +29,7 @@ import pyopencl as cl
 from gemmbench.gemm.opencl_bench import Prepared
 from gemmbench.model.device import DeviceFacts
 from gemmbench.opencl import discovery, drivers
-from gemmbench.suite.plan import select
+from gemmbench.plan import select
 
 LIMIT_S = 10e-6
 BATCH = 200
