@@ -23,7 +23,7 @@ from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check
-from gemmbench.model.units import counted, reason_of
+from gemmbench.model.units import ceil_div, counted, reason_of
 
 
 class OperandError(UsageError, ValueError):
@@ -266,4 +266,4 @@ def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
 def rotating_sets(problem: Gemm, cache_bytes: int, most_bytes: int) -> int:
     """How many operand sets are twice a cache, within so much memory; 1 at least."""
     size = max(1, problem.operand_bytes)
-    return max(1, min(-(-2 * cache_bytes // size), _MOST_SETS, most_bytes // size))
+    return max(1, min(ceil_div(2 * cache_bytes, size), _MOST_SETS, most_bytes // size))

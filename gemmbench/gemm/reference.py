@@ -32,6 +32,7 @@ from gemmbench.gemm.verify import stack
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
+from gemmbench.model.units import ceil_div
 
 SAFETY = 8.0  # standard deviations allowed to rounding errors
 DRAWN = 64  # rows and columns that are compared where not all of C is
@@ -440,7 +441,7 @@ class Reference:
         """A random t, and by row and block of columns A (B t) and (A.^2 B.^2) t.^2, scaled."""
         problem = self._problem
         t = self._rng.uniform(0.5, 1.0, problem.n) * self._rng.choice((-1.0, 1.0), problem.n)
-        every, count = np.arange(problem.n), -(-problem.n // _WIDTH)
+        every, count = np.arange(problem.n), ceil_div(problem.n, _WIDTH)
         bt, weight = np.zeros((problem.k, count)), np.zeros((problem.k, count))
         for part in _parts(problem.k):
             block = self._rows_of_b(part, every) * t

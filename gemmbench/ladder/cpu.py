@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from functools import lru_cache
 
@@ -18,6 +19,7 @@ from gemmbench.ladder.variant import (
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 
 _FILE = "gemm/17_cpu_packed.cl"
 _ONE = (1, 1)  # work-group: a work-item has a core to itself
@@ -90,7 +92,7 @@ def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
 
 def _panels(v: Values) -> int:
     """Panels of B, the last one perhaps not whole."""
-    return -(-v["n"] // _width(v))
+    return ceil_div(v["n"], _width(v))
 
 
 def _width(v: Values) -> int:
@@ -100,17 +102,17 @@ def _width(v: Values) -> int:
 
 def _tiles(v: Values) -> int:
     """Panels of A, that is micro-tiles down C; the last one perhaps not whole."""
-    return -(-v["m"] // v["MR"])
+    return ceil_div(v["m"], v["MR"])
 
 
 def _span(v: Values) -> int:
     """Steps along k that a work-item sums."""
-    return -(-v["k"] // v["SLICES"])
+    return ceil_div(v["k"], v["SLICES"])
 
 
 def _slices(v: Values) -> int:
     """Parts of k with sums of their own."""
-    return -(-v["k"] // max(1, _span(v))) or 1
+    return ceil_div(v["k"], max(1, _span(v))) or 1
 
 
 def _is_row(v: Values) -> bool:
@@ -159,18 +161,17 @@ def _grid(
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
-        rows, columns = -(-tiles // down), -(-panels // across)
-        blocks = batch * -(-tiles // rows) * -(-panels // columns)
+        rows, columns = ceil_div(tiles, down), ceil_div(panels, across)
+        blocks = batch * ceil_div(tiles, rows) * ceil_div(panels, columns)
         fetched = (_FETCH + copy) / (rows * height) + _FETCH / (columns * width)
-        rounds = blocks / cores + 1 if start else -(-blocks // cores)
+        rounds = blocks / cores + 1 if start else ceil_div(blocks, cores)
         return rounds * (rows * columns + start) * (1 + fetched), down * across
 
-    least, wanted = -(-tiles // tallest), -(-cores * _BLOCKS_EACH // batch)
-    grids = [
-        (down, across)
-        for down in range(least, min(tiles, max(least, wanted)) + 1)
-        for across in range(1, min(panels, wanted) + 1)
-    ]
+    least, wanted = ceil_div(tiles, tallest), ceil_div(cores * _BLOCKS_EACH, batch)
+    # Of those that give blocks of one size only the fewest matter.
+    downs = {ceil_div(tiles, down): down for down in range(min(tiles, max(least, wanted)), least - 1, -1)}
+    acrosses = {ceil_div(panels, across): across for across in range(min(panels, wanted), 0, -1)}
+    grids = itertools.product(sorted(downs.values()), sorted(acrosses.values()))
     return min(grids, key=cost)
 
 
@@ -182,30 +183,32 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     """
     itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
-    tiles, panels = max(1, -(-problem.m // height)), max(1, -(-problem.n // width))
+    tiles, panels = max(1, ceil_div(problem.m, height)), max(1, ceil_div(problem.n, width))
     longest = max(1, problem.k // _LEAST_SPAN)
     near = _second_cache(device)
     is_near = problem.n * problem.k * itemsize <= near
     turned = problem.trans_a, problem.trans_b
     if problem.m == 1 and not any(turned):  # long rows of B; the sums of what is near in half the first cache
         first = device.data_caches[0] if device.data_caches else _L1
-        short = min(-(-panels // cores), first // 2 // itemsize // width)
+        short = min(ceil_div(panels, cores), first // 2 // itemsize // width)
         strip = max(1, min(short if is_near else panels, parameters["DEPTH"]))
         slices = (
-            1 if is_near else min(longest, -(-cores * _ROW_PARTS // (-(-panels // strip) * problem.batch)))
+            1
+            if is_near
+            else min(longest, ceil_div(cores * _ROW_PARTS, ceil_div(panels, strip) * problem.batch))
         )
         return {"PACKA": 0, "PACKB": _THERE, "KC": 1, "TILES": 1, "PANELS": strip, "SLICES": slices}
 
     share = max(device.cache_bytes, device.last_level_cache_bytes) // cores
     block = max(near // 2, min(share // _BLOCK_SHARE, _NEAR_BLOCK * near))
-    slices = min(longest, -(-cores // (tiles * panels * problem.batch)))
-    steps = -(-problem.k // slices)
+    slices = min(longest, ceil_div(cores, tiles * panels * problem.batch))
+    steps = ceil_div(problem.k, slices)
     is_few = problem.m < _ROWS_TO_PACK
     is_there = not problem.trans_b and (is_few or problem.k <= _DEPTHS_THERE[1])
     is_far = 2 * problem.n * problem.k * itemsize > cores * share
     most = _DEPTHS_THERE[problem.m > _DEPTHS_THERE[0]] if is_there and is_far else parameters["DEPTH"]
-    turns = max(1, -(-steps // most))
-    depth = max(1, -(-steps // turns))
+    turns = max(1, ceil_div(steps, most))
+    depth = max(1, ceil_div(steps, turns))
     tallest = max(1, block // (depth * itemsize * height))
     if turns == 1 and cores * share // _BLOCK_SHARE >= problem.m * depth * itemsize:
         tallest = tiles  # C is written once, so that there is room for all of A: B is copied once
@@ -233,8 +236,8 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
         "PACKA": int(packs_a and packed == _BEFORE),
         "PACKB": _THERE if is_there or in_place else packed,
         "KC": depth,
-        "TILES": -(-tiles // down),
-        "PANELS": -(-panels // across),
+        "TILES": ceil_div(tiles, down),
+        "PANELS": ceil_div(panels, across),
         "SLICES": slices,
     }
 
@@ -250,7 +253,7 @@ CPU_PACKED = Variant(
             _FILE,
             "pack_a",
             ("steps", "m", "k", "A", "lda", "AP"),
-            lambda v: (_tiles(v), -(-v["k"] // v["steps"])),
+            lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
             lambda _: _ONE,
             when=lambda v: v["PACKA"] == 1 and _is_matrix(v),
         ),
@@ -259,7 +262,7 @@ CPU_PACKED = Variant(
             _FILE,
             "pack_b",
             ("steps", "k", "n", "B", "ldb", "BP"),
-            lambda v: (v["n"] // _width(v), -(-v["k"] // v["steps"])),
+            lambda v: (v["n"] // _width(v), ceil_div(v["k"], v["steps"])),
             lambda _: _ONE,
             when=lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
         ),
@@ -271,7 +274,7 @@ CPU_PACKED = Variant(
                 *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
                 *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
             ),
-            lambda v: (-(-_panels(v) // v["PANELS"]), -(-v["m"] // v["rows"]) * _slices(v)),
+            lambda v: (ceil_div(_panels(v), v["PANELS"]), ceil_div(v["m"], v["rows"]) * _slices(v)),
             lambda _: _ONE,
             when=_is_matrix,
         ),
@@ -280,7 +283,7 @@ CPU_PACKED = Variant(
             _FILE,
             "one_row",
             ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
-            lambda v: (-(-_panels(v) // v["PANELS"]), _slices(v)),
+            lambda v: (ceil_div(_panels(v), v["PANELS"]), _slices(v)),
             lambda _: _ONE,
             when=_is_row,
         ),
@@ -289,7 +292,7 @@ CPU_PACKED = Variant(
             _FILE,
             "one_column",
             ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
-            lambda v: (1, -(-v["m"] // v["rows"])),
+            lambda v: (1, ceil_div(v["m"], v["rows"])),
             lambda _: _ONE,
             when=_is_column,
         ),
@@ -370,7 +373,7 @@ INTEL_BLOCK = Variant(
         multiply(
             "22_intel_block.cl",
             "intel_block",
-            lambda v: (-(-v["n"] // (v["LANES"] * v["TN"])) * v["LANES"], -(-v["m"] // v["TM"])),
+            lambda v: (ceil_div(v["n"], v["LANES"] * v["TN"]) * v["LANES"], ceil_div(v["m"], v["TM"])),
             lambda v: (v["LANES"], v["GY"]),
         ),
     ),

@@ -6,11 +6,25 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import OURS, Constraint, Parameter, Values, Variant, multiply, round_up, switch
+from gemmbench.ladder.variant import (
+    ASYNC_COPIES,
+    COLUMNS,
+    OURS,
+    ROWS,
+    Constraint,
+    Parameter,
+    Values,
+    Variant,
+    multiple,
+    multiply,
+    round_up,
+    switch,
+)
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import HALF_STORED
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
 _SOURCE = "gemmbench"
@@ -28,7 +42,7 @@ def _compiled_for(dtype: str) -> tuple[str, ...]:
 
 def _has_copies(device: DeviceFacts) -> bool:
     """Whether a device has asynchronous copies."""
-    return device.compute_capability >= _COPIES_SINCE and _NVIDIA in device.extensions
+    return device.compute_capability >= ASYNC_COPIES and _NVIDIA in device.extensions
 
 
 def _whole_rows(v: Values) -> bool:
@@ -40,7 +54,6 @@ def _whole_rows(v: Values) -> bool:
 
 _LARGEST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
 _COPY = 16  # bytes of an asynchronous copy
-_COPIES_SINCE = (8, 0)  # compute capability
 _NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
 _BUSY = 0.9  # of the units that must have a tile
 
@@ -112,7 +125,7 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         )
 
     def has_enough(form: Values) -> bool:
-        tiles = problem.batch * -(-problem.m // form["BM"]) * -(-problem.n // form["BN"])
+        tiles = problem.batch * ceil_div(problem.m, form["BM"]) * ceil_div(problem.n, form["BN"])
         return tiles >= _BUSY * device.compute_units
 
     edge = max(problem.m, problem.n)
@@ -141,14 +154,10 @@ def _small_local(p: Values) -> int:
     return max(tiles, p["SPLIT"] * rows * p["BN"]) * (2 if p["itemsize"] == 2 else 1)  # half is float there
 
 
-def _divides(divisor: str, value: str, sentence: str) -> Constraint:
-    return Constraint(lambda p: p.get(value, 0) % p.get(divisor, 1) == 0, sentence)
-
-
 _MULTIPLY_SMALL = multiply(
     "23_small.cl",
     "small",
-    lambda v: (-(-v["n"] // v["BN"]) * _small_items(v), -(-v["m"] // v["BM"])),
+    lambda v: (ceil_div(v["n"], v["BN"]) * _small_items(v), ceil_div(v["m"], v["BM"])),
     lambda v: (_small_items(v), 1),
 )
 
@@ -182,12 +191,12 @@ SMALL = Variant(
         "cpu": {**_form(32, 32, 8, 4, 4, 2, 1, 0), "ASYNC": 0},
     },
     constraints=(
-        _divides("TM", "BM", "BM must be a multiple of TM, so that each work-item owns whole rows"),
-        _divides("TN", "BN", "BN must be a multiple of TN, so that each work-item owns whole columns"),
-        _divides("WIDTH", "TN", "TN must be a multiple of WIDTH, so that columns are whole vectors"),
-        _divides("WIDTH", "BN", "BN must be a multiple of WIDTH, so that rows are whole vectors"),
-        _divides("WIDTH", "BK", "BK must be a multiple of WIDTH, so that a slice is whole vectors"),
-        _divides("WIDTH", "PAD", "PAD must be a multiple of WIDTH, so that rows stay aligned"),
+        ROWS,
+        COLUMNS,
+        multiple("TN", "WIDTH", ", so that columns are whole vectors"),
+        multiple("BN", "WIDTH", ", so that rows are whole vectors"),
+        multiple("BK", "WIDTH", ", so that a slice is whole vectors"),
+        multiple("PAD", "WIDTH", ", so that rows stay aligned"),
         Constraint(
             lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
             "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
@@ -316,7 +325,7 @@ def _thin_tile(v: Values) -> tuple[int, int]:
 
 def _thin_blocks(v: Values) -> tuple[int, int]:
     rows, columns = _thin_tile(v)
-    return -(-v["m"] // rows), -(-v["n"] // columns)
+    return ceil_div(v["m"], rows), ceil_div(v["n"], columns)
 
 
 def _thin_groups(v: Values) -> int:
@@ -339,7 +348,7 @@ def _is_many(v: Values) -> bool:
 def _many_blocks(v: Values) -> tuple[int, int]:
     """Groups of `thin_many` along the long side of C, and along the short one, for one part of k."""
     long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
-    return -(-long // (v["MANY"] or long or 1)), -(-few // _THIN)
+    return ceil_div(long, v["MANY"] or long or 1), ceil_div(few, _THIN)
 
 
 def _many_items(v: Values) -> tuple[int, int]:

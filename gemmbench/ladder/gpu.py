@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gemmbench.ladder.variant import (
+    ASYNC_COPIES,
     COLUMNS,
     OURS,
     ROWS,
@@ -30,6 +31,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import COPIED
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
 _SOURCE = "gemmbench"
@@ -63,7 +65,7 @@ def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
         step = multiply(
             file,
             kernel,
-            lambda v: (-(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"]) * tile_members(v),),
+            lambda v: (ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * tile_members(v),),
             lambda v: (tile_members(v),),
             ("m", "n", "k", "alpha", *a, *b, "beta", "C", "ldc"),
         )
@@ -163,7 +165,6 @@ GPU_TILE = Variant(
 # --- nv-async ---------------------------------------------------------------------------------------------
 
 _WARP = 32
-_ASYNC_COPIES = (8, 0)  # the first compute capability that has them
 _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has
 _FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
@@ -173,7 +174,7 @@ _SCHEDULERS = 4  # of a unit, each with warps of its own
 
 
 def _tiles(v: Values) -> int:
-    return -(-v["m"] // v["BM"]) * -(-(v["n"] - v.get("EDGE", 0)) // v["BN"])
+    return ceil_div(v["m"], v["BM"]) * ceil_div(v["n"] - v.get("EDGE", 0), v["BN"])
 
 
 _FORM = ("BM", "BN", "BK", "TM", "TN", "PAD", "STAGES", "LX")
@@ -241,11 +242,11 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
-    area, most = form["BM"] * form["BN"] * k, min(-(-k // form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
+    area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
     def took(groups: int) -> float:
         rounds, rest = divmod(groups, room)
-        resident = -(-rest // units)
+        resident = ceil_div(rest, units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
 
     has_pass = not (problem.trans_a or _by_elements({**form, "ta": 0}))
@@ -409,7 +410,7 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
         passes=(*_COPIES[2:], beside(("B", "ldb"), True), beside(("BP", "nw"), False), *renamed, add),
         choose=lambda problem, device, p: _form(problem, device, p, narrow=True),
         extents={**variant.extents, "nt": lambda v: v["n"] - v["EDGE"]},
-        temporaries={**variant.temporaries, "Q": lambda v: -(-v["k"] // 32) * v["EDGE"] * v["mw"]},
+        temporaries={**variant.temporaries, "Q": lambda v: ceil_div(v["k"], 32) * v["EDGE"] * v["mw"]},
         parameter_flags=_flags,
         edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
     )
@@ -463,7 +464,7 @@ NV_ASYNC = Variant(
     parameter_flags=_flags_by_elements,
     lacks=lambda device, _: (
         "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
-        if device.compute_capability < _ASYNC_COPIES
+        if device.compute_capability < ASYNC_COPIES
         else ""
     ),
     dtypes=("float", "double"),  # devices that can have both

@@ -22,6 +22,7 @@ from gemmbench.ladder.variant import (
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, MMA, WGMMA
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
 _CHUNK = 16  # bytes that are copied at once, where rows have to start
@@ -133,7 +134,7 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
     def cost(sides: tuple[int, int]) -> float:
         columns, _ = sides
-        return -(-_tiles(problem, p["BM"], columns) // units) * columns * _DOUBLE_COST[sides]
+        return ceil_div(_tiles(problem, p["BM"], columns), units) * columns * _DOUBLE_COST[sides]
 
     known = [each for each in _DOUBLE_COST if (p.get("BN", each[0]), p.get("WM", each[1])) == each]
     columns, rows = min(known, key=cost, default=(128, 64))
@@ -145,7 +146,7 @@ def _multiply(a: str, b: str) -> Pass:
     step = multiply(
         "20_nv_mma.cl",
         "nv_mma",
-        lambda v: (-(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"]) * _items(v),),
+        lambda v: (ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * _items(v),),
         lambda v: (_items(v),),
         ("m", "n", "k", "alpha", a, _LENGTHS[a], b, _LENGTHS[b], "beta", "C", "ldc"),
     )
@@ -295,14 +296,14 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
 
     def cost(tile: tuple[int, int]) -> float:
         rows, columns = tile
-        return -(-_tiles(problem, *tile) // units) * rows * columns * _COST[tile]
+        return ceil_div(_tiles(problem, *tile), units) * rows * columns * _COST[tile]
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
     # None has what breaks a constraint, which is somebody else's to say.
     rows, columns = min(known, key=cost, default=(p.get("BM", 128), p.get("BN", 128)))
     stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
     tiles = max(1, _tiles(problem, rows, columns))
-    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": -(-tiles // -(-tiles // units))}
+    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": ceil_div(tiles, ceil_div(tiles, units))}
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:
@@ -311,7 +312,7 @@ def _is_given(tile: tuple[int, int], p: Values) -> bool:
 
 
 def _tiles(problem: Gemm, rows: int, columns: int) -> int:
-    return -(-problem.m // rows) * -(-problem.n // columns)
+    return ceil_div(problem.m, rows) * ceil_div(problem.n, columns)
 
 
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
@@ -320,7 +321,7 @@ def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], -(-v["m"] // v["BM"]) * -(-v["n"] // v["BN"])) * _items_of(v),),
+        lambda v: (min(v["GROUPS"], ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"])) * _items_of(v),),
         lambda v: (_items_of(v),),
         ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
     )

@@ -44,6 +44,7 @@ from gemmbench.ladder.variant import (
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 
 FAMILY = "first steps"
 _SOURCE = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel {}"
@@ -402,7 +403,9 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
         source=_ANDROID,
         passes=(
             TRANSPOSE_B,
-            multiply(file, kernel, lambda v: (-(-v["n"] // block), -(-v["m"] // block)), group_of, WITH_BT),
+            multiply(
+                file, kernel, lambda v: (ceil_div(v["n"], block), ceil_div(v["m"], block)), group_of, WITH_BT
+            ),
         ),
         parameters={
             "WIDTH": Parameter("elements of a vector", (width,)),
@@ -485,9 +488,9 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
     of C, then one that gives every compute unit a group, then the one closest to 128 work-items, then the
     squarest micro-tile area, which reads least of A and B.
     """
-    across = -(-problem.n // PIXEL)
+    across = ceil_div(problem.n, PIXEL)
     rows = 1 if problem.m < _FEW_ROWS else _ROWS
-    down = -(-problem.m // rows)
+    down = ceil_div(problem.m, rows)
     most = min(device.max_work_group_size, _GROUP)
     sides = [1 << bit for bit in range(8)]
 
@@ -513,7 +516,7 @@ def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
     step = multiply(
         file,
         kernel,
-        lambda v: (-(-v["n"] // PIXEL), -(-v["m"] // rows)),
+        lambda v: (ceil_div(v["n"], PIXEL), ceil_div(v["m"], rows)),
         group_of,
         ("m", "n", "k", "alpha", "A", "lda", *b, "beta", "C", "ldc"),
     )
@@ -532,7 +535,7 @@ IMAGE = Variant(
             "gemm/16_image.cl",
             "fill_image",
             ("k", "n", "B", "ldb", "BI"),
-            lambda v: (-(-v["n"] // PIXEL), v["k"]),
+            lambda v: (ceil_div(v["n"], PIXEL), v["k"]),
             lambda _: (16, 8),
             any_group=True,
         ),

@@ -23,7 +23,7 @@ from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES
 from gemmbench.model.kernel_files import BATCHED, TRANSPOSED, OwnFile, fingerprint
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import RanOn
-from gemmbench.model.units import listed
+from gemmbench.model.units import ceil_div, listed
 
 Values = Mapping[str, int]  # parameters, and in formulas also m, n, k and the extents
 Formula = Callable[[Values], int]
@@ -41,6 +41,7 @@ OWN = "own kernels"  # the family of a user's
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
 _LONG = 1 << 20  # a length of which a tile is no part worth mentioning
+ASYNC_COPIES = (8, 0)  # the first compute capability that has NVIDIA's cp.async
 PIXEL = 4  # elements in a pixel of an RGBA image
 
 
@@ -140,7 +141,7 @@ class Image:
     def shape(self, problem: Gemm) -> tuple[int, int]:
         """Width and height in pixels; an image is never empty."""
         rows, columns = getattr(problem, self.rows), getattr(problem, self.columns)
-        return max(1, -(-columns // PIXEL)), max(1, rows)
+        return max(1, ceil_div(columns, PIXEL)), max(1, rows)
 
 
 @dataclass(frozen=True)
@@ -412,7 +413,7 @@ class Variant:
             if step is None or step.any_group:  # whose groups are whatever the driver takes
                 return None
             items, group = step.items(known), step.group(known)
-            groups = [-(-count // side) for count, side in zip(items, group, strict=True)]
+            groups = [ceil_div(count, side) for count, side in zip(items, group, strict=True)]
             if len(groups) != 2 or not all(groups) or groups[1 - direction] != 1:
                 return None
             sides.append(round(_LONG / groups[direction]))
@@ -467,7 +468,7 @@ def _flat(sides: Group) -> Group:
 
 def round_up(value: int, multiple: int) -> int:
     """The smallest multiple that is not below value."""
-    return -(-value // multiple) * multiple
+    return ceil_div(value, multiple) * multiple
 
 
 # --- Pieces that several variants are made of ---------------------------------------------------------------
@@ -518,7 +519,7 @@ def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, t
         "gemm/00_transpose_tall.cl",
         "transpose_tall",
         (rows, columns, source, ld, target, target_ld),
-        lambda v: (v[columns], -(-v[target_ld] // _TALL_ROWS) * _TALL_GROUP[1]),
+        lambda v: (v[columns], ceil_div(v[target_ld], _TALL_ROWS) * _TALL_GROUP[1]),
         lambda _: _TALL_GROUP,
     )
 
@@ -529,7 +530,7 @@ def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, 
         transpose_padded(rows, columns, source, ld, columns, target_ld, target, target_ld),
         file="gemm/00_transpose_bytes.cl",
         kernel="transpose_bytes",
-        items=lambda v: tuple(-(-v[edge] // _BYTES_EDGE) * _BYTES_WORDS for edge in (columns, target_ld)),
+        items=lambda v: tuple(ceil_div(v[edge], _BYTES_EDGE) * _BYTES_WORDS for edge in (columns, target_ld)),
         group=lambda _: (_BYTES_WORDS, _BYTES_WORDS),
     )
 
@@ -641,10 +642,7 @@ def unsupported_type(device: DeviceFacts, dtype: str) -> str:
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------
 # What kernels read either way (`Variant.either`) is told to them by -DTRANS_A and -DTRANS_B, and to
-# formulas by ``ta`` and ``tb``. For the others the passes are rewritten:
-# * a pass that transposes the operand is left out: the operand is its result;
-# * one that transposes and pads only pads, and one that pads transposes, too;
-# * where the multiplication itself reads the operand, a pass before it transposes that.
+# formulas by ``ta`` and ``tb``. For the others a pass before all others transposes the operand.
 
 _PITCH = 16  # elements: rows of a transposed copy begin at multiples of it, where any vector may
 _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("k", "n", "ldb")}
@@ -665,44 +663,8 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
         if transposed and name in variant.either(problem.dtype):
             variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))
         elif transposed:
-            variant = _rewritten(variant, name, DTYPES[problem.dtype].itemsize)
+            variant = _with_copy(variant, name, DTYPES[problem.dtype].itemsize)
     return variant.batched(problem.batch)
-
-
-def _rewritten(variant: Variant, name: str, itemsize: int) -> Variant:
-    """With passes for an operand that none of its kernels reads transposed."""
-    readers = [step for step in variant.passes if name in step.arguments]
-    if any(step.file not in (PAD, TRANSPOSE) for step in readers):
-        return _with_copy(variant, name, itemsize)
-    renamed: dict[str, str] = {}
-    passes = []
-    for step in variant.passes:
-        if name not in step.arguments:
-            passes.append(step)
-        elif step.file == TRANSPOSE and _only_transposes(step):
-            *_, target, target_ld = step.arguments
-            renamed |= {target: name, target_ld: _OPERANDS[name][2]}
-        else:
-            passes.append(_dual(step))
-    return replace(
-        variant,
-        passes=tuple(_renamed(step, renamed) for step in passes),
-        temporaries={each: size for each, size in variant.temporaries.items() if each not in renamed},
-    )
-
-
-def _only_transposes(step: Pass) -> bool:
-    """Whether a pass pads nothing, and has a leading dimension that nothing else is called."""
-    rows, columns, _, _, target_rows, target_columns, _, target_ld = step.arguments
-    return (target_rows, target_columns) == (columns, rows) and target_ld not in "mnk"
-
-
-def _dual(step: Pass) -> Pass:
-    """The pass that makes the same of an operand that is stored transposed."""
-    rows, columns, source, ld, target_rows, target_columns, target, *_ = step.arguments
-    make = (columns, rows, source, ld, target_rows, target_columns, target)
-    made = pad(*make) if step.file == TRANSPOSE else transpose_padded(*make, target_columns)
-    return replace(made, when=step.when)
 
 
 def _renamed(step: Pass, names: Mapping[str, str]) -> Pass:

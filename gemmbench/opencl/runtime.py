@@ -26,6 +26,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, source
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
+from gemmbench.model.units import ceil_div
 from gemmbench.opencl.discovery import handle
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
@@ -277,7 +278,7 @@ def ask_for_huge_pages(address: int, nbytes: int) -> None:
 
     Without them hardware stops fetching ahead at every 4 KiB, and numpy, which is compared with, has them.
     """
-    advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), -(-address // _PAGE) * _PAGE
+    advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), ceil_div(address, _PAGE) * _PAGE
     if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
         length = (address + nbytes) // _PAGE * _PAGE - begin
         ctypes.CDLL(None).madvise(ctypes.c_void_p(begin), ctypes.c_size_t(length), advice)
@@ -306,7 +307,7 @@ class Operand:
     def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool) -> None:
         rows, columns = shape
         self._queue, self._shape, self._dtype, self._image = runtime.queue, shape, dtype, image
-        self._pixels: tuple[int, int] = max(1, -(-columns // PIXEL)), max(1, rows)  # width and height
+        self._pixels: tuple[int, int] = max(1, ceil_div(columns, PIXEL)), max(1, rows)  # width and height
         self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
 
     def _allocated(self, runtime: Runtime, behind: int, flags: int = 0) -> Any:

@@ -17,7 +17,7 @@ from gemmbench.charts.lines import HEIGHT, name_end, size_axis, spread, thinned
 from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean
+from gemmbench.model.units import by_key, ceil_div, clean
 from gemmbench.probes.peak_table import PLAIN, is_sized
 from gemmbench.report.progress import sample
 from gemmbench.stats import intervals
@@ -78,7 +78,7 @@ def _chunks(groups: Sequence[Group]) -> list[list[Group]]:
     chunks = []
     for integer in (False, True):
         alike = [group for group in groups if group.integer == integer]
-        count = -(-len(alike) // _MOST_GROUPS)
+        count = ceil_div(len(alike), _MOST_GROUPS)
         chunks += [alike[len(alike) * n // count : len(alike) * (n + 1) // count] for n in range(count)]
     return chunks
 

@@ -19,7 +19,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
-from gemmbench.model.units import size
+from gemmbench.model.units import ceil_div, size
 from gemmbench.opencl.runtime import Built, Runtime, Span, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
@@ -408,7 +408,7 @@ def _items(runtime: Runtime, way: Way, units: int) -> int:
     """Work-items in whole groups."""
     if way.groups:
         return max(1, runtime.facts.compute_units) * way.groups * way.group
-    return -(-units // (way.unroll * way.group)) * way.group
+    return ceil_div(units, way.unroll * way.group) * way.group
 
 
 def _most_items(row: MemoryRow, units: int) -> int:
@@ -490,7 +490,7 @@ class WorkingSet(_Reading):
             return self._sets.wrong_group_sums(self._sums, expected, way.group)
 
         moved = groups * steps * block * FLOAT_BYTES
-        least = max(2, -(-self._bytes // moved))  # the groups together read as much as the set holds
+        least = max(2, ceil_div(self._bytes, moved))  # the groups together read as much as the set holds
         return self._loop(parameters, (blocks * block // width, blocks - 1, steps), moved, least, check)
 
 

@@ -19,7 +19,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, counted
+from gemmbench.model.units import ceil_div, clean, counted
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import limited
 
@@ -196,7 +196,7 @@ def _chunks(blocks: Sequence[Sequence[str]], widths: Sequence[int], keys: int, w
 def _split(columns: list[int], fits: Callable[[list[int]], bool]) -> list[list[int]]:
     """As few parts as possible, of about the same length; a part always has a column."""
     for count in range(1, len(columns)):
-        length = -(-len(columns) // count)
+        length = ceil_div(len(columns), count)
         parts = [columns[first : first + length] for first in range(0, len(columns), length)]
         if all(fits(part) for part in parts):
             return parts

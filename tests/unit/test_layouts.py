@@ -104,17 +104,31 @@ def launched(name: str, ops: str, dtype: str = "float", layout: Layout | None = 
 PASSES = [
     ("naive", "", "transpose_tall ", "transpose_tall ", "transpose_tall transpose_tall ", "naive"),
     ("tiled", "", "", "", "", "tiled"),
-    ("rect", "transpose ", "transpose ", "", "", "rect"),
-    ("dot-v4", "transpose ", "", "transpose_tall transpose ", "transpose_tall ", "dot_rows"),
+    ("rect", "transpose ", "transpose ", *(["transpose_tall transpose "] * 2), "rect"),
+    (
+        "dot-v4",
+        "transpose ",
+        "transpose_tall transpose ",
+        "transpose_tall transpose ",
+        "transpose_tall transpose_tall transpose ",
+        "dot_rows",
+    ),
     (
         "padded",
         "pad transpose pad ",
-        "pad pad ",
-        "transpose transpose pad ",
-        "transpose pad ",
+        "transpose_tall pad transpose pad ",
+        "transpose_tall pad transpose pad ",
+        "transpose_tall transpose_tall pad transpose pad ",
         "padded unpad",
     ),
-    ("padded-fused", "pad transpose ", "pad pad ", "transpose transpose ", "transpose pad ", "padded unpad"),
+    (
+        "padded-fused",
+        "pad transpose ",
+        "transpose_tall pad transpose ",
+        "transpose_tall pad transpose ",
+        "transpose_tall transpose_tall pad transpose ",
+        "padded unpad",
+    ),
 ]
 
 
@@ -180,9 +194,9 @@ def test_an_own_kernel_gets_its_operands_as_it_takes_them(tmp_path: Path) -> Non
     )
     for ops, kernels in (
         ("NN", "transpose own"),
-        ("NT", "pad own"),
+        ("NT", "transpose_tall transpose own"),
         ("TN", "transpose_tall transpose own"),
-        ("TT", "transpose_tall pad own"),
+        ("TT", "transpose_tall transpose_tall transpose own"),
     ):
         problem = stored(ops)
         variant = laid_out(own_kernel(file), problem)
