@@ -44,10 +44,10 @@ from gemmbench.options.names import (
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
+from gemmbench.regress.aa import Floor, floor
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Comparison
-from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stdout
 from gemmbench.stats.rates import within_ceiling
@@ -421,16 +421,15 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 def compared(
     baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.Compare
 ) -> Comparison:
-    """The verdicts of new runs; `UsageError` if a run of ``--noise`` cannot be read, or one has no rows."""
+    """The verdicts of new runs; `UsageError` if a run has no rows."""
     old_paths, new_paths = _paths(baselines), _paths(news)
     resolved = {path.resolve() for path in old_paths}
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both base and new: a run is no slower than itself")
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
-    noises = [load(path) for path in chosen.noise]
     for run in (*baselines, *news):
         _check_rows(run)
-    return comparisons.compare(baselines, news, chosen.rules, noises)
+    return comparisons.compare(baselines, news, chosen.rules)
 
 
 def draw_comparison(comparison: Comparison, path: Path) -> bool:
@@ -510,8 +509,7 @@ def checked(
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
     for run in baselines:
         _check_rows(run)
-    noises = tuple(load(path) for path in chosen.noise)
-    basis = Basis(tuple(baselines), chosen.rules, noises)
+    basis = Basis(tuple(baselines), chosen.rules)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
     request = checking.Request(
         basis=basis,
@@ -541,7 +539,7 @@ def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
 def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
     """What came of a check, or of its rows so far."""
     basis = job.basis
-    return outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules, basis.noises)
+    return outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules)
 
 
 # --- a report -----------------------------------------------------------------------------------------------

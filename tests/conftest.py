@@ -125,7 +125,7 @@ def steady(monkeypatch: pytest.MonkeyPatch) -> None:
     levels, values = (0.0, 0.5, 0.975, 1.0), (-0.01, 0.0, 0.008, 0.01)
     scaled = (-4.0, 0.0, 2.0, 4.0)
     reaches = tuple(verdict.Reach(base, 1, values, scaled, values) for base in (1, verdict.FEW))
-    kinds = dict.fromkeys(("kernels", "libraries", "ratios to kernels", "ratios to libraries"), reaches)
+    kinds = dict.fromkeys(("kernels", "libraries"), reaches)
     families = ("cpu-intel", "cpu-pocl", "gpu-nvidia")
     shipped = verdict.Recordings({}, levels, dict.fromkeys(families, kinds))
     monkeypatch.setattr(verdict, "recordings", lambda: shipped)

@@ -29,7 +29,7 @@ from gemmbench.regress.baseline import Basis, repetitions
 from gemmbench.regress.compare import Comparison, compare
 
 SEED = 20261121
-REFERENCES = ("numpy", "cublas")  # never made slower: ratios refer to them
+LIBRARIES = ("numpy", "cublas")  # never made slower
 Command = Literal["compare", "check"]
 REDRAWN = 6  # sets of batches for each recorded row: more would only cost time
 MOST_BASES = 5
@@ -144,13 +144,12 @@ class Setting:
     """How the gate is set."""
 
     threshold: float
-    ratio: tuple[str, ...] = ()  # as --ratio; none: plain
     in_turn: bool = False  # as --against
 
     @property
     def rules(self) -> Rules:
         """For a comparison."""
-        return Rules(Thresholds(self.threshold), ratio=self.ratio, in_turn=self.in_turn, rounds=MOST_ROUNDS)
+        return Rules(Thresholds(self.threshold), in_turn=self.in_turn, rounds=MOST_ROUNDS)
 
 
 @dataclass
@@ -171,9 +170,9 @@ class Tally:
                 self.others[line.verdict] += 1
 
 
-def plantable(recording: Recording, ratio: Sequence[str]) -> list[RowKey]:
-    """The rows that may be made slower: a device's, and none that others are held against."""
-    return [key for key in recording.rows if key[1] != HOST and key[2] not in ratio]
+def plantable(recording: Recording) -> list[RowKey]:
+    """The rows that may be made slower: a device's own kernels."""
+    return [key for key in recording.rows if key[1] != HOST and key[2] not in LIBRARIES]
 
 
 def simulate(
@@ -182,7 +181,6 @@ def simulate(
     slow: float,
     trials: int,
     seed: int,
-    references: Sequence[str] = (),
 ) -> Tally:
     """So many jobs of ``gemmbench check``, each with one row made slower.
 
@@ -192,11 +190,10 @@ def simulate(
         slow: 0.05: the row takes 5 % longer; 0: nothing is planted.
         trials: jobs.
         seed: of all that is drawn.
-        references: variants never made slower, so that the modes plant alike.
     """
     draw = np.random.default_rng([seed, round(slow * 1e4), round(setting.threshold * 1e4)])
     tally = Tally()
-    candidates = plantable(recording, references or setting.ratio)
+    candidates = plantable(recording)
     for number in range(trials):
         planted = candidates[(number + seed) % len(candidates)] if slow else None
         tally.add(_job(recording, setting, {planted: 1 + slow} if planted else {}, draw), planted)
@@ -224,7 +221,7 @@ def unchanged(
     pairs = [(base, new) for base in range(recording.runs) for new in range(recording.runs - bases)]
     chosen = [pairs[number * len(pairs) // most] for number in range(most)] if most else pairs
     draw = np.random.default_rng(SEED)
-    candidates = plantable(recording, setting.ratio or REFERENCES)
+    candidates = plantable(recording)
     failed = 0
     for number, (start, first) in enumerate(chosen):
         planted = candidates[number % len(candidates)] if slow else None
@@ -283,8 +280,7 @@ def _job(
     basis = Basis(tuple(bases), setting.rules)
     after = Replay(recording, rest[first:] + rest[:first], draw, slow, redraws)
     header = recording.run.header
-    wanted = [*basis.references, *basis.references.values()] if setting.ratio else recording.rows
-    plan = recording.plan(dict.fromkeys(wanted))
+    plan = recording.plan(recording.rows)
     job = check.Job(basis, plan, header, header.policy, cast(Worker, after), clock=lambda: 0.0)
     return result_of(check.check(job))
 

@@ -22,7 +22,6 @@ import msgspec
 import numpy as np
 
 from gemmbench.ladder import BASELINES
-from gemmbench.model.row import RowKey
 from gemmbench.model.run_file import load
 from gemmbench.regress.baseline import repetitions
 from gemmbench.regress.verdict import FEW, Reach, Recordings, measured
@@ -52,20 +51,8 @@ def recorded() -> Recordings:
         kinds[run.header.devices[0].family] = {
             "kernels": reaches(kernels),
             "libraries": reaches(libraries),
-            "ratios to kernels": reaches(ratios(kernels, kernels)),
-            "ratios to libraries": reaches(ratios(kernels, libraries)),
         }
     return Recordings(sources, LEVELS, kinds)
-
-
-def ratios(rows: Mapping[RowKey, np.ndarray], references: Mapping[RowKey, np.ndarray]) -> Values:
-    """Rows over each reference of the same problem."""
-    return {
-        (key, other): values - reference
-        for key, values in rows.items()
-        for other, reference in references.items()
-        if key != other and key[5] == other[5]
-    }
 
 
 def reaches(values: Values) -> tuple[Reach, ...]:

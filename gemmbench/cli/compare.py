@@ -25,9 +25,9 @@ from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.options.names import check_plot_path
 from gemmbench.regress import aa
 from gemmbench.regress import compare as pages
+from gemmbench.regress.aa import Floor, floor
 from gemmbench.regress.check import Job
 from gemmbench.regress.compare import Comparison, outcome
-from gemmbench.regress.gate import Floor, floor
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Entry, catalogue, markdown, stack
 
@@ -101,10 +101,9 @@ def check(options: Check, bases: tuple[Path, ...]) -> None:
 
     Each suspicious row is measured again between two measurements of a control that tells whether the
     machine itself has changed, until its verdict is settled or --patience is over; only that decides.
-    --ratio holds ratios inside one run against the base's, for runners whose speed changes from job to job;
-    --against holds each kernel against its former self, batch by batch in turn, which is more exact still.
-    --aa measures the noise of this machine; its --save file is the best base. Devices are the base's, by
-    name; budget, --cold and --memory are the base's unless given. Exit status as of compare.
+    --against times each kernel alternately with its former version, which is more exact. --aa measures the
+    noise of this machine; its --save file is the best base. Devices are the base's, by name; budget, --cold
+    and --memory are the base's unless given. Exit status as of compare.
     """
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:

@@ -46,7 +46,8 @@ COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 
 
 def _threshold_option(help: str) -> Any:
-    return option(f"{help}: '5 %' or 0.05.  [default: 5 %]", metavar="PERCENT")
+    more = "'5 %', or of one kernel 'NAME=10 %'; several with commas.  [default: 5 %]"
+    return option(f"{help}: {more}", metavar="PERCENT")
 
 
 def _scope_option() -> Any:
@@ -54,34 +55,15 @@ def _scope_option() -> Any:
     return option(help, Choice(("finest", *SCOPES)), "finest")
 
 
-def _ratio_option() -> Any:
-    return option(
-        "Compare ratios inside one run: every row over this kernel, numpy, or peak; of several names the "
-        "first that a row has.",
-        metavar="NAMES",
-    )
-
-
 @dataclass(frozen=True, kw_only=True)
 class Comparing(Options):
     """How runs are compared, and what becomes of the verdicts."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
-    thresholds: Path | None = option(
-        "Thresholds for single rows, by variant, type and size.", FILE, metavar="FILE.toml"
-    )
-    noise: tuple[Path, ...] = option(
-        "An A/A measurement of this machine (check --aa --save) for the noise floor; may be repeated.",
-        FILE,
-        (),
-        many=True,
-        metavar="FILE.jsonl",
-    )
     confidence: float = option(
         "Of the interval of each ratio.", Number(finite=False), 95.0, metavar="PERCENT"
     )
     scope: str = _scope_option()
-    ratio: str | None = _ratio_option()
     across: str | None = option(
         f"Compare although these differ: {', '.join(DIFFERENCES)}; several with commas.",
         metavar="WHAT",
@@ -121,10 +103,9 @@ class Comparing(Options):
             () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
         )
         return Rules(
-            thresholds=names.threshold_of(self.threshold, self.thresholds),
+            thresholds=names.threshold_of(self.threshold),
             confidence=self.confidence / 100,
             scope=None if self.scope == "finest" else self.scope,
-            ratio=names.compared_with(self.ratio),
             across=frozenset(differences),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
         )
@@ -142,9 +123,7 @@ class Comparing(Options):
             names.check_folder("--write", path)
         outputs = names.given(save=save, plot=plot, report=report)
         outputs += [("--write", path) for _, path in self.written]
-        inputs = [("", path) for path in runs] + [("--noise ", path) for path in self.noise]
-        inputs += [("--thresholds ", self.thresholds)] if self.thresholds else []
-        names.check_overwriting(outputs, inputs)
+        names.check_overwriting(outputs, [("", path) for path in runs])
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -289,10 +268,6 @@ class Check(Comparing, measuring.Measuring):
             raise UsageError(f"--against {folder} cannot be read") from None
         if self.aa:
             raise UsageError("--aa compares nothing: it takes no --against")
-        if self.rules.ratio:
-            raise UsageError("--against holds each kernel against its former self: it takes no --ratio")
-        if self.noise:
-            raise UsageError("--against shows its own noise: it takes no --noise")
         if self.energy:
             raise UsageError("--against runs two kernels in turn: it takes no --energy")
 

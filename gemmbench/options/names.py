@@ -14,7 +14,7 @@ from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.units import reason_of
 from gemmbench.options import rules
-from gemmbench.options.rules import PEAK, ThresholdError, Thresholds
+from gemmbench.options.rules import ThresholdError, Thresholds
 
 _ALIASES = {"int8": "char"}  # other names of data types
 _BEST = "best"
@@ -22,7 +22,7 @@ MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
 _MEMBERS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}
 _NONE = "none"  # of libraries
-_RESERVED = (*_MEMBERS, _OWN, _NONE, PEAK)  # what --kernel, --baseline and --ratio take beside names
+_RESERVED = (*_MEMBERS, _OWN, _NONE)  # what --kernel and --baseline take beside names
 
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
@@ -35,7 +35,7 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     made: list[Variant] = []
     for file in files:
         variant = own_kernel(file)
-        what = "means something else to --kernel, --baseline or --ratio" if variant.name in _RESERVED else ""
+        what = "means something else to --kernel or --baseline" if variant.name in _RESERVED else ""
         if variant.name in (*ladder.ORDER, *(each.name for each in made)):
             what = "is another kernel's name"
         if what:
@@ -261,22 +261,20 @@ def _same_file(path: Path, other: Path) -> bool:
         return os.path.realpath(path) == os.path.realpath(other)
 
 
-def compared_with(text: str | None) -> tuple[str, ...]:
-    """What ``--ratio`` names; `UsageError` if one is neither a kernel nor a library nor the peak."""
-    return choose(text, (*ladder.ORDER, PEAK), "reference") if text is not None else ()
-
-
-def threshold_of(text: str | None, path: Path | None = None) -> Thresholds:
-    """What ``--threshold`` and ``--thresholds`` say; `UsageError` if one cannot be taken."""
-    option = "--threshold:"
-    try:
-        default = rules.parse(text) if text is not None else None
-        option = "--thresholds"
-        if path is not None:
-            return rules.load(path, default)
-    except ThresholdError as error:
-        raise UsageError(f"{option} {error}") from None
-    return Thresholds(default) if default is not None else Thresholds()
+def threshold_of(text: str | None) -> Thresholds:
+    """What ``--threshold`` says: ``5 %``, ``register=10 %``, both; `UsageError` if it cannot be taken."""
+    default, by_name = rules.DEFAULT, {}
+    for part in text.split(",") if text is not None else ():
+        name, equals, value = part.rpartition("=")
+        try:
+            threshold = rules.parse(value)
+        except ThresholdError as error:
+            raise UsageError(f"--threshold: {error}") from None
+        if equals:
+            by_name[name.strip()] = threshold
+        else:
+            default = threshold
+    return Thresholds(default, by_name)
 
 
 def format_and_file(text: str, formats: Sequence[str]) -> tuple[str, Path]:

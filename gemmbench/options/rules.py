@@ -1,23 +1,17 @@
-"""How runs are compared: thresholds, by row if there is a file of them, and what may differ."""
+"""How runs are compared: thresholds, and what may differ."""
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import Literal
 
-import msgspec
-
 from gemmbench.model.row import Row
-from gemmbench.model.units import reason_of
 from gemmbench.stats.intervals import CONFIDENCE, Measure
 from gemmbench.stats.rates import in_turn, measure
 
-PEAK = "peak"  # as a reference: the best measured peak of the row's data type
 LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
 MOST_ROUNDS = 10
 
@@ -46,69 +40,25 @@ class Limits:
         return math.log1p(self.threshold)
 
 
-# --- Thresholds for each row, from a small TOML file ---
+# --- Thresholds for each row --------------------------------------------------------------------------------
 
 DEFAULT = 0.05
-_RANGE = re.compile(r"\s*(\d*)\s*(\.\.)?\s*(\d*)\s*")
 _PERCENT = re.compile(r"\s*([0-9.]+)\s*%\s*")
 
 
 class ThresholdError(Exception):
-    """A threshold, or a file of them, that cannot be taken; the message is for the user."""
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A threshold and the rows that it is for: all that match every pattern."""
-
-    threshold: float
-    kind: str = "*"
-    variant: str = "*"
-    dtype: str = "*"
-    label: str = "*"
-    sizes: tuple[float, float] = (0.0, math.inf)  # of the cube root of m n k of all problems
-
-    def fits(self, row: Row) -> bool:
-        names = ("kind", "variant", "dtype", "label")
-        if not all(fnmatchcase(getattr(row, name), getattr(self, name)) for name in names):
-            return False
-        low, high = self.sizes
-        if row.problem is None:
-            return (low, high) == (0.0, math.inf)
-        product = row.problem.flops / 2
-        return low**3 <= product <= high**3
+    """A threshold that cannot be taken; the message is for the user."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The threshold of every row: the first rule that fits it, else the default."""
+    """The threshold of every row, as a fraction: 0.05 is 5 %."""
 
     default: float = DEFAULT
-    rules: tuple[Rule, ...] = ()
+    by_name: Mapping[str, float] = field(default_factory=dict)  # of single kernels and libraries
 
     def of(self, row: Row) -> float:
-        """As a fraction: 0.05 is 5 %."""
-        return next((rule.threshold for rule in self.rules if rule.fits(row)), self.default)
-
-    def unused(self, rows: Iterable[Row]) -> tuple[int, ...]:
-        """Numbers, from 1, of the rules that are the first to fit no row: most likely misspelt."""
-        rows = tuple(rows)
-        first = {next((n for n, rule in enumerate(self.rules, 1) if rule.fits(row)), 0) for row in rows}
-        return tuple(number for number in range(1, len(self.rules) + 1) if number not in first)
-
-
-class _Entry(msgspec.Struct, forbid_unknown_fields=True):
-    threshold: float | str
-    kind: str = "*"
-    variant: str = "*"
-    dtype: str = "*"
-    label: str = "*"
-    size: int | str = ".."
-
-
-class _File(msgspec.Struct, forbid_unknown_fields=True):
-    default: float | str | None = None
-    row: list[_Entry] = []
+        return self.by_name.get(row.variant, self.default)
 
 
 def parse(text: float | str) -> float:
@@ -131,56 +81,6 @@ def parse(text: float | str) -> float:
     return value
 
 
-def load(path: Path, default: float | None = None) -> Thresholds:
-    """Read a file of thresholds; `default` goes before the file's own.
-
-    Raises:
-        ThresholdError: it cannot be read, is no TOML, or a value cannot be taken; the message names file and
-            line or key.
-    """
-    try:
-        file = msgspec.toml.decode(path.read_bytes(), type=_File)
-    except OSError as error:
-        raise ThresholdError(f"{path}: {reason_of(error)}") from None
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ThresholdError(f"{path}: {_placed(str(error))}") from None
-    where = "default"
-    try:
-        own = parse(file.default) if file.default is not None else DEFAULT
-        rules = []
-        for number, entry in enumerate(file.row, 1):
-            where = f"row {number}: threshold"
-            threshold = parse(entry.threshold)
-            where = f"row {number}: size"
-            sizes = _sizes(str(entry.size))
-            rules.append(Rule(threshold, entry.kind, entry.variant, entry.dtype, entry.label, sizes))
-    except ThresholdError as error:
-        raise ThresholdError(f"{path}: {where}: {error}") from None
-    return Thresholds(own if default is None else default, tuple(rules))
-
-
-def _sizes(text: str) -> tuple[float, float]:
-    """``64``, ``..64``, ``64..``, ``64..256``: both ends belong to it."""
-    match = _RANGE.fullmatch(text)
-    if not match or not (match[1] or match[2]) or (match[3] and not match[2]):
-        raise ThresholdError(f"{text!r} is not a size or a range; write 64, '..64', '64..' or '64..256'")
-    low = float(match[1] or 0)
-    high = float(match[3] or math.inf) if match[2] else low
-    if low > high:
-        raise ThresholdError(f"the range {text} is empty")
-    return low, high
-
-
-def _placed(text: str) -> str:
-    """msgspec's sentence with the place before it: ``row 2: variant: Expected `str`, got `int```."""
-    sentence, separator, position = text.rpartition(" - at `$")
-    if not separator:
-        return text
-    position = re.sub(r"\.row\[(\d+)\]", lambda match: f"row {int(match[1]) + 1}: ", position.rstrip("`"))
-    position = position.replace(".", "").strip(": ")
-    return f"{position}: {sentence}" if position else sentence
-
-
 @dataclass(frozen=True)
 class Rules:
     """How runs are compared."""
@@ -188,7 +88,6 @@ class Rules:
     thresholds: Thresholds = field(default_factory=Thresholds)
     confidence: float = CONFIDENCE
     scope: str | None = None  # None: the finest that was measured
-    ratio: tuple[str, ...] = ()  # variants, or PEAK: each row is taken as a ratio to the first that it has
     across: frozenset[str] = frozenset()  # of DIFFERENCES
     in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
     fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills, memory or launches fail

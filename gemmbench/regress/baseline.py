@@ -15,13 +15,12 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import MATH, Parameters, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
-from gemmbench.options.rules import DIFFERENCES, PEAK, Kind, Rules
+from gemmbench.options.rules import DIFFERENCES, Kind, Rules
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import LEAST_IN_TURN, Noise, Recorded, is_exact
 from gemmbench.stats import rates as derive
 from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import EXACT, Measure
-from gemmbench.stats.rates import measure
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,7 +29,6 @@ class Basis:
 
     bases: tuple[Run, ...]
     rules: Rules
-    noises: tuple[Run, ...] = ()
 
     @property
     def header(self) -> Header:
@@ -79,62 +77,14 @@ class Basis:
                     rows_by_key[key] = row
         return rows_by_key
 
-    @cached_property
-    def references(self) -> dict[RowKey, RowKey]:
-        """In ratio mode each row's reference. Left out: rows without one, and rows that are their own."""
-        candidates = {key: self._reference(key) for key in self.rows}
-        return {key: reference for key, reference in candidates.items() if reference is not None}
-
-    def _reference(self, key: RowKey) -> RowKey | None:
-        if self.rows[key].kind not in ("gemm", "peak"):
-            return None
-        for name in self.rules.ratio:
-            reference = self._peak(key) if name == PEAK else self._variant(key, name)
-            if reference is not None:
-                return reference if reference != key else None
-        return None
-
-    def _variant(self, key: RowKey, name: str) -> RowKey | None:
-        """A variant's row of the same problem and type; of its largest problem for a microbenchmark."""
-        _, device, _, dtype, _, problem = key
-        fits = [
-            other
-            for other, row in self.rows.items()
-            if (row.kind, row.variant, row.dtype, row.status) == ("gemm", name, dtype, "ok")
-            if other[1] in (device, HOST) and problem in (None, row.problem)
-        ]
-        return max(fits, key=lambda other: derive.flops_of(self.rows[other]), default=None)
-
-    def _peak(self, key: RowKey) -> RowKey | None:
-        """The fastest believed peak of the same device and type; of any device for the host's own BLAS."""
-        _, device, _, dtype, *_ = key
-        rates = {
-            other: interval.best
-            for other, row in self.rows.items()
-            if (row.kind, row.variant, row.dtype) == ("peak", "flops", dtype) and row.check.verdict == "ok"
-            if device in (other[1], HOST)
-            if (interval := derive.rate(row, "kernel")) is not None
-        }
-        return max(rates, key=lambda other: rates[other], default=None)
-
     def figure(self, rows: Mapping[RowKey, Row], key: RowKey) -> Measure | None:
-        """A row's figure in one repetition: its cost, or its ratio.
-
-        None where one of its rows is not ok, or the reference is of an earlier hour than the row.
-        """
-        own = self.rules.measured(rows[key]) if key in rows else None
-        if not self.rules.ratio or own is None:
-            return own
-        reference = self.references.get(key)
-        if reference is None or reference not in rows or rows[reference].measured_utc:
-            return None
-        other = measure(rows[reference], self.rules.scope)
-        return own.over(other) if other else None
+        """A row's figure in one repetition; None where it has none."""
+        return self.rules.measured(rows[key]) if key in rows else None
 
     def difference(
         self, before: Repetition, now: Repetition, key: RowKey, across: frozenset[str] | None = None
     ) -> str:
-        """Why a row that both have, or what it is a ratio to, may not be compared, or "".
+        """Why a row that both have may not be compared, or "".
 
         `before` is of the bases, `now` of the other side; `across` goes before the rules'.
         """
@@ -146,12 +96,7 @@ class Basis:
             other = former is not None and former.source != then and "source" not in across
             return f"the other kernels folder has another than the base's {then or 'none'}" if other else ""
         sides = (before.run, before.rows[key]), (now.run, now.rows[key])
-        reason = difference(*sides, across) or _other_times(*sides, self.rules.scope, across)
-        reference = self.references.get(key)
-        if reason or not reference or reference not in before.rows or reference not in now.rows:
-            return reason
-        differs = difference((before.run, before.rows[reference]), (now.run, now.rows[reference]), across)
-        return f"its reference {before.rows[reference].variant}: {differs}" if differs else ""
+        return difference(*sides, across) or _other_times(*sides, self.rules.scope, across)
 
     def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
         """A row's figures in the bases, or only in those that may be compared with another repetition."""
@@ -169,32 +114,8 @@ class Basis:
 
     def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
         """Values of what was measured several times, by row, each group of one machine and one version."""
-        sides = [news] if self.rules.in_turn else [self.repetitions, news, *self._noise_sides]
+        sides = [news] if self.rules.in_turn else [self.repetitions, news]
         return {key: [group for side in sides for group in self._alike(side, key)] for key in self.rows}
-
-    def unused_noises(self) -> Iterator[tuple[Run, str]]:
-        """The noise runs of which no row is of a base's machine and version, and why."""
-        for run, side in zip(self.noises, self._noise_sides, strict=True):
-            if any(each.rows for each in side):
-                continue
-            reasons = (
-                self.difference(before, each, key)
-                for each in repetitions(run, self.header, self.pairs)
-                for key in each.rows
-                for before in self.repetitions
-                if key in before.rows
-            )
-            yield run, next(reasons, "it has none of the base's rows")
-
-    @cached_property
-    def _noise_sides(self) -> list[list[Repetition]]:
-        """Of each noise run its repetitions, with the rows that may be compared with a base's."""
-
-        def fitting(each: Repetition) -> Repetition:
-            rows = {key: row for key, row in each.rows.items() if any(self.comparable(key, each))}
-            return Repetition(each.run, rows)
-
-        return [[fitting(each) for each in repetitions(run, self.header, self.pairs)] for run in self.noises]
 
     def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
         """A row's values, grouped so that within a group only chance differs."""
@@ -235,9 +156,8 @@ class Basis:
         for key, row in self.rows.items():
             if row.status == "ok" and row.samples:
                 family = devices[key[1]].family if HOST < key[1] < len(devices) else "cpu-host"
-                reference = self.references.get(key)
-                what = "libraries" if (reference or key)[2] in BASELINES else "kernels"
-                recorded[key] = floors.recordings().of(family, f"ratios to {what}" if reference else what)
+                what = "libraries" if key[2] in BASELINES else "kernels"
+                recorded[key] = floors.recordings().of(family, what)
         return recorded
 
     def _unrepeated(self, scattered: Noise | None) -> Noise:

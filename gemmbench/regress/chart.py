@@ -69,9 +69,9 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
     _across(axes, lines)
     verdicts = dict.fromkeys(line.verdict for line in lines)
     keys = [(verdict, colour) for verdict, (colour, _) in LOOKS.items() if verdict in verdicts]
-    what = "ratio to the reference, new over base" if comparison.rules.ratio else "time, new over base"
     confidence = units.percent(comparison.rules.confidence).replace(".0 ", " ")
-    below = f"{what}, with its {confidence} interval; right is slower; grey: within the threshold"
+    interval = f"time, new over base, with its {confidence} interval"
+    below = f"{interval}; right is slower; grey: within the threshold"
     pane.titles(axes, clean(lines[0].device), below, keys)
     if hidden:
         pane.footnote(axes, [f"Not drawn: {hidden} further rows, the same or beyond the page."])

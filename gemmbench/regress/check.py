@@ -111,13 +111,12 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
         folder = ""  # or what else `Case.former` names
         if against and not own.former:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
-        plan = rebuild(_wanted(basis, bool(request.times)), devices, places, folder, own)
+        plan = rebuild(_wanted(basis), devices, places, folder, own)
         for step in plan:  # the user's own kernels that the base has rows of must be there
             if isinstance(step, Skip) and step.row.own and not step.row.source:
                 raise UsageError(step.row.reason)
         if not any(isinstance(step, Case) for step in plan):
-            how = f" as a ratio to {', '.join(basis.rules.ratio)}" if basis.rules.ratio else ""
-            how = " in turn with their former selves" if basis.rules.in_turn else how
+            how = " in turn with their former selves" if basis.rules.in_turn else ""
             raise UsageError(f"{basis.bases[0].path} has no rows that can be measured again{how}")
         if against is not None:
             for step in plan:  # start what else times the cases, before time is spent on them
@@ -175,7 +174,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     Raises `RunFileError` if a row cannot be written; the rows before it are safe.
     """
     yield from once(job)
-    first = compare(job.basis.bases, [job.run], job.basis.rules, job.basis.noises)
+    first = compare(job.basis.bases, [job.run], job.basis.rules)
     former = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
     if equal := sum(before == now for before, now in former):
         remark = f"{equal} of {len(former)} rows have the same kernel in the other folder as here"
@@ -225,8 +224,6 @@ def _suspect(basis: Basis, first: Comparison, now: Repetition, line: Line) -> Su
     limits = basis.rules.limits(line.row)
     if basis.rules.in_turn:  # its former self stands beside it, batch by batch
         return Suspect(line.key, base, limits, None)
-    if basis.rules.ratio:
-        return Suspect(line.key, base, limits, basis.references[line.key], ratio=True)
     control = _control(basis, first, line)
     figures = tuple(basis.base_figures(control, now)) if control else ()
     return Suspect(line.key, base, limits, control, figures)
@@ -348,16 +345,11 @@ def _check_former(basis: Basis, plan: Plan, folder: Path) -> None:
     )
 
 
-def _wanted(basis: Basis, every: bool) -> list[Row]:
-    """The base's rows that are measured again: in ratio mode only those that a ratio needs.
-
-    An A/A measurement takes them all: it is a base for either mode.
-    """
+def _wanted(basis: Basis) -> list[Row]:
+    """The base's rows that are measured again."""
     keys = {key for key, row in basis.rows.items() if row.status == "ok"}
     if basis.rules.in_turn:
         keys = {key for key in keys if basis.rules.has_former(basis.rows[key])}
-    if basis.rules.ratio and not every:
-        keys &= {*basis.references, *basis.references.values()}
     return [replace(row, device=key[1]) for key, row in basis.rows.items() if key in keys]
 
 

@@ -28,7 +28,6 @@ from gemmbench.stats.rates import former, measure, problem_fields, work
 
 _NO_RATE = "without a rate on either side"
 _KEPT = "kept from an earlier run, not measured in the new one"
-_NO_REFERENCE = "without a reference to be a ratio to"
 _NO_KERNEL = "without a kernel that another folder could have"
 
 
@@ -43,10 +42,9 @@ class Line:
     reason: str = ""
     threshold: float = 0.0
     judgement: Judgement | None = None  # None where there was nothing to compare
-    base_s: float | None = None  # seconds for one problem, or the ratio; middle of the runs
+    base_s: float | None = None  # seconds for one problem; middle of the runs
     new_s: float | None = None
     runs: tuple[int, int] = (0, 0)  # of base and new that went into it
-    reference: Row | None = None  # in ratio mode, what it is a ratio to
     resolution: float | None = None  # the smallest slowdown that is found 95 times in 100; 0.1 is 10 %
     resources: str = ""  # what has changed of them; they have no noise
     too_slow: bool = False  # it was skipped, since it would have taken more than its budget
@@ -137,16 +135,13 @@ class Comparison:
         return sum(line.lost for line in self.lines)
 
 
-def compare(
-    bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = None, noises: Sequence[Run] = ()
-) -> Comparison:
+def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = None) -> Comparison:
     """Every row of the bases and of the new runs, paired by key, with a verdict.
 
-    The repetitions of a row are pooled over all bases. `noises` are A/A measurements of the same machine, and
-    add to the noise floor only.
+    The repetitions of a row are pooled over all bases.
     """
     rules = rules or Rules()
-    basis = Basis(tuple(bases), rules, tuple(noises))
+    basis = Basis(tuple(bases), rules)
     again = basis.repeated(news)
     noise = basis.noise(again)
     left_out: Counter[str] = Counter()
@@ -157,9 +152,8 @@ def compare(
             lines.append(_with_resources(basis, line, again))
         else:
             left_out[line] += 1
-    unused = rules.thresholds.unused(line.row for line in lines)
-    remarks = [f"threshold row {number} is for none of these rows" for number in unused]
-    remarks += [f"{run.path} adds nothing to the noise floor: {why}" for run, why in basis.unused_noises()]
+    unused = rules.thresholds.by_name.keys() - {line.row.variant for line in lines}
+    remarks = [f"--threshold names {clean(name)}, which none of these rows is of" for name in sorted(unused)]
     remarks += dict.fromkeys(
         f"preset of {line.row.variant}: {listed(line.row.parameters)}, not {listed(before.parameters)}"
         for line in lines
@@ -209,8 +203,6 @@ def _line(basis: Basis, noise: Noise, key: RowKey, news: Sequence[Repetition]) -
     failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
     if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
         return replace(line, row=failed, verdict="broken", reason=outcome(failed))
-    if was_ok and basis.rules.ratio and key not in basis.references:
-        return _NO_REFERENCE
     if was_ok and not basis.rows[key].samples:  # a product without terms
         return _NO_RATE
     if was_ok and basis.rules.in_turn and not basis.rules.has_former(basis.rows[key]):
@@ -293,9 +285,8 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
     longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
     if longer < 1:
         return line
-    # Where ratios inside one run are compared, a machine that has become slower is no matter.
-    relative = basis.rules.in_turn or basis.rules.ratio
-    sure = longer > 1 + basis.rules.limits(line.row).threshold and not relative
+    # In turn, a machine that has become slower does not matter.
+    sure = longer > 1 + basis.rules.limits(line.row).threshold and not basis.rules.in_turn
     return replace(line, verdict="broken" if sure else "inconclusive", too_slow=True)
 
 
@@ -310,22 +301,13 @@ def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition
     line = replace(line, row=fit.rows[key], device=title(fit.run, fit.rows[key]))
     base = basis.base_figures(key, fit)
     new = [figure for each in right if (figure := basis.figure(each.rows, key)) is not None]
-    reference = basis.references.get(key)
-    if not base or not new:  # only where ratios are compared: the row itself is ok on both sides
-        reason = "not measured in turn with its former self"
-        if reference is not None:
-            side = right if base else olds
-            kept = any(each.rows[reference].measured_utc for each in side if reference in each.rows)
-            why = "was kept from an earlier run: --remeasure measures it in each" if kept else "has no rate"
-            reason = f"its reference {basis.rows[reference].variant} {why}"
-        return replace(line, verdict="missing", reason=reason)
-    for each in (*olds, *right):  # the verdict rests on the row, and on what it is a ratio to
-        for ground in (key, reference):
-            row = each.rows.get(ground) if ground else None
-            if row and row.check.verdict == "suspect":
-                whose = "its" if ground == key else f"its reference {row.variant}'s"
-                reason = f"{whose} integrity is suspect: {'; '.join(row.check.reasons) or 'no reason given'}"
-                return replace(line, verdict="inconclusive", reason=reason)
+    if not base or not new:  # the row itself is ok on both sides
+        return replace(line, verdict="missing", reason="not measured in turn with its former self")
+    for each in (*olds, *right):
+        check = each.rows[key].check
+        if check.verdict == "suspect":
+            reason = f"its integrity is suspect: {'; '.join(check.reasons) or 'no reason given'}"
+            return replace(line, verdict="inconclusive", reason=reason)
     line = judged(basis, noise, line, base, new)
     return doubted(basis.rules, line, [(each.run, each.rows[key]) for each in right])
 
@@ -350,10 +332,7 @@ def judged(basis: Basis, noise: Noise, line: Line, base: Sequence[Measure], new:
     limits = basis.rules.limits(line.row)
     spread = noise.of(line.key)
     judgement = conclude(base, new, spread, limits, noise, line.key)
-    reference = basis.references.get(line.key)
-    amount: float = 1 if reference else work(line.row)
-    if basis.rules.in_turn:
-        amount = former(line.row, basis.rules.scope)
+    amount = former(line.row, basis.rules.scope) if basis.rules.in_turn else work(line.row)
     return replace(
         line,
         verdict=judgement.verdict,
@@ -364,7 +343,6 @@ def judged(basis: Basis, noise: Noise, line: Line, base: Sequence[Measure], new:
         new_s=math.exp(centre(new)) * amount,
         runs=(len(base), len(new)),
         resolution=floors.resolution(base, new, spread, limits, noise, line.key, basis.rules.rounds),
-        reference=basis.rows[reference] if reference else None,
     )
 
 
@@ -394,7 +372,6 @@ STYLES: dict[Verdict, str] = {
 }
 _MANY = 40  # lines; beyond it those that say nothing new are counted
 _ONE_SIDED: tuple[Verdict, ...] = ("missing", "new")  # and these are listed below the table
-_SMALL = 0.1  # ratios below it keep their digits
 _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
@@ -424,8 +401,6 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
     shown = [line for line in lines if not hidden or line.verdict not in ("same", *_ONE_SIDED)]
     rules = comparison.rules
     what = f"{rules.scope} scope" if rules.scope else "finest scope"
-    if rules.ratio:
-        what += f", as ratios to {', '.join(map(clean, rules.ratio))} of the same run"
     if rules.in_turn:
         what += ", batch by batch in turn with its former self"
 
@@ -435,8 +410,8 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], names: Mapping[int, st
             Cell(change(judgement.ratio) if judgement else "", style=style),
             Cell(line.verdict, style=style),
             Cell(interval(line)),
-            Cell(cost(line, line.base_s)),
-            Cell(cost(line, line.new_s)),
+            Cell(cost(line.base_s)),
+            Cell(cost(line.new_s)),
         )
 
     table = row_sheet(
@@ -536,7 +511,7 @@ def _remarks(comparison: Comparison) -> list[Note]:
     noise = comparison.noise
     floor = f"{units.percent(noise.typical)} from run to run for a typical row ({noise.source})"
     if not noise.rows and not comparison.rules.in_turn:  # of no repetitions
-        floor += "; several bases, or --noise FILE with an A/A measurement (check --aa), tell it better"
+        floor += "; several bases, or an A/A measurement as base (check --aa), tell it better"
     notes = [Note("noise floor", floor, "dim")]
     notes += [Note("left out", f"{count} {why}", "dim") for why, count in comparison.left_out.items()]
     return [*notes, *(Note("note", clean(remark), "yellow") for remark in comparison.remarks)]
@@ -560,13 +535,9 @@ def interval(line: Line) -> str:
     return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
 
 
-def cost(line: Line, value: float | None) -> str:
-    """A time, or a ratio of two."""
-    if value is None:
-        return ""
-    if line.reference is None:
-        return units.seconds(value)
-    return f"x {units.number(value) if value >= _SMALL else f'{value:.3g}'}"
+def cost(value: float | None) -> str:
+    """A time for a table; "" for none."""
+    return "" if value is None else units.seconds(value)
 
 
 def where(row: Row) -> str:
@@ -604,7 +575,7 @@ def sentence(line: Line) -> str:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
     changes = f"; {clean(line.resources)}" if line.resources and line.verdict != "changed" else ""
     reason = f"; {clean(line.reason)}" if line.reason else ""
-    times = f"{cost(line, line.base_s)} to {cost(line, line.new_s)}"
+    times = f"{cost(line.base_s)} to {cost(line.new_s)}"
     threshold = units.percent(line.threshold)
     ratio = change(judgement.ratio)
     return f"{line.verdict}: {ratio} ({interval(line)}), {times}, threshold {threshold}{reason}{changes}"
@@ -618,7 +589,6 @@ def to_json(comparison: Comparison) -> str:
         "news": [run.path for run in comparison.news],
         "confidence": comparison.rules.confidence,
         "scope": comparison.rules.scope,
-        "ratio": list(comparison.rules.ratio),
         "in_turn": comparison.rules.in_turn,
         "noise": {"typical": noise.typical, "source": noise.source},
         "resolution": {
@@ -644,7 +614,7 @@ def _dumped(value: object) -> str:
 
 
 def _flat(line: Line) -> dict[str, object]:
-    row, judgement, reference = line.row, line.judgement, line.reference
+    row, judgement = line.row, line.judgement
     return {
         "kind": row.kind,
         "variant": row.variant,
@@ -659,11 +629,8 @@ def _flat(line: Line) -> dict[str, object]:
         "threshold": line.threshold or None,
         **{name: getattr(judgement, name, None) for name in ("ratio", "low", "high", "floor")},
         "resolution": line.resolution,
-        "base_s": line.base_s if reference is None else None,
-        "new_s": line.new_s if reference is None else None,
-        "base_over_reference": line.base_s if reference else None,
-        "new_over_reference": line.new_s if reference else None,
-        "reference": f"{reference.variant} {where(reference)}".strip() if reference else None,
+        "base_s": line.base_s,
+        "new_s": line.new_s,
         "base_runs": line.runs[0],
         "new_runs": line.runs[1],
     }
@@ -721,7 +688,7 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
     suite.add_property("conclusion", _text(conclusion(comparison)))
     for line in comparison.lines:
         case = TestCase(_text(full_name(line)), classname=_text(f"gemmbench.{clean(line.device)}"))
-        case.time = line.new_s if line.new_s is not None and line.reference is None else 0.0
+        case.time = line.new_s or 0.0
         text = _text(sentence(line))
         if line.fails or (strict and line.open) or (missing_fails and line.lost):
             case.result = [Failure(text, line.verdict)]

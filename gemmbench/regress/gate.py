@@ -11,18 +11,14 @@ device, so that a simulation drives it as well as a machine.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median, pvariance
 from typing import Literal
 
-from gemmbench.model.row import Row, RowKey
-from gemmbench.model.run_file import Run
-from gemmbench.options.rules import LEAST_ROUNDS, MOST_ROUNDS, Limits, Rules
+from gemmbench.model.row import RowKey
+from gemmbench.options.rules import LEAST_ROUNDS, MOST_ROUNDS, Limits
 from gemmbench.regress import verdict as floors
-from gemmbench.regress.baseline import Basis
-from gemmbench.regress.compare import title
 from gemmbench.regress.verdict import Judgement, Noise, Spread, centre, conclude, is_exact, judge
 from gemmbench.stats.intervals import Measure, mean
 
@@ -36,11 +32,10 @@ class Suspect:
     """A row to be measured again."""
 
     key: RowKey
-    base: tuple[Measure, ...]  # in ratio mode, ratios to the control
+    base: tuple[Measure, ...]
     limits: Limits
-    control: RowKey | None  # what stands beside it: in ratio mode its reference; None if there is nothing
-    control_base: tuple[Measure, ...] = ()  # in plain mode, the control's figures in the same bases
-    ratio: bool = False
+    control: RowKey | None  # what is measured with it; None if there is nothing
+    control_base: tuple[Measure, ...] = ()  # the control's figures in the same bases
 
 
 @dataclass(frozen=True)
@@ -58,7 +53,7 @@ class Settled:
     suspect: Suspect
     judgement: Judgement | None  # None if it could not be measured again
     new: tuple[Measure, ...]  # what was measured afresh
-    machine: Judgement | None = None  # of the control, in plain mode
+    machine: Judgement | None = None  # of the control
     failed: bool = False  # a measurement of the row itself gave no figure
     final: bool = False  # measuring again would say no more
 
@@ -123,9 +118,8 @@ def _round(pending: Iterable[_Trial], spent: Callable[[], bool]) -> Generator[Wa
             continue
         figure = _figure(answer)
         if figure is not None and around:
-            beside = mean(around)
-            trial.new.append(figure.over(beside) if trial.suspect.ratio else figure)
-            trial.beside.append(beside)
+            trial.new.append(figure)
+            trial.beside.append(mean(around))
         elif figure is not None and control is None:
             trial.new.append(figure)
 
@@ -139,7 +133,7 @@ def decide(
 ) -> Settled | None:
     """The verdict after so many rounds; None before the first.
 
-    In plain mode a verdict stands if the control may be as fast as it was, or if the row's ratio to the
+    A verdict stands if the control may be as fast as it was, or if the row's ratio to the
     control says the same; otherwise the machine itself has changed, and the verdict is inconclusive.
     """
     if not new:
@@ -147,7 +141,7 @@ def decide(
     spread = noise.of(suspect.key, [_without_outliers(new, without_errors=is_exact(suspect.base))])
     plain = conclude(suspect.base, new, spread, suspect.limits, noise, suspect.key)
     is_final = _is_settled(plain) and (plain.verdict != "slower" or _is_clear(suspect, new, spread, noise))
-    if suspect.ratio or not suspect.control_base or not beside:
+    if not suspect.control_base or not beside:
         return Settled(suspect, plain, tuple(new), final=is_final)
     floor = noise.of(suspect.control, [_without_outliers(beside)])
     machine = judge(suspect.control_base, beside, floor, suspect.limits)
@@ -224,120 +218,3 @@ def _ended(trial: _Trial, noise: Noise) -> Settled:
         return last or Settled(trial.suspect, None, ())
     reason = f"measured again only {len(trial.new)} of the {LEAST_ROUNDS} times that a verdict takes"
     return replace(last, judgement=replace(last.judgement, verdict="inconclusive", reason=reason))
-
-
-# --- A/A: the same cases several times on one machine, and the threshold that its noise lets a gate carry.
-#
-# A threshold is carried if a row that is as fast as before is not called slower, and one that is slower by
-# twice the threshold is, 95 times in 100: between the two lie the noise of both sides and the interval's
-# confidence.
-
-
-SHARE = 0.95  # of the rows that a machine's threshold is to serve
-_FINEST, _COARSEST = 1e-4, 0.9
-
-
-@dataclass(frozen=True)
-class Carried:
-    """What one row's noise allows."""
-
-    spread: Spread
-    compare: float | None  # the threshold that one new run carries, as a fraction; None: none below 90 %
-    check: float | None  # and as many as check measures of a suspicious row
-
-
-@dataclass(frozen=True)
-class Tolerance:
-    """One row of an A/A measurement."""
-
-    key: RowKey
-    row: Row
-    device: str  # for people
-    runs: int
-    plain: Carried
-    ratio: Carried | None  # in ratio mode; None without a reference
-
-
-@dataclass(frozen=True)
-class Alarms:
-    """Each repetition held against the others: every `slower` is a false alarm."""
-
-    verdicts: int
-    slower: int
-    inconclusive: int
-
-
-@dataclass(frozen=True, eq=False)
-class Floor:
-    """What an A/A measurement says of a machine."""
-
-    runs: tuple[Run, ...]
-    rules: Rules
-    rows: tuple[Tolerance, ...]
-    alarms: Alarms
-    ratio_alarms: Alarms | None
-
-
-def floor(runs: Sequence[Run], rules: Rules) -> Floor:
-    """The noise floor of every row that was measured at least twice, plain and as a ratio.
-
-    The runs are of one machine and version; a row's repetitions stand in one run or several.
-    """
-    plain, ratio = Basis(tuple(runs), replace(rules, ratio=())), Basis(tuple(runs), rules)
-    noise = plain.noise()
-    ratio_noise = ratio.noise() if rules.ratio else noise
-    tolerances = []
-    for key, row in plain.rows.items():
-        count = len(plain.base_figures(key))
-        if count > 1:
-            device = title(plain.bases[0], replace(row, device=key[1]))
-            own = _carried(noise, key, count, rules)
-            beside = _carried(ratio_noise, key, count, rules) if key in ratio.references else None
-            tolerances.append(Tolerance(key, row, device, count, own, beside))
-    ratio_alarms = _alarms(ratio, ratio_noise) if rules.ratio else None
-    return Floor(tuple(runs), rules, tuple(tolerances), _alarms(plain, noise), ratio_alarms)
-
-
-def serves(values: Sequence[float | None]) -> float | None:
-    """The threshold that serves 95 % of the rows; None if there is none, or there are no rows."""
-    ordered = sorted(math.inf if value is None else value for value in values)
-    if not ordered:
-        return None
-    threshold = ordered[math.ceil(SHARE * len(ordered)) - 1]
-    return threshold if math.isfinite(threshold) else None
-
-
-def carries(needed: float) -> float | None:
-    """The smallest threshold at which twice as much is found in 95 of 100 trials; None: none below 90 %.
-
-    A row is found so often if it lies `needed` beyond the threshold: see `verdict.unseen`.
-    """
-
-    def short(threshold: float) -> float:
-        return math.log((1 + 2 * threshold) / (1 + threshold)) - needed
-
-    if short(_COARSEST) < 0:
-        return None
-    if short(_FINEST) > 0:
-        return _FINEST
-    from scipy.optimize import brentq
-
-    return float(brentq(short, _FINEST, _COARSEST))
-
-
-def _carried(noise: Noise, key: RowKey, count: int, rules: Rules) -> Carried:
-    spread = noise.of(key)
-    needed = [floors.unseen(count, new, spread, rules.confidence, noise, key) for new in (1, MOST_ROUNDS)]
-    return Carried(spread, *map(carries, needed))
-
-
-def _alarms(basis: Basis, noise: Noise) -> Alarms:
-    verdicts = []
-    for key, row in basis.rows.items():
-        figures = basis.base_figures(key)
-        limits = basis.rules.limits(row)
-        for index, figure in enumerate(figures):
-            others = figures[:index] + figures[index + 1 :]
-            if others:
-                verdicts.append(conclude(others, [figure], noise.of(key), limits, noise, key).verdict)
-    return Alarms(len(verdicts), verdicts.count("slower"), verdicts.count("inconclusive"))

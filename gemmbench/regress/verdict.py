@@ -69,7 +69,7 @@ class Recordings:
     def of(self, family: str, what: str) -> Recorded:
         """Those of a family of devices; of every one of its type where there is none.
 
-        What is timed: ``kernels``, ``libraries``, ``ratios to`` either.
+        What is timed: ``kernels`` or ``libraries``.
         """
         kind = "cpu-" if family.startswith("cpu-") else "gpu-"
         names = [family] if family in self.kinds else [name for name in self.kinds if name.startswith(kind)]

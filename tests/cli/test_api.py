@@ -24,7 +24,7 @@ from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import Count, Flag, Options, build, command_line, measuring, specs
 from gemmbench.options.comparing import Tune
-from gemmbench.regress import gate
+from gemmbench.regress import aa
 from gemmbench.regress.compare import Comparison
 from gemmbench.report.progress import Progress
 from tests.cli.conftest import ROOT, Call
@@ -267,7 +267,7 @@ def test_compare_and_check(call: Call, tmp_path: Path, monkeypatch: pytest.Monke
     checked = gb.check(base, budget=0.05, quiet=True)
     assert isinstance(checked, Comparison)
     assert checked.news[0].header.policy.budget_s == 0.05
-    assert isinstance(gb.check("base.jsonl", aa=2), gate.Floor)
+    assert isinstance(gb.check("base.jsonl", aa=2), aa.Floor)
     with pytest.raises(gb.UsageError, match="is both base and new"):
         gb.compare("base.jsonl", "base.jsonl")
     with pytest.raises(gb.UsageError, match=r"would replace base\.jsonl, which is read"):

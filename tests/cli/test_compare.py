@@ -21,7 +21,6 @@ from tests.compare_runs import again, repeated, save
 pytestmark = pytest.mark.usefixtures("steady")
 
 ROOT = Path(__file__).resolve().parents[2]
-THRESHOLDS = '[[row]]\nvariant = "tiled"\nthreshold = "40 %"\n'
 
 
 @pytest.fixture(autouse=True)
@@ -59,7 +58,6 @@ def _write() -> None:
     save("other.jsonl", replace(other, header=replace(other.header, devices=(device,), host=host)))
     peaks = fake.fake_peak()
     save("peak.jsonl", replace(peaks, rows=tuple(row for row in peaks.rows if row.check.verdict == "ok")))
-    Path("t.toml").write_text(THRESHOLDS)
 
 
 @pytest.mark.parametrize(
@@ -72,12 +70,11 @@ def _write() -> None:
         ("base1.jsonl base2.jsonl -- slow.jsonl same.jsonl", 0),  # one of two: inconclusive
         ("aa.jsonl slow.jsonl", EXIT_WRONG),
         ("base1.jsonl slow.jsonl --threshold 30%", 0),
-        ("base1.jsonl slow.jsonl --thresholds t.toml", 0),
-        ("base1.jsonl slow.jsonl --noise loud.jsonl", 0),
-        ("base1.jsonl slow.jsonl --noise loud.jsonl --strict", EXIT_INCONCLUSIVE),
-        ("base1.jsonl slow.jsonl --noise aa.jsonl", EXIT_WRONG),
+        ("base1.jsonl slow.jsonl --threshold tiled=40%", 0),
+        ("base1.jsonl slow.jsonl --threshold 30%,tiled=5%", EXIT_WRONG),
+        ("loud.jsonl slow.jsonl", 0),
+        ("loud.jsonl slow.jsonl --strict", EXIT_INCONCLUSIVE),
         ("base1.jsonl drifted.jsonl", EXIT_WRONG),
-        ("aa.jsonl drifted.jsonl --ratio numpy", 0),
         ("base1.jsonl less.jsonl", 0),
         ("base1.jsonl less.jsonl --missing fail", EXIT_WRONG),
         ("base1.jsonl crashed.jsonl", EXIT_WRONG),
@@ -181,7 +178,6 @@ def test_verbose_shows_the_rows_that_are_the_same(call: Call) -> None:
 
 
 def test_a_threshold_that_fits_no_row_is_told(call: Call) -> None:
-    Path("odd.toml").write_text('[[row]]\nvariant = "tield"\nthreshold = "40 %"\n')
-    result = call("compare", "base1.jsonl", "slow.jsonl", "--thresholds", "odd.toml")
+    result = call("compare", "base1.jsonl", "slow.jsonl", "--threshold", "tield=40 %")
     assert result.exit_code == EXIT_WRONG
-    assert "threshold row 1 is for none of these rows" in result.stdout
+    assert "--threshold names tield, which none of these rows is of" in result.stdout

@@ -30,7 +30,7 @@ READING = (
     "compare FILE good.jsonl --format junit",
     "compare good.jsonl FILE --format json --scope host",
     "compare FILE good.jsonl --format markdown --across device,driver,source",
-    "compare good.jsonl FILE --format github --ratio naive,peak",
+    "compare good.jsonl FILE --format github",
 )
 ALPHABETS = (b"0123456789", b'0123456789eE+-.,:"{}[]\\ntfu \n', bytes(range(256)))
 CHART_EACH = 8  # readings: drawing is slow

@@ -35,8 +35,8 @@ NUMPY: Any = ["numpy"]
 BASE = tuple(figure(1.0) for _ in range(5))
 
 
-def suspect(key: Any = ROW, control: Any = CONTROL, ratio: bool = False) -> Suspect:
-    return Suspect(key, BASE, Limits(), control, BASE if control and not ratio else (), ratio)
+def suspect(key: Any = ROW, control: Any = CONTROL) -> Suspect:
+    return Suspect(key, BASE, Limits(), control, BASE if control else ())
 
 
 def drive(
@@ -153,20 +153,6 @@ def test_a_row_that_is_slower_than_the_slower_machine_is_one() -> None:
 def test_a_faster_machine_does_not_hide_a_slower_row_as_same() -> None:
     found, _ = drive([suspect()], fixed(row=1.0, control=0.85))
     assert verdicts(found) == ["inconclusive"]
-
-
-def test_ratio_mode_takes_each_row_over_what_stands_beside_it() -> None:
-    """The machine slows down by 3 % with every measurement; the ratio knows nothing of it."""
-    speed = {"row": 1.0, "control": 1.0}
-
-    def drifting(wanted: Wanted, number: int) -> Measure:
-        return figure(speed[str(wanted.key)] * 1.03**number)
-
-    found, _ = drive([suspect(ratio=True)], drifting)
-    assert verdicts(found) == ["same"]
-    speed["row"] = 1.15
-    found, _ = drive([suspect(ratio=True)], drifting)
-    assert verdicts(found) == ["slower"]
 
 
 def test_the_first_measurement_does_not_count() -> None:
