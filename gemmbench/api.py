@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from gemmbench.pages import Wanted
-    from gemmbench.tune.session import Tuning, TuningOutcome
+    from gemmbench.tune.session import Tuning
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
@@ -332,22 +332,7 @@ def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measure
     `command` is for the saved file: the words of the command line, else those that say the same. `UsageError`
     if there is no such device, or the options do not fit it.
     """
-    ladder = chosen if isinstance(chosen, measuring.Ladder) else None
-    request = suite.Request(
-        tuple(command) or command_line(chosen),
-        chosen.plan,
-        chosen.device,
-        chosen.policy,
-        chosen.command,
-        (ladder.scope or "") if ladder else "",
-        ladder.named if ladder else (),
-        chosen.save,
-        chosen.resume,
-        chosen.force,
-        cached_peaks=ladder is not None and not ladder.remeasure,
-        tuned=ladder is not None and ladder.tuned,
-    )
-    with suite.prepared(request, make_machine) as measurement:
+    with suite.prepared(chosen, tuple(command) or command_line(chosen), make_machine) as measurement:
         yield measurement
 
 
@@ -511,20 +496,7 @@ def checked(
         _check_rows(run)
     basis = Basis(tuple(baselines), chosen.rules)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    request = checking.Request(
-        basis=basis,
-        command=words,
-        policy=chosen.policy_of(basis.header.policy),
-        device=chosen.device,
-        times=chosen.aa,
-        against=chosen.against,
-        save=chosen.save,
-        force=chosen.force,
-        patience_s=chosen.patience,
-        rounds=chosen.rounds,
-        own=chosen.own,
-    )
-    with checking.prepared(request, make_machine) as job:
+    with checking.prepared(basis, chosen, words, make_machine) as job:
         yield job
 
 
@@ -646,23 +618,11 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
     """What ``gemmbench tune`` would search; `UsageError` if nothing suits the device, or there is none."""
     from gemmbench.tune import session
 
-    assert chosen.variant is not None
-    request = session.Request(
-        chosen.variant,
-        chosen.problems,
-        chosen.device,
-        chosen.seed,
-        chosen.budget,
-        chosen.time_limit,
-        chosen.builders,
-        chosen.cache,
-        chosen.force,
-    )
-    with session.prepared(request, make_machine, make_caching_machine) as prepared_tuning:
+    with session.prepared(chosen, make_machine, make_caching_machine) as prepared_tuning:
         yield prepared_tuning
 
 
-def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> TuningOutcome:
+def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> Outcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
     warn(prepared_tuning.host, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:

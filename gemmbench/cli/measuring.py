@@ -155,10 +155,10 @@ def tune(options: Tune) -> None:
         api.write_report([run], options.report)
         api.say(f"Wrote {options.report}.", options.quiet)
     if outcome.interrupted:
-        where = f"{len(run.rows)} rows are saved in {outcome.path}; the same command goes on"
+        where = f"{len(run.rows)} rows are saved in {run.path}; the same command goes on"
         api.say(f"gemmbench: interrupted; {where}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    api.say(f"{len(run.rows)} rows are in {outcome.path}; the same command searches on.", options.quiet)
+    api.say(f"{len(run.rows)} rows are in {run.path}; the same command searches on.", options.quiet)
     first = result(run).default
     if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
         raise click.exceptions.Exit(EXIT_WRONG)

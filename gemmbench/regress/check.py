@@ -17,8 +17,9 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean, counted
-from gemmbench.options.rules import LEAST_ROUNDS, MOST_ROUNDS
-from gemmbench.plan import OwnKernels, rebuild, select
+from gemmbench.options.comparing import Check
+from gemmbench.options.rules import LEAST_ROUNDS
+from gemmbench.plan import rebuild, select
 from gemmbench.regress import gate
 from gemmbench.regress.baseline import (
     Basis,
@@ -33,33 +34,14 @@ from gemmbench.regress.compare import Comparison, Line, compare, doubted, judged
 from gemmbench.regress.gate import Answer, Settled, Suspect, Wanted
 from gemmbench.stats.rates import measure
 from gemmbench.suite import session
-from gemmbench.suite.run import Listen, every_device, header_of
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to check, and what becomes of the rows."""
-
-    basis: Basis
-    command: tuple[str, ...]  # the command line that asks for this
-    policy: Policy
-    device: str  # as --device takes it; "": the base's
-    times: int | None  # measure every case so many times, and compare nothing
-    against: Path | None  # a folder of kernels that each kernel takes turns with
-    save: Path | None
-    force: bool
-    patience_s: float  # for which suspicious rows are measured again
-    rounds: int  # and how often at most
-    own: OwnKernels
+from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
 
 @dataclass
-class CheckOutcome:
+class CheckOutcome(Outcome):
     """How a check ended."""
 
     comparison: Comparison | None = None  # None for an A/A measurement, and if it did not get so far
-    interrupted: bool = False
-    error: RunFileError | None = None  # a row could not be saved
 
 
 @dataclass
@@ -74,11 +56,7 @@ class Job:
     file: RunFile | None = None
     clock: Callable[[], float] = time.monotonic
     rows: list[Row] = field(default_factory=list)
-    times: int | None = None  # this and what follows: see `Request`
-    save: Path | None = None
-    force: bool = False
-    patience_s: float = 600.0
-    rounds: int = MOST_ROUNDS
+    options: Check = field(default_factory=Check)
     steps: session.Steps = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,24 +68,23 @@ class Job:
 
     def open_file(self) -> None:
         """Create the file that rows are saved in, if any; `RunFileError` if that cannot be done."""
-        if self.save:
-            self.file = RunFile.create(self.save, self.header, self.force)
+        if self.options.save:
+            self.file = RunFile.create(self.options.save, self.header, self.options.force)
             self.steps = session.Steps(self.header.devices, self.policy, self.file)
 
 
 @contextlib.contextmanager
-def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
+def prepared(basis: Basis, options: Check, command: Sequence[str], make_machine: Maker) -> Iterator[Job]:
     """Choose devices and plan; the measuring process lives as long as the context.
 
     Raises `UsageError` if the base, the options and this machine do not fit together.
     """
-    basis, against, policy = request.basis, request.against, request.policy
+    against, own, policy = options.against, options.own, options.policy_of(basis.header.policy)
     if against is not None:  # two kernels are built and verified
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
-        devices, places = _chosen(basis, all_devices, request.device)
-        own = request.own
+        devices, places = _chosen(basis, all_devices, options.device)
         folder = ""  # or what else `Case.former` names
         if against and not own.former:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
@@ -128,30 +105,30 @@ def prepared(request: Request, make_machine: Maker) -> Iterator[Job]:
             if "source" not in basis.rules.across:
                 _check_former(basis, plan, against)
         # The base's tables suit its cases, but a search, or every case several times, is another thing.
-        view = "" if request.times or is_tuning(basis.bases[0]) else basis.header.view
-        header = header_of(devices, host, policy, request.command, view, basis.header.scope)
-        yield Job(
-            basis, plan, header, policy, worker, times=request.times, save=request.save,
-            force=request.force, patience_s=request.patience_s, rounds=request.rounds,
-        )  # fmt: skip
+        view = "" if options.aa or is_tuning(basis.bases[0]) else basis.header.view
+        header = header_of(devices, host, policy, command, view, basis.header.scope)
+        yield Job(basis, plan, header, policy, worker, options=options)
 
 
 def follow(job: Job, listen: Listen) -> CheckOutcome:
     """Measure to the end, to Ctrl-C or to a full disk."""
+    outcome = CheckOutcome(job.run)
     steps: Generator[Event, None, Comparison | None]
-    steps = repeat(job, job.times) if job.times else check(job)
+    steps = repeat(job, job.options.aa) if job.options.aa else check(job)
     try:
         while True:
             listen(next(steps))
     except StopIteration as ended:
-        return CheckOutcome(ended.value)
+        outcome.comparison = ended.value
     except KeyboardInterrupt:
-        return CheckOutcome(interrupted=True)
+        outcome.interrupted = True
     except RunFileError as error:  # a full disk, for example: the rows so far are worth showing
-        return CheckOutcome(error=error)
+        outcome.error = error
     finally:
         if job.file:
             job.file.close()
+    outcome.run = job.run
+    return outcome
 
 
 def once(job: Job) -> Generator[Event, None, None]:
@@ -256,8 +233,8 @@ Rounds = Generator[Event, None, tuple[tuple[Settled, ...], Rows, dict[RowKey, li
 
 def _settle(job: Job, suspects: Sequence[Suspect], cases: Mapping[RowKey, Case], first: Comparison) -> Rounds:
     """Measure what the gate wants; its findings, the rows without a figure, and those with one."""
-    end = job.clock() + job.patience_s
-    steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.rounds)
+    end = job.clock() + job.options.patience
+    steps = gate.settle(suspects, first.noise, lambda: job.clock() >= end, most_rounds=job.options.rounds)
     yield job.steps.planned(2 * LEAST_ROUNDS * len(suspects))  # if each is settled at once
     without: Rows = {}
     looks: dict[RowKey, list[Row]] = {}

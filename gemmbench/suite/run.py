@@ -15,35 +15,17 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
-from gemmbench.plan import FindTuned, select
+from gemmbench.options.measuring import Ladder, Measuring
+from gemmbench.plan import select
 from gemmbench.suite import session
 from gemmbench.suite.cached import KeptPeaks, KeptPresets
 
-MakePlan = Callable[[Sequence[DeviceFacts], FindTuned], Plan]
 Listen = Callable[[Event], None]
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to measure, where and how long, and what becomes of the rows."""
-
-    command: tuple[str, ...]  # the command line that asks for this
-    plan: MakePlan
-    device: str  # as --device takes it
-    policy: Policy
-    view: str = ""  # that `show` gives the saved run
-    scope: str = ""  # what --scope chose
-    named: tuple[str, ...] = ()  # the kernels that were asked for by name
-    save: Path | None = None
-    resume: bool = False
-    force: bool = False
-    cached_peaks: bool = False  # peaks that an earlier run has measured are not measured again
-    tuned: bool = False  # the tuner's presets are used
 
 
 @dataclass
 class Outcome:
-    """The rows of a request, and how it ended."""
+    """What was measured, and how it ended."""
 
     run: Run
     interrupted: bool = False
@@ -53,9 +35,9 @@ class Outcome:
 
 @dataclass
 class Measurement:
-    """A request on this machine, ready to run."""
+    """What a command measures on this machine, ready to run."""
 
-    request: Request
+    options: Measuring
     header: Header
     plan: Plan
     peaks: KeptPeaks
@@ -67,14 +49,14 @@ class Measurement:
 
         Raises `RunFileError` if the file cannot be written, or is of another run; nothing was measured.
         """
-        header, request = self.header, self.request
-        outcome = Outcome(Run(header, (), str(request.save or "")))
+        header, options = self.header, self.options
+        outcome = Outcome(Run(header, (), str(options.save or "")))
         rows: list[Row] = []
         resumed: set[RowKey] = set()
         file = None
-        if request.save:
-            resume, save = request.resume, request.save
-            file = RunFile.resume(save, header) if resume else RunFile.create(save, header, request.force)
+        if save := options.save:
+            resume = options.resume
+            file = RunFile.resume(save, header) if resume else RunFile.create(save, header, options.force)
         try:
             with closing(session.run(self.plan, header.devices, header.policy, self.worker, file)) as events:
                 for event in events:
@@ -97,22 +79,26 @@ class Measurement:
 
 
 @contextmanager
-def prepared(request: Request, make_machine: Maker) -> Iterator[Measurement]:
+def prepared(options: Measuring, command: Sequence[str], make_machine: Maker) -> Iterator[Measurement]:
     """Select devices and plan; the measuring process lives as long as the context.
+
+    `command` is for the saved file.
 
     Raises `UsageError` if there is no such device, or the plan cannot be made.
     """
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
-        devices = select(all_devices, request.device)
+        devices = select(all_devices, options.device)
         peaks, presets = KeptPeaks(), KeptPresets()
-        plan = request.plan(devices, _preset_finder(presets, request.tuned))
-        if request.cached_peaks:
-            plan = peaks.fill(plan, devices, request.policy.state)
-        policy = session.with_budget(request.policy, plan)
-        header = header_of(devices, host, policy, request.command, request.view, request.scope)
-        header = replace(header, named=request.named)
-        yield Measurement(request, header, plan, peaks, presets, worker)
+        ladder = options if isinstance(options, Ladder) else None
+        plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
+        if ladder and not ladder.remeasure:
+            plan = peaks.fill(plan, devices, options.policy.state)
+        policy = session.with_budget(options.policy, plan)
+        header = header_of(devices, host, policy, command, options.command)
+        if ladder:
+            header = replace(header, scope=ladder.scope or "", named=ladder.named)
+        yield Measurement(options, header, plan, peaks, presets, worker)
 
 
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
@@ -146,7 +132,3 @@ def header_of(
         view=view,
         scope=scope,
     )
-
-
-def _preset_finder(presets: KeptPresets, wanted: bool) -> FindTuned:
-    return presets.find if wanted else lambda *_: None

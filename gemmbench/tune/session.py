@@ -23,9 +23,10 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
+from gemmbench.options.comparing import Tune
 from gemmbench.plan import select
 from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
-from gemmbench.suite.run import every_device, header_of
+from gemmbench.suite.run import Outcome, every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt
@@ -36,21 +37,6 @@ MakeCaching = Callable[[str], object]  # a machine that keeps what it compiles i
 Measure = Callable[[Case, Policy], Row]
 Tell = Callable[[Event], None]
 Ahead = Callable[[Sequence[Case]], None]  # gets what will probably be measured next
-
-
-@dataclass(frozen=True)
-class Request:
-    """What to tune, how long, and where its rows go."""
-
-    variant: Variant
-    problems: Callable[[DeviceFacts], tuple[Gemm, ...]]
-    device: str  # as --device takes it
-    seed: int
-    budget_s: float
-    time_limit_s: float
-    builders: int | None  # processes that compile ahead; None: by device
-    cache: Path | None  # None: in the user's cache folder
-    force: bool  # drop what the cache file holds
 
 
 @dataclass(frozen=True)
@@ -67,40 +53,30 @@ class Task:
 
 
 @dataclass
-class TuningOutcome:
-    """What came of it."""
-
-    run: Run
-    path: Path  # of the cache file
-    interrupted: bool = False
-    error: RunFileError | None = None  # a row could not be saved
-
-
-@dataclass
 class Tuning:
-    """A request on this machine, ready to run."""
+    """What to tune on this machine, ready to run."""
 
-    request: Request
+    options: Tune
     task: Task
     host: HostFacts
     worker: Worker
     make_caching: MakeCaching
 
-    def run(self, listen: Tell) -> TuningOutcome:
+    def run(self, listen: Tell) -> Outcome:
         """Search and time the best again. Ctrl-C and a full disk end it; its rows so far are in the file.
 
         Raises `RunFileError` if the cache file cannot be used; nothing was measured.
         """
         task = self.task
-        path = self.request.cache
+        path = self.options.cache
         if path is None:  # a file for each device, kernel as it is today, and set of problems
             shapes = "_".join(problem.shape for problem in task.problems)
             dtype, hashed = task.problems[0].dtype, source(task.variant)
             words = (device_key(task.device), task.variant.name, dtype, shapes, hashed)
             path = subfolder("tuning") / f"{'-'.join(words)}.jsonl"
         with ExitStack() as held:
-            cache = held.enter_context(closing(Cache(path, _header(task, self.host), self.request.force)))
-            outcome = TuningOutcome(cache.run(), path)
+            cache = held.enter_context(closing(Cache(path, _header(task, self.host), self.options.force)))
+            outcome = Outcome(cache.run())
             try:
                 worker, ahead = self._machinery(held)
                 tune(task, measured_by(worker, task.device, listen), cache, listen, ahead)
@@ -133,7 +109,7 @@ class Tuning:
 
     def _machinery(self, held: ExitStack) -> tuple[Worker, Ahead]:
         """The child that measures, and what has others compile ahead of it."""
-        count, device = self.request.builders, self.task.device
+        count, device = self.options.builders, self.task.device
         if count is None:
             count = 0 if device.type == "cpu" else min(4, (os.cpu_count() or 1) // 2)
         if not count:
@@ -147,20 +123,20 @@ class Tuning:
 
 
 @contextmanager
-def prepared(request: Request, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
+def prepared(options: Tune, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
     """Select the device and lay out the space; the measuring process lives as long as the context.
 
     Raises `UsageError` if there is no such device, or nothing in the space suits it.
     """
-    with selected(request.device, make_machine) as (worker, device, host):
-        problems = request.problems(device)
-        variant = request.variant
+    with selected(options.device, make_machine) as (worker, device, host):
+        problems, variant = options.problems(device), options.variant
+        assert variant is not None  # only to forget presets there may be none
         try:
             space = rules.space(variant, device, problems)
         except rules.TuningError as error:
             raise UsageError(str(error)) from None
-        task = Task(device, variant, problems, space, request.seed, request.budget_s, request.time_limit_s)
-        yield Tuning(request, task, host, worker, make_caching)
+        task = Task(device, variant, problems, space, options.seed, options.budget, options.time_limit)
+        yield Tuning(options, task, host, worker, make_caching)
 
 
 @contextmanager
