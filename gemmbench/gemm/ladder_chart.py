@@ -371,7 +371,7 @@ class Shapes:
     dtype: str
     shapes: tuple[Row, ...]  # a row of each
     shown: tuple[Series, ...]  # rows by the shape's number
-    ranked: tuple[Series, ...]  # those that may be the fastest, shown or not
+    measured: tuple[Series, ...]  # shown or not
     slower: tuple[str, ...]  # measured, and not shown
     lacking: tuple[str, ...]  # not measured at any shape
 
@@ -402,8 +402,8 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
         shapes.setdefault((row.label, row.problem), row)
     numbers = {shape: number for number, shape in enumerate(shapes)}
     lines = series(rows, lambda row: numbers[row.label, row.problem], tuple(families))
-    hosts = [line for line in lines if line.is_host]
-    room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - len(hosts) - 1))
+    has_host = any(line.is_host for line in lines)
+    room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - has_host - 1))
     scope = derive.view_scope(subject.run)
     measured = [line for line in lines if any(_rate(line, number, scope) for number in line.rows)]
     devices = [line for line in measured if not line.is_host]
@@ -447,12 +447,11 @@ def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     divisor, letter = units.scale(max(rates.values()))
     for n in range(len(chart.shapes)):
         best = derive.best_of(
-            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.ranked
+            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.measured
         )
         for index, line in enumerate(chart.shown):
             y = n * (count + 1) + index
-            is_best = line in chart.ranked and rates[line, n] == best
-            _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], is_best)
+            _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], rates[line, n] == best)
             if n in line.rows:
                 pane.mark(axes, rates[line, n] / divisor, y, sample(chart.run, line.rows[n], scope))
     middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]
