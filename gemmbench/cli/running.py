@@ -19,7 +19,7 @@ from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
-from gemmbench.options import Choice, Count, File, Flag, Kind, Number, Options, Whole, specs
+from gemmbench.options import COUNT, Flag, Options, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
@@ -55,47 +55,19 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
     """One field of a class as an option."""
     spec, field = specs(kind)[name]
     extra: dict[str, Any] = {}
-    if isinstance(spec.kind, Count):
+    if spec.kind is COUNT:
         extra = {"count": True}
     elif isinstance(spec.kind, Flag):
         extra = {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        extra = {"type": _type(spec.kind), "metavar": spec.metavar, "show_default": shown}
+        extra = {"type": spec.kind, "metavar": spec.metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
     if spec.names:
         extra["shell_complete"] = completed(spec.names)
     return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
-
-
-def _type(kind: Kind) -> click.ParamType[Any]:
-    """What help shows of a kind; the kind itself converts."""
-    if isinstance(kind, Choice):
-        return click.Choice(kind.names)
-    if isinstance(kind, Whole):
-        return click.IntRange(kind.least, kind.most)
-    if isinstance(kind, Number):
-        return _Number(kind)
-    if isinstance(kind, File):
-        return click.Path(path_type=Path, dir_okay=kind.folder)
-    return click.STRING
-
-
-class _Number(click.types.FloatParamType):
-    """A number: click's own float also takes NaN and infinity."""
-
-    name = "number"
-
-    def __init__(self, kind: Number) -> None:
-        self._kind = kind
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        try:
-            return self._kind.convert(value)
-        except ValueError as error:
-            self.fail(str(error), param, ctx)
 
 
 # --- From options to exit status: the part that every measuring command shares ------------------------------

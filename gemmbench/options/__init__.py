@@ -8,124 +8,82 @@ from __future__ import annotations
 
 import inspect
 import math
-import operator
 import os
 from collections.abc import Mapping
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import Any, ClassVar, TypeVar
+
+import click
 
 from gemmbench import UsageError
 from gemmbench.options.names import hint
 
 
-class Kind(Protocol):
-    """What an option takes."""
-
-    def convert(self, value: Any) -> Any:
-        """The value of a word of the command line, or from Python; `ValueError` is for the user."""
-
-
-class Text:
+class Text(click.types.StringParamType):
     """Words; from Python also a list of them, or a number."""
 
-    def convert(self, value: Any) -> str:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Several are joined with commas."""
         if isinstance(value, (str, int, Path)) and not isinstance(value, bool):
             return str(value)
-        if isinstance(value, (list, tuple)):
-            return ",".join(map(self.convert, value))
-        raise ValueError(f"{value!r} is not a valid string.")
+        if not isinstance(value, (list, tuple)):
+            self.fail(f"{value!r} is not a valid string.", param, ctx)
+        return ",".join(self.convert(item, param, ctx) for item in value)
 
 
-class Flag:
-    """Yes or no."""
+class Whole(click.IntRange):
+    """A whole number; click's own cuts off a fraction that Python gives it."""
 
-    def convert(self, value: Any) -> bool:
-        if isinstance(value, bool):
-            return value
-        raise ValueError(f"{value!r} is not a valid boolean.")
-
-
-class Count:
-    """How often a flag is given."""
-
-    def convert(self, value: Any) -> int:
-        return operator.index(value)
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, float):
+            self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
+        return int(super().convert(value, param, ctx))
 
 
-@dataclass(frozen=True)
-class Whole:
-    """A whole number."""
+class Number(click.types.FloatParamType):
+    """A number; click's own float also takes NaN and infinity."""
 
-    least: int
-    most: int | None = None
+    name = "number"
 
-    def convert(self, value: Any) -> int:
-        try:
-            number = int(value) if isinstance(value, str) else operator.index(value)
-        except (TypeError, ValueError):
-            raise ValueError(f"{value!r} is not a whole number.") from None
-        if number < self.least or (self.most is not None and number > self.most):
-            limits = f"x>={self.least}" if self.most is None else f"{self.least}<=x<={self.most}"
-            raise ValueError(f"{number} is not in the range {limits}.")
-        return number
+    def __init__(self, above: float = -math.inf, finite: bool = True) -> None:
+        """Numbers from a bound on, without it; if they need not be finite, whoever takes them checks."""
+        self._above, self._finite = above, finite
 
-
-@dataclass(frozen=True)
-class Number:
-    """A number."""
-
-    above: float = -math.inf
-    finite: bool = True  # otherwise whoever takes it checks
-
-    def convert(self, value: Any) -> float:
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         try:
             number = float(value)
         except (TypeError, ValueError):
-            raise ValueError(f"{value!r} is not a valid number.") from None
-        if self.finite and not math.isfinite(number):
-            raise ValueError(f"{value} is not a finite number")
-        if number <= self.above:
-            raise ValueError(f"{value} is not above {self.above:g}")
+            self.fail(f"{value!r} is not a valid number.", param, ctx)
+        if self._finite and not math.isfinite(number):
+            self.fail(f"{value} is not a finite number", param, ctx)
+        if number <= self._above:
+            self.fail(f"{value} is not above {self._above:g}", param, ctx)
         return number
 
 
-@dataclass(frozen=True)
-class Choice:
-    """One of several names."""
-
-    names: tuple[str, ...]
-
-    def convert(self, value: Any) -> str:
-        if value not in self.names:
-            raise ValueError(f"{value!r} is not one of {', '.join(map(repr, self.names))}.")
-        return str(value)
-
-
-@dataclass(frozen=True)
-class File:
+class File(click.Path):
     """A file's name; whether it exists, and must, is for its reader or writer to find out."""
 
-    folder: bool = True  # it may be a folder
+    def __init__(self, folder: bool = True) -> None:
+        super().__init__(path_type=Path, dir_okay=folder)
 
-    def convert(self, value: Any) -> Path:
-        try:
-            path = Path(value)
-        except TypeError:
-            raise ValueError(f"{value!r} is not the name of a file.") from None
-        what = "Path" if self.folder else "File"
-        try:
-            if not self.folder and path.is_dir():
-                raise ValueError(f"{what} {str(path)!r} is a directory.")
-            readable = not path.exists() or os.access(path, os.R_OK)
-        except OSError:  # a name too long
-            return path
-        if not readable:
-            raise ValueError(f"{what} {str(path)!r} is not readable.")
-        return path
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not isinstance(value, (str, Path)):
+            self.fail(f"{value!r} is not the name of a file.", param, ctx)
+        return super().convert(value, param, ctx)
 
 
+class Flag(click.types.BoolParamType):
+    """Yes or no; from Python no word for them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
+        if not isinstance(value, bool):
+            self.fail(f"{value!r} is not a valid boolean.", param, ctx)
+        return value
+
+
+COUNT = Whole(0)  # how often a flag is given
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
 CHART = "FILE.png|svg|pdf"
 PAGE = "FILE.html"
@@ -136,7 +94,7 @@ class Spec:
     """How an option is given."""
 
     help: str
-    kind: Kind
+    kind: click.ParamType[Any]
     flags: tuple[str, ...] = ()  # unless ``--`` and the field's name
     metavar: str | None = None
     many: bool = False  # it may be repeated; from Python a sequence
@@ -150,7 +108,7 @@ class Spec:
         return self.flags or (f"--{name.replace('_', '-')}",)
 
 
-def option(help: str, kind: Kind | None = None, default: Any = None, **spec: Any) -> Any:
+def option(help: str, kind: click.ParamType[Any] | None = None, default: Any = None, **spec: Any) -> Any:
     """A dataclass field that is an option; see `Spec`. Without a kind it is text."""
     return field(default=default, metadata={"spec": Spec(help, kind or Text(), **spec)})
 
@@ -198,17 +156,22 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 
 def _converted(name: str, spec: Spec, value: Any) -> Any:
+    def convert(item: Any) -> Any:
+        return spec.kind.convert(item, None, None)
+
     try:
         if not spec.many:
-            return spec.kind.convert(value)
+            return convert(value)
         if isinstance(value, Mapping):
-            value = [f"{key}={spec.kind.convert(item)}" for key, item in value.items()]
+            value = [f"{key}={convert(item)}" for key, item in value.items()]
         several = [value] if isinstance(value, (str, Path)) else value
-        return tuple(map(spec.kind.convert, several))
-    except (TypeError, ValueError) as error:
+        return tuple(map(convert, several))
+    except (TypeError, click.BadParameter) as error:
+        sentence = error.message if isinstance(error, click.BadParameter) else str(error)
+        sentence = sentence.replace("a valid integer range", "a whole number")
         words = " / ".join(f"'{word}'" for word in spec.spellings(name))
         whole = f"{words} (env var: '{spec.env}')" if spec.env else words
-        raise UsageError(f"Invalid value for {whole}: {str(error).rstrip('.')}") from None
+        raise UsageError(f"Invalid value for {whole}: {sentence.rstrip('.')}") from None
 
 
 def command_line(options: Options) -> tuple[str, ...]:
@@ -222,7 +185,7 @@ def command_line(options: Options) -> tuple[str, ...]:
         if isinstance(spec.kind, Flag):
             on, _, off = first.partition("/")
             words.append(on if value else off)
-        elif isinstance(spec.kind, Count):
+        elif spec.kind is COUNT:
             words += [first] * value
         else:
             for item in value if spec.many else (value,):

@@ -9,6 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import click
+
 from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
@@ -20,13 +22,12 @@ from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
 from gemmbench.options import (
     CHART,
+    COUNT,
     FILE,
     INPUT,
     LENGTH,
     PAGE,
     SIZE,
-    Choice,
-    Count,
     Number,
     Options,
     Whole,
@@ -52,7 +53,7 @@ def _threshold_option(help: str) -> Any:
 
 def _scope_option() -> Any:
     help = "Which time is compared; finest: the kernel's, or the host's for what runs there."
-    return option(help, Choice(("finest", *SCOPES)), "finest")
+    return option(help, click.Choice(("finest", *SCOPES)), "finest")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,18 +72,18 @@ class Comparing(Options):
     )
     missing: str = option(
         "Whether a row of the base that could not be compared fails.",
-        Choice(("tell", "fail")),
+        click.Choice(("tell", "fail")),
         "tell",
         shell=True,
     )
     fail_on: str | None = option(
         "What fails whatever the speed: resources (registers, spills, memory and launches of a kernel).",
-        Choice(("resources",)),
+        click.Choice(("resources",)),
     )
     strict: bool = flag(
         "Exit status 3 where rows may be slower, or noise hides more than twice the threshold.", shell=True
     )
-    format: str = option("", Choice(COMPARISON_FORMATS), "table", shell=True)
+    format: str = option("", click.Choice(COMPARISON_FORMATS), "table", shell=True)
     write: tuple[str, ...] = option(
         "Write a format into a file as well: junit=report.xml; may be repeated.",
         default=(),
@@ -173,11 +174,11 @@ class Check(Comparing, measuring.Measuring):
         "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]"
     )
     memory: str | None = option(
-        "How operands reach the device.  [default: as in the base]", Choice(("auto", *MEMORY_MODES))
+        "How operands reach the device.  [default: as in the base]", click.Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the base]")
     state: State | None = option(  # type: ignore[assignment]  # unlike other commands it may be the base's
-        "settled or burst, as for the commands that measure.  [default: as in the base]", Choice(STATES)
+        "settled or burst, as for the commands that measure.  [default: as in the base]", click.Choice(STATES)
     )
 
     def __post_init__(self) -> None:
@@ -338,7 +339,7 @@ class Tune(Options):
     dry_run: bool = flag("Say how large the space is, and measure nothing.", shell=True)
     forget: bool = flag("Drop what was kept for the device (and --kernel, --dtype).", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
-    verbose: int = option("A line for every configuration.", Count(), 0, flags=("-v", "--verbose"))
+    verbose: int = option("A line for every configuration.", COUNT, 0, flags=("-v", "--verbose"))
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -10,6 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import click
+
 from gemmbench import UsageError, ladder
 from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
@@ -22,13 +24,12 @@ from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options import (
     CHART,
+    COUNT,
     FILE,
     INPUT,
     LENGTH,
     PAGE,
     SIZE,
-    Choice,
-    Count,
     Number,
     Options,
     Whole,
@@ -111,7 +112,7 @@ def seconds_option(help: str, default: float | None = None) -> Any:
 
 def format_option() -> Any:
     """What is printed instead of the table."""
-    return option(FORMAT, Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+    return option(FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
 
 
 def batch_option() -> Any:
@@ -143,19 +144,19 @@ class Measuring(Options):
         "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]"
     )
     memory: str | None = option(
-        "How operands reach the device.  [default: auto]", Choice(("auto", *MEMORY_MODES))
+        "How operands reach the device.  [default: auto]", click.Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache (default: warm).")
     state: State = option(
         "settled: warmed with the row's own work until rate and clock hold still. burst: the first 0.1 s "
         "after a rest, before power limits the device.",
-        Choice(STATES),
+        click.Choice(STATES),
         "settled",
     )
     energy: bool = flag("Joules too, where there is a counter (2 to 3 s more for each row).")
     dry_run: bool = flag("Say what would be measured, and measure nothing.", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
-    verbose: int = option("Details: every row, every scope.", Count(), 0, flags=("-v", "--verbose"))
+    verbose: int = option("Details: every row, every scope.", COUNT, 0, flags=("-v", "--verbose"))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -315,7 +316,7 @@ class Ladder(Measuring):
     scope: str | None = option(
         "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
         "[default: kernel; device where a library takes part, which reports no kernel time]",
-        Choice((*SCOPES, "all")),
+        click.Choice((*SCOPES, "all")),
     )
     peak: bool = flag(
         "Measure peak and bandwidth first, or take them from an earlier run.",

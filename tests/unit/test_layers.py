@@ -87,7 +87,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "ml_dtypes": ("model",),
     "platformdirs": ("suite",),
     "pyopencl": ("opencl", "gemm", "probes"),
-    "click": ("cli",),
+    "click": ("options", "cli"),
     "rich": (
         "report",
         "gemm",
