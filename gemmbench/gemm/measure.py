@@ -42,32 +42,24 @@ _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall cloc
 Stages = Generator[Staged, None, Row]
 
 
-@dataclass(frozen=True)
-class Ready:
-    """A case that was verified, and is to be sampled."""
-
-    row: Row
-    handle: Handle
-    policy: Policy
-    device: DeviceFacts | None = None  # None: the host
-
-    def sampled(self, sampled: Sequence[Sampled]) -> Row:
-        """The row with its samples, window by window."""
-        samples, notes = _trusted(sampled)
-        prepared = self.handle.prepared
-        variant = BY_NAME.get(self.row.variant)
-        if not (variant and variant.images):  # in the host scope a matrix becomes an image on its way
-            notes = (*notes, *_impossible(samples))
-        if self.policy.cold and prepared.sets > 1:
-            notes = (*notes, f"cold: rotates among {prepared.sets} operand sets")
-        notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
-        row = replace(
-            self.row,
-            samples=samples,
-            notes=(*self.row.notes, *prepared.notes, *notes),
-            conditions=joined([window.conditions for window in sampled]),
-        )
-        return beside_ceiling(row, self.device)
+def _with_samples(
+    row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
+) -> Row:
+    """The row with its samples, window by window."""
+    samples, notes = _trusted(sampled)
+    variant = BY_NAME.get(row.variant)
+    if not (variant and variant.images):  # in the host scope a matrix becomes an image on its way
+        notes = (*notes, *_impossible(samples))
+    if policy.cold and handle.prepared.sets > 1:
+        notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
+    notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
+    row = replace(
+        row,
+        samples=samples,
+        notes=(*row.notes, *handle.prepared.notes, *notes),
+        conditions=joined([window.conditions for window in sampled]),
+    )
+    return beside_ceiling(row, device)
 
 
 def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
@@ -104,17 +96,26 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                 return (yield from _in_turn(instrument, case, device, policy))
             except _AloneError as error:
                 case = replace(case, versus=None, notes=(*case.notes, error.reason))
-        ready = yield from begun(instrument, case, device, policy)
+        return (yield from _alone(instrument, case, device, policy))
     except WrongError as error:
         return error.row
-    if isinstance(ready, Row):
-        return ready
-    with ready.handle as handle:
+
+
+def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Measure a case that is compared with no other."""
+    yield Staged("building")
+    is_exact = predict(instrument, case, device, policy)
+    with instrument.prepare(case, device, policy) as handle:
+        yield Staged("verifying")
+        row = verified_row(case, handle, is_exact)
+        if not case.gemm.flops:
+            return _untimed(row, handle)
         windows = []
         for window in _windows(handle, policy, pageable=True):
             yield Staged(f"timing {window.clock}")
             windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
-        return (yield from _beside_samples(handle, ready.sampled(windows), device, policy))
+        row = _with_samples(row, handle, windows, device, policy)
+        return (yield from _beside_samples(handle, row, device, policy))
 
 
 def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
@@ -140,29 +141,6 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
         row = replace(row, notes=(*row.notes, *notes))
     yield Staged("verifying")
     return verified_row_after(row, handle)
-
-
-def begun(
-    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
-) -> Generator[Staged, None, Ready | Row]:
-    """Predict, prepare and verify a case; its row if there is nothing to time.
-
-    Raises:
-        NotMeasuredError: there is no rate, and why.
-    """
-    yield Staged("building")
-    with ExitStack() as held:
-        try:
-            is_exact = predict(instrument, case, device, policy)
-            handle = held.enter_context(instrument.prepare(case, device, policy))
-            yield Staged("verifying")
-            row = verified_row(case, handle, is_exact)
-        except WrongError as error:
-            return error.row
-        if not case.gemm.flops:
-            return _untimed(row, handle)
-        held.pop_all()
-    return Ready(row, handle, policy, device)
 
 
 def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:

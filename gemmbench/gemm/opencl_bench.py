@@ -32,7 +32,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, WHOLE, Check, Launch
-from gemmbench.opencl.batches import Comparer, Comparison, erased, silently
+from gemmbench.opencl.batches import Comparer, Comparison, erase, silently
 from gemmbench.opencl.runtime import LAUNCHES, MAPPED, Operand, Runtime, Span, errors, operand
 
 _SEED = 20121203  # of generated images
@@ -245,7 +245,7 @@ class Bench:
         self._comparer: Comparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._looked: list[tuple[float, float]] = []
-        self._scratched: dict[tuple[str, int], Any] = {}
+        self._lefts: dict[int, Any] = {}  # buffers for C as batches leave it, which take turns
         self.timed: list[list[float]] = []
         self._counts: list[int] = []  # problems of those batches
         self._left: HostArray | None = None  # by them, where each problem adds to C
@@ -420,23 +420,16 @@ class Bench:
             self._turns.on_device = False
             self._left = self._read("device", index)
 
-    def _without_results(self, index: int) -> list[Any]:
-        """Enqueue erasing what the launches of an operand set keep beside A, B and C; the events."""
+    def _without_results(self, index: int) -> None:
+        """Enqueue erasing what the launches of an operand set keep beside A, B and C."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
             for name, buffer in getattr(step, "held", {}).items()
             if name not in self._buffers[index][0] and isinstance(buffer, cl.Buffer)
         }
-        return [erased(self.runtime.queue, buffer) for buffer in held.values()]
-
-    def _scratch(self, key: tuple[str, int]) -> Any:
-        """A buffer that is no operand: what is zeroed to empty the caches, or what C is filled with."""
-        if key not in self._scratched:
-            what, nbytes = key
-            made = self.runtime.filled(self._stored.c) if what == "C" else self.runtime.buffer(nbytes)
-            self._scratched[key] = made
-        return self._scratched[key]
+        for buffer in held.values():
+            erase(self.runtime.queue, buffer)
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
@@ -451,7 +444,10 @@ class Bench:
             (last, comparison), left = self._compared_problem(), self._buffers[index][0]["C"]
             events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
-                c, left = left, self._scratch((f"left {self._batches % 2}", nbytes))
+                c, turn = left, self._batches % 2
+                if turn not in self._lefts:
+                    self._lefts[turn] = self.runtime.buffer(nbytes)
+                left = self._lefts[turn]
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=nbytes)
             look = partial(self._look, last, comparison, left)
         queued = Queued(self, events, count, begin, span, look)

@@ -21,7 +21,7 @@ from dataclasses import replace
 from functools import partial
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, TypeVar, cast, get_args
+from typing import IO, Any, TypeVar, get_args
 
 import msgspec
 
@@ -38,7 +38,7 @@ CONDUCTORS = {
     "gemm": "gemmbench.gemm.measure",
     **dict.fromkeys(("peak", "bandwidth", "transfer", "latency"), "gemmbench.probes.measure"),
 }
-"""The parent's side of each kind of case: a module that is a `Conductor`, imported when first needed."""
+"""The parent's side of each kind of case: a module whose `measured` does it, imported when first needed."""
 
 BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
 """pyopencl adds it to every build. With -cl-opt-disable kernels are 60 times slower, with the same hash."""
@@ -66,15 +66,6 @@ def for_threads() -> dict[str, str]:
     is_ours = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
     return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
-
-
-class Conductor(Protocol):
-    """Measures one kind of case."""
-
-    def measured(
-        self, instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
-    ) -> Generator[Staged, None, Row]:
-        """Verify and measure a case, yielding stages; raises `NotMeasuredError`."""
 
 
 class WorkerError(UsageError):
@@ -394,7 +385,7 @@ class Worker:
         """Measure one case, yielding its stages."""
         self.limit(policy.time_limit_s)
         try:
-            return (yield from _conductor(case).measured(self, case, device, policy))
+            return (yield from _conductor(case)(self, case, device, policy))
         except Exception as error:
             return self.row_of(case, error)
 
@@ -454,8 +445,9 @@ def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts])
     raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
 
 
-def _conductor(case: Case) -> Conductor:
-    return cast(Conductor, import_module(CONDUCTORS[case.kind]))
+def _conductor(case: Case) -> Callable[..., Generator[Staged, None, Row]]:
+    measured: Callable[..., Generator[Staged, None, Row]] = import_module(CONDUCTORS[case.kind]).measured
+    return measured
 
 
 def named(make: Maker) -> tuple[str, ...]:

@@ -59,10 +59,10 @@ class Comparison:
         return bool(self.words[0])
 
 
-def erased(queue: Any, buffer: Any) -> Any:
-    """Enqueue setting every bit of a buffer; the event."""
+def erase(queue: Any, buffer: Any) -> None:
+    """Enqueue setting every bit of a buffer."""
     pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
-    return cl.enqueue_fill_buffer(queue, buffer, pattern, 0, buffer.size)
+    cl.enqueue_fill_buffer(queue, buffer, pattern, 0, buffer.size)
 
 
 _Handle, _Count, _Status = ctypes.c_void_p, ctypes.c_uint, ctypes.c_int

@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from gemmbench.measure.energy import measure_energy
-from gemmbench.measure.sampling import Metered, Sampled, Window, alone
+from gemmbench.measure.sampling import Metered, Sampled, alone
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import Conditions, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
@@ -66,16 +66,6 @@ _KNOWN: WeakKeyDictionary[Instrument, dict[int, Known]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
-class Ready:
-    """A case whose winner is known and was checked, and is to be sampled."""
-
-    handle: Handle
-    policy: Policy
-    window: Window
-    completed: Callable[[Sampled], Row]
-
-
-@dataclass(frozen=True)
 class _Task:
     instrument: Instrument
     case: Case
@@ -114,12 +104,8 @@ def measured(
         return (yield from _arithmetic(task))
     if BY_NAME[case.variant].bench == "launch":
         return (yield from _launches(task))
-    begin = _transfer if case.kind == "transfer" else _memory
-    ready = yield from begin(task, BY_NAME[case.variant])
-    with ready.handle as handle:
-        yield Staged("timing")
-        window = ready.window
-        return ready.completed(alone(handle, window.clock, ready.policy, window.budget_s, window.settle))
+    of_kind = _transfer if case.kind == "transfer" else _memory
+    return (yield from of_kind(task, BY_NAME[case.variant]))
 
 
 def _task(
@@ -279,7 +265,7 @@ def race_matrices(race: Race, probe: MatrixProbe) -> None:
 # --- memory, transfers, latencies ---------------------------------------------------------------------------
 
 
-def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
+def _memory(task: _Task, probe: MemoryProbe) -> Stages:
     """Race the ways to walk through memory, and establish that the winner is real."""
     case, device = task.case, task.device
     yield Staged("racing")
@@ -297,37 +283,37 @@ def _memory(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
     work = Work(bytes=prepared.unit.bytes * winner.work)
     top = None if is_latency else most_bytes(device)
 
-    def completed(sampled: Sampled) -> Row:
-        scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
-        each_s = tuple(seconds / hops for seconds in scope.seconds)
-        each = replace(scope, seconds=each_s, batch=scope.batch * hops)
-        row = replace(
-            case.row("ok"),
-            work=work,
-            choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
-            samples={"kernel": each},
-            build_s=race.build_s,
-            race=() if is_latency else (race.note(),),
-            notes=() if is_latency else prepared.notes,
-            conditions=sampled.conditions,
-        )
-        rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
-        known = task.known.rates
-        evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=races.MEMORY)
-        return task.judged(row, evidence)
-
     staircase = probe.bench in ("working-set", "chase")
-    return _ready(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE, completed)
+    sampled = yield from _sampled(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE)
+    scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
+    each_s = tuple(seconds / hops for seconds in scope.seconds)
+    each = replace(scope, seconds=each_s, batch=scope.batch * hops)
+    row = replace(
+        case.row("ok"),
+        work=work,
+        choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
+        samples={"kernel": each},
+        build_s=race.build_s,
+        race=() if is_latency else (race.note(),),
+        notes=() if is_latency else prepared.notes,
+        conditions=sampled.conditions,
+    )
+    rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
+    known = task.known.rates
+    evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=races.MEMORY)
+    return task.judged(row, evidence)
 
 
-def _ready(task: _Task, handle: Handle, share: float, completed: Callable[[Sampled], Row]) -> Ready:
+def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, None, Sampled]:
+    """Sample a handle for a share of the budget, and release it."""
     clock = handle.prepared.clocks[0]
-    window = Window(clock, task.policy.budget_s * share, settle=True)
     policy = task.policy if clock == "host" else replace(task.policy, batch_s=_MEMORY_BATCH_S)
-    return Ready(handle, policy, window, completed)
+    with handle:
+        yield Staged("timing")
+        return alone(handle, clock, policy, task.policy.budget_s * share)
 
 
-def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]:
+def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
     case = task.case
     yield Staged("racing")
     with task.race() as race:
@@ -340,20 +326,18 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Generator[Staged, None, Ready]
         check = best.handle.verify("before").check
         race.kept = best.handle
 
-    def completed(sampled: Sampled) -> Row:
-        note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
-        return replace(
-            case.row("ok"),
-            work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
-            choice=best.choice if moved else {"way": "zero-copy"},
-            samples=sampled.scopes,
-            check=check,
-            memory=probe.name.partition("-")[2],
-            notes=() if moved else (note,),
-            conditions=sampled.conditions,
-        )
-
-    return _ready(task, best.handle, _TRANSFER_SHARE, completed)
+    sampled = yield from _sampled(task, best.handle, _TRANSFER_SHARE)
+    note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
+    return replace(
+        case.row("ok"),
+        work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
+        choice=best.choice if moved else {"way": "zero-copy"},
+        samples=sampled.scopes,
+        check=check,
+        memory=probe.name.partition("-")[2],
+        notes=() if moved else (note,),
+        conditions=sampled.conditions,
+    )
 
 
 def _map_moves(task: _Task, probe: MemoryProbe) -> bool:

@@ -48,7 +48,7 @@ class Recorded:
 def measured(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, Row]:
-    """See `measure.child.Conductor`."""
+    """What `measure.child.CONDUCTORS` name."""
     yield Staged("timing")
     with instrument.prepare(case, device, policy) as handle:
         row = msgspec.json.decode(handle.prepared.notes[0], type=Row)
