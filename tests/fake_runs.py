@@ -9,7 +9,6 @@ from dataclasses import replace
 from functools import cache
 
 from gemmbench.ladder import BY_NAME
-from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import WHOLE, Check, Energy, Launch, Parameters, Problem, RanOn, Row, Scope, Work
@@ -106,10 +105,14 @@ SOURCE = "0123456789ab"  # hash of every kernel's
 NO_SOURCE = ("numpy", "clblast", "cublas")  # what has no kernel source of its own
 
 
+VIEWS = ("peak", "gemm", "square", "sweep-k", "workloads", "tune")  # commands that measure
+
+
 def header(command: Sequence[str], devices: Sequence[DeviceFacts] = (CPU,)) -> Header:
     placed = tuple(replace(device, index=place) for place, device in enumerate(devices))
-    plain = Header(SCHEMA_VERSION, "0.1.0", tuple(command), "2026-11-21T04:30:00Z", placed, HOST, Policy())
-    return schema1.header(plain)  # with the view and the scope that the command gives
+    view = next((word for word in command if word in VIEWS), "")
+    started = "2026-11-21T04:30:00Z"
+    return Header(SCHEMA_VERSION, "0.1.0", tuple(command), started, placed, HOST, Policy(), view)
 
 
 def ran_on(variant: str, dtype: str) -> RanOn:

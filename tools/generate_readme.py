@@ -13,10 +13,8 @@ from pathlib import Path
 from rich.console import Console
 
 from gemmbench import api
-from gemmbench.ladder import BASELINE, BY_NAME, VARIANTS
-from gemmbench.ladder.variant import laid_out
+from gemmbench.ladder import BASELINE, VARIANTS
 from gemmbench.model import units
-from gemmbench.model.device import HOST
 from gemmbench.model.row import CHAIN, GRAPH, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
@@ -66,24 +64,7 @@ class Figure:
     """A cell of the ladder."""
 
     rate: float  # flop/s
-    earlier: bool = False  # the kernel has changed since
     compared: bool = True  # in the scope of the others
-
-
-def is_earlier(run: Run, row: Row) -> bool:
-    """Whether a row's kernel has another source or other parameters today."""
-    variant = BY_NAME.get(row.variant)
-    if variant is None or row.device == HOST or not variant.files:
-        return variant is None
-    device = run.header.devices[row.device]
-    today = variant.preset(device.family, None, row.dtype, device)
-    laid = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
-    return (row.parameters, row.source) != (today, laid.fingerprint(row.dtype, today))
-
-
-def earlier_forms(names: str) -> str:
-    """The sentence that names kernels that have changed since they were measured; "" if there are none."""
-    return f"Measured before the source or the parameters of the kernel changed: {names}." if names else ""
 
 
 def figures(runs: Sequence[Run]) -> tuple[int, str, dict[str, Figure]]:
@@ -103,7 +84,7 @@ def figures(runs: Sequence[Run]) -> tuple[int, str, dict[str, Figure]]:
                     if standing.rate:
                         compared = rates.is_compared(run, setting.device, standing.row, scope)
                         rate = standing.rate.median
-                        ladder[name] = Figure(rate, is_earlier(run, standing.row), compared)
+                        ladder[name] = Figure(rate, compared)
             return problem.m, scope, ladder
     raise ReadmeError(f"{first.path} has no square problem in {DTYPE}")
 
@@ -123,10 +104,7 @@ def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]]) -> str:
     for variant in VARIANTS:
         cells = [variant.idea.replace("|", r"\|"), *(_cell(shown, variant.name) for *_, shown in columns)]
         lines.append(f"| `{variant.name}` | {' | '.join(cells)} |")
-    earlier = [
-        f"`{name}` ({column})" for column, *_, shown in columns for name in shown if shown[name].earlier
-    ]
-    return "\n".join([*_prose(about), "", *lines, *_below(earlier_forms(", ".join(earlier)))])
+    return "\n".join([*_prose(about), "", *lines])
 
 
 def _cell(shown: Mapping[str, Figure], name: str) -> str:
@@ -175,8 +153,7 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
         f"On an {runs[0].header.devices[0].name}, device scope, interleaved, with the 95 % interval of the "
         f"ratio (`{'`, `'.join(paths)}`)."
     )
-    earlier = {f"`{row.variant}`" for run in runs for row in run.rows if row.former and is_earlier(run, row)}
-    return "\n".join([*lines, *_below(about), *_below(earlier_forms(", ".join(sorted(earlier))))])
+    return "\n".join([*lines, "", *_prose(about)])
 
 
 def _head(titles: Sequence[str], left: int) -> list[str]:
@@ -185,11 +162,6 @@ def _head(titles: Sequence[str], left: int) -> list[str]:
 
 def _prose(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, break_on_hyphens=False)
-
-
-def _below(text: str) -> list[str]:
-    """The lines of a paragraph below a table; none for ""."""
-    return ["", *_prose(text)] if text else []
 
 
 def sample(path: str, run: api.Run) -> str:

@@ -624,7 +624,7 @@ def _mean(batches: Sequence[Batch]) -> Batch:
 def _watched(sampled: Sampled, handle: Handle, clock: str, policy: Policy) -> Sampled:
     """The same, with what was read while its batches ran."""
     conditions = handle.watch.end(clock, sampled.batches) or Conditions()
-    return replace(sampled, conditions=replace(conditions, state=policy.state or "settled"))
+    return replace(sampled, conditions=replace(conditions, state=policy.state))
 
 
 def least_s(one_s: float) -> float:

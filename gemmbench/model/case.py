@@ -48,7 +48,7 @@ class Policy:
     time_limit_s: float = 120.0  # a row that takes longer altogether is killed
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
-    state: State = ""  # that rows are measured in; "" (not known, in old files) measures settled ones
+    state: State = "settled"  # that rows are measured in
     seed: int = 1  # of generated operands
     energy: bool = False  # read the energy counter over a window of its own, after the samples
 
@@ -112,7 +112,7 @@ class Case:
     ran_on: RanOn = "device"  # of its row
     sums: str = ""  # likewise
     phase: str = ""  # likewise, of a tuner
-    given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's
+    given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's; None: all
     grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each

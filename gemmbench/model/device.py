@@ -131,8 +131,8 @@ def last_level_cache(device: DeviceFacts) -> int:
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[broad_type(device)])
 
 
-State = Literal["", "settled", "burst"]
-"""settled: warmed with the row's own work. burst: the first tenth of a second after a rest. "": not known."""
+State = Literal["settled", "burst"]
+"""settled: warmed with the row's own work. burst: the first tenth of a second after a rest."""
 
 STATES: tuple[State, ...] = ("settled", "burst")
 
@@ -182,7 +182,7 @@ class Readings:
 class Conditions:
     """The state of the device and its host while a row was measured."""
 
-    state: State = ""
+    state: Literal[""] | State = ""  # "" for probes of memory, which have none
     warm_s: float = 0.0  # that it was warmed with its own work before the samples, or rested
     max_mhz: float | None = None  # that the device's clock can have
     cores: int = 0  # of the host that this process may use; 0 where not known

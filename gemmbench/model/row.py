@@ -16,11 +16,6 @@ from gemmbench.model.device import Conditions
 from gemmbench.model.problem import Dimensions
 from gemmbench.model.units import listed
 
-# 1: the first one. What a table or a verdict needed beside the figures stood in the command and in sentences.
-# 2: it is typed. The header has `view` and `scope`. A row has `needs_s`, `phase`, `beside` (which was a
-#    parameter), `ran_on`, `sums`, `race` (which were notes), `check_after`, `supersedes`, `conditions` and
-#    `burst`. `model.schema1` fills them in for files of schema 1, whose state is not known.
-
 SHOWN = 8  # rows and columns of a matrix whose numbers a row keeps
 
 Elements = tuple[tuple[float, ...], ...]  # of a matrix, row by row
@@ -47,8 +42,7 @@ It is compared with a CUDA graph of cuBLAS.
 """
 
 GRAPH = "graph"
-# schema 3 drops it
-"""The device's time of a CUDA graph of launches, in saved runs: kernels are no longer replayed so."""
+"""The device's time of a CUDA graph of launches, in the saved runs that compare kernels with cuBLAS."""
 
 MATH = "math"
 """The parameter that a row has in addition to its kernel's own, where `--math` was given."""
@@ -209,15 +203,14 @@ class Row:
     former: Partner | None = None  # of a check against other kernels, or of --versus
     ran_on: RanOn = "device"  # its ordinary units, or those that only multiply matrices; or the host
     sums: str = ""  # of a GEMM, the type that its kernel adds up in; "" where it is C's, or not known
-    beside: tuple[int, ...] = ()  # schema 3 drops it
     needs_s: Positive | None = None  # what a case takes that was skipped because its budget is shorter
     phase: str = ""  # of a tuner: see `tune.result`
     race: tuple[str, ...] = ()  # how the candidates of a microbenchmark did, a line for each choice
     check_after: Check | None = None  # the same check again, after the samples
     supersedes: bool = False  # measured again: the earlier rows of its case no longer count
-    given: tuple[str, ...] | None = None  # those of no preset: the user's, the tuner's; None: not known
+    given: tuple[str, ...] | None = None  # those of no preset: the user's, the tuner's; None: all of them
     grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
-    conditions: Conditions | None = None  # of the device and its host; None where not known
+    conditions: Conditions | None = None  # of the device and its host; of GEMMs and their peaks
     matrices: dict[str, Elements] | UnsetType = UNSET  # of a verified GEMM: A, B, C before and C, if small
     burst: dict[str, Scope] = field(default_factory=dict)  # of a settled peak that power limits
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file

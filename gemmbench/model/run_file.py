@@ -18,7 +18,6 @@ from typing import TypeVar
 import msgspec
 
 from gemmbench import UsageError
-from gemmbench.model import schema1
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
@@ -71,7 +70,7 @@ def lock(descriptor: int) -> bool:
     return True
 
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 _COUNTS = ("bytes", "width")  # parameters that are whole numbers of 1 or more
 
@@ -132,7 +131,7 @@ def load(path: str | Path) -> Run:
     """Read a saved run.
 
     Raises:
-        RunFileError: no such file, a newer schema, a truncated line, a NaN, a wrong type; the message
+        RunFileError: no such file, another schema, a truncated line, a NaN, a wrong type; the message
             names file, line and field.
     """
     with without_collection():
@@ -174,21 +173,15 @@ def _parse(path: Path) -> tuple[Run, int]:
     if not lines:
         raise RunFileError(f"{path}: line 1 is cut short, so there is no header to read")
     version = _decode(path, 1, lines[0], _Version).schema_version
-    if version > SCHEMA_VERSION:
+    if version != SCHEMA_VERSION:
+        advice = "update gemmbench" if version > SCHEMA_VERSION else "measure again"
         raise RunFileError(
-            f"{path}: line 1: schema_version {version} is newer than the {SCHEMA_VERSION} this gemmbench "
-            "reads; update gemmbench"
+            f"{path}: line 1: this gemmbench reads schema_version {SCHEMA_VERSION}, not {version}; {advice}"
         )
-    if version < 1:
-        raise RunFileError(f"{path}: line 1: schema_version {version} does not exist")
     header = _decode(path, 1, lines[0], Header)
-    if version == 1:
-        header = schema1.header(header)
     rows = []
     for number, line in enumerate(lines[1:], 2):
         row = _decode(path, number, line, Row)
-        if version == 1:
-            row = schema1.row(row, header)
         _check_row(path, number, row, header)
         rows.append(row)
     return Run(header, current(rows), str(path)), len(lines) + 1 if tail else 0

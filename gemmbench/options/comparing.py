@@ -208,7 +208,7 @@ class Check(Comparing, measuring.Measuring):
             time_limit_s=limit_s if self.time_limit is None else self.time_limit,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,
-            state=self.state or base.state or "settled",
+            state=self.state or base.state,
             energy=self.energy,
         )
 

@@ -525,7 +525,7 @@ def _run(run: Run, name: str) -> tuple[Cell, ...]:
         str(len(run.rows)),
         str(sum(row.status == "ok" for row in run.rows)),
         clean(header.gemmbench),
-        (header.policy.state or "not known") + (", cold" if header.policy.cold else ""),
+        header.policy.state + (", cold" if header.policy.cold else ""),
         str(header.schema_version),
     )
     return tuple(map(Cell, texts))

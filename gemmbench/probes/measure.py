@@ -376,4 +376,4 @@ def _launches(task: _Task) -> Stages:
         scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}
         build_s = handle.prepared.built.build_s
         row = replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)
-        return replace(row, conditions=replace(conditions, state=policy.state or "settled"))
+        return replace(row, conditions=replace(conditions, state=policy.state))

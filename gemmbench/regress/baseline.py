@@ -12,7 +12,7 @@ from gemmbench.ladder import BASELINES, BY_NAME
 from gemmbench.ladder.variant import laid_out
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.row import MATH, Parameters, Row, RowKey, row_key
+from gemmbench.model.row import MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options.rules import DIFFERENCES, Kind, Rules
@@ -39,20 +39,9 @@ class Basis:
     def repetitions(self) -> tuple[Repetition, ...]:
         return self.repeated(self.bases)
 
-    @cached_property
-    def pairs(self) -> dict[RowKey, RowKey]:
-        """By full key of a base's row the key that it is paired by; and by that, too."""
-        pairs: dict[RowKey, RowKey] = {}
-        for run in self.bases:
-            for each in repetitions(run, self.header, pairs):
-                for key, row in each.rows.items():
-                    pairs.setdefault(row_key(*key[:4], row.parameters, *key[5:]), key)
-                    pairs.setdefault(key, key)
-        return pairs
-
     def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
         """The repetitions in the runs of one side. A row that was kept or copied counts once."""
-        every = [each for run in runs for each in repetitions(run, self.header, self.pairs)]
+        every = [each for run in runs for each in repetitions(run, self.header)]
         fresh = {
             _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
         }
@@ -215,37 +204,28 @@ class Repetition:
     rows: Mapping[RowKey, Row]  # the key's device is a position in the first base's header
 
 
-def pairing(of: Row | Case, device: int, pairs: Mapping[RowKey, RowKey] | None = None) -> RowKey:
+def pairing(of: Row | Case, device: int) -> RowKey:
     """The key that a row has a partner by in another run: a preset is the same case whatever its values.
 
-    `device` is a position in the reference header. `pairs` are a base's, by full key: where only the full key
-    is among them, that counts, since the base does not say which parameters were a preset's.
+    `device` is a position in the reference header.
     """
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
-
-    def key(parameters: Parameters) -> RowKey:
-        return row_key(of.kind, device, of.variant, of.dtype, parameters, problem)
-
-    full = key(of.parameters)
     given = of.parameters if of.given is None else of.given
-    short = key({name: of.parameters[name] for name in given if name in of.parameters})
-    pairs = pairs or {}
-    return short if of.given is not None and short in pairs else pairs.get(full, short)
+    parameters = {name: of.parameters[name] for name in given if name in of.parameters}
+    return row_key(of.kind, device, of.variant, of.dtype, parameters, problem)
 
 
-def repetitions(
-    run: Run, reference: Header, pairs: Mapping[RowKey, RowKey] | None = None
-) -> tuple[Repetition, ...]:
+def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
     """A run as repetitions: one, unless cases stand in it several times, as in an A/A measurement.
 
-    Keys refer to the devices of `reference`; for `pairs` see `pairing`.
+    Keys refer to the devices of `reference`.
     """
     positions = slots(reference, run.header)
     by_repetition: list[dict[RowKey, Row]] = []
     times: dict[RowKey, int] = {}
     for row in run.rows:
         device = positions[row.device] if row.device >= 0 else HOST
-        key = pairing(row, device, pairs)
+        key = pairing(row, device)
         index = times[key] = times.get(key, -1) + 1
         if index == len(by_repetition):
             by_repetition.append({})

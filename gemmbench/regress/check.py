@@ -165,7 +165,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     if not suspicious:
         return first
     cases = _cases(job)
-    now = repetitions(first.news[0], job.basis.header, job.basis.pairs)[0]
+    now = repetitions(first.news[0], job.basis.header)[0]
     suspects = [_suspect(job.basis, first, now, line) for line in suspicious.values() if line.key in cases]
     settled, without, looks = yield from _settle(job, suspects, cases, first)
     for key, line in suspicious.items():
@@ -190,7 +190,7 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     """The cases that were run, by the key that the base gives them."""
     positions = slots(job.basis.header, job.header)
     return {
-        pairing(step, positions[step.device] if step.device >= 0 else HOST, job.basis.pairs): step
+        pairing(step, positions[step.device] if step.device >= 0 else HOST): step
         for step in job.plan
         if isinstance(step, Case)
     }

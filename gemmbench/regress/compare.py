@@ -22,7 +22,7 @@ from gemmbench.regress.baseline import Basis, Repetition, slots
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, markdown, stack, stdout
-from gemmbench.stats.conditions import disturbed, is_on_cpu, state
+from gemmbench.stats.conditions import disturbed, is_on_cpu
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, measure, problem_fields, work
 
@@ -162,10 +162,6 @@ def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = Non
     )
     remarks += _other_choices(basis, lines)
     remarks += dict.fromkeys(_other_chips(basis, news))
-    silent = [run for run in (*basis.bases, *news) if not any(state(row) for row in run.rows)]
-    if len(silent) < len(basis.bases) + len(news):
-        text = "does not say in which state (--state) its rows were measured"
-        remarks += [f"{run.path} {text}" for run in silent]
     return Comparison(basis.bases, tuple(news), rules, noise, tuple(lines), dict(left_out), tuple(remarks))
 
 

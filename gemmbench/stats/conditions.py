@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from statistics import fmean, median
 
-from gemmbench.model.device import HARDWARE, HOST, POWER, THERMAL, Conditions, Readings, State
+from gemmbench.model.device import HARDWARE, HOST, POWER, THERMAL, Conditions, Readings
 from gemmbench.model.row import PAGEABLE, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import number
@@ -104,8 +104,8 @@ def in_short(row: Row) -> dict[str, float | int | str | None]:
     }
 
 
-def state(row: Row) -> State:
-    """The state that a row was measured in; "" where not known."""
+def state(row: Row) -> str:
+    """The state that a row was measured in; "" if it has none."""
     return row.conditions.state if row.conditions else ""
 
 

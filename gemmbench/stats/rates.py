@@ -115,10 +115,7 @@ def shown_samples(row: Row, scope: str) -> str:
     A library's CUDA graph has gaps between its kernels, too; the sum of our kernels' events has none.
     """
     shown = shown_scope(row, scope)
-    if shown != "device" or CHAIN not in row.samples:
-        return shown
-    # Earlier runs have chains that cooled while they were held, beside launches that power limited.
-    return CHAIN if row.samples[CHAIN].middle == row.samples[shown].middle else shown
+    return CHAIN if shown == "device" and CHAIN in row.samples else shown
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
@@ -268,9 +265,8 @@ def helpers_share(row: Row) -> float | None:
 
 
 def in_state(row: Row, state: State) -> Row | None:
-    """A row with the samples of one state; None if it has none. What is not known fits every state."""
-    own = row.conditions.state if row.conditions else ""
-    if not own or not state or own == state:
+    """A row with the samples of one state; None if it has none. A row without a state fits every state."""
+    if row.conditions is None or row.conditions.state in ("", state):
         return row
     if state == "burst" and row.burst:
         return replace(row, samples=row.burst, burst={}, conditions=Conditions(state))

@@ -41,7 +41,7 @@ class _File(Generic[_T]):
     device: str  # for whoever looks into the folder
     rows: tuple[_T, ...]  # oldest first
     gemmbench: str = ""  # the version that wrote it
-    schema_version: int = 1
+    schema_version: int = 0
     chip: str = ""  # the device's, where it was known
 
 
@@ -128,7 +128,7 @@ class KeptPeaks(_Kept[Row]):
     unread = "kept peaks cannot be read, so that they are measured again"
     unwritten = "peaks are not kept for the next run"
 
-    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], state: State = "") -> Plan:
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], state: State = "settled") -> Plan:
         """The plan with kept rows instead of the cases that would measure them again, in the same state."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}

@@ -202,24 +202,6 @@ def generated_part(part: str) -> str:
     return generate_readme.between((ROOT / generate_readme.PAGES[part]).read_text(encoding="utf-8"), part)
 
 
-def test_what_an_earlier_form_of_a_kernel_reached_is_named(copy: Path) -> None:
-    """Whatever the saved runs hold: of a row whose source is made another, the table below says so."""
-    run = load(ROOT / "plots" / "h200-square.jsonl")
-    row = next(row for row in run.rows if row.variant == "prefetch" and row.status == "ok")
-    assert not generate_readme.is_earlier(run, row)
-    assert generate_readme.is_earlier(run, replace(row, source="0123456789abcdef"))
-    assert generate_readme.is_earlier(run, replace(row, parameters={**row.parameters, "PAD": 8}))
-    assert generate_readme.is_earlier(run, replace(row, variant="none such"))
-    assert not generate_readme.is_earlier(run, replace(row, variant="cublas", source=""))
-
-    square = copy / "plots" / "h200-square.jsonl"
-    assert "`prefetch` (" not in generate_readme.generated(copy)[generate_readme.LADDER]
-    square.write_text(square.read_text(encoding="utf-8").replace(row.source, "0123456789abcdef"), "utf-8")
-    *_, sentence = generate_readme.generated(copy)[generate_readme.LADDER].split("\n\n")
-    assert sentence.startswith("Measured before the source or the parameters of the kernel changed")
-    assert "`prefetch` (H200)" in " ".join(sentence.split())
-
-
 FIRST, LAST = generate_readme.markers(generate_readme.LADDER)
 
 

@@ -167,9 +167,10 @@ def test_where_output_goes_does_not_make_another_command(saved: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "old", "new", "message"),
     [
-        (1, b'"schema_version":2', b'"schema_version":9', "line 1: schema_version 9 is newer than the 2"),
-        (1, b'"schema_version":2', b'"schema_version":0', "line 1: schema_version 0 does not exist"),
-        (1, b'"schema_version":2', b'"schema_version":"1"', r"line 1: Expected `int`, got `str`"),
+        (1, b'"schema_version":3', b'"schema_version":9', "reads schema_version 3, not 9; update gemmbench"),
+        (1, b'"schema_version":3', b'"schema_version":2', "reads schema_version 3, not 2; measure again"),
+        (1, b'"schema_version":3', b'"schema_version":1', "reads schema_version 3, not 1; measure again"),
+        (1, b'"schema_version":3', b'"schema_version":"1"', r"line 1: Expected `int`, got `str`"),
         (2, b"0.1,", b"NaN,", "line 2: NaN and Infinity are not allowed"),
         (2, b"0.1,", b"-0.1,", r"line 2: Expected `float` > 0.0 - at `\$.samples\[...\].seconds\[0\]`"),
         (2, b"0.1,", b"1e999,", "line 2: "),

@@ -17,7 +17,7 @@ from gemmbench.exports import records
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import Conditions, Readings, State
 from gemmbench.model.row import Problem, Row, Scope
-from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, encode, load
+from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, encode
 from gemmbench.options import build, command_line
 from gemmbench.options.comparing import Check
 from gemmbench.options.measuring import Gemm, Peak, Square, SweepK, Workloads
@@ -63,9 +63,7 @@ def peak(state: State, seconds: float, burst_s: float = 0.0) -> Row:
     return replace(row, samples={"kernel": fake.scope(seconds)}, burst=burst)
 
 
-@pytest.mark.parametrize(
-    ("state", "ratio"), [("settled", 0.5), ("burst", 0.4), ("", 0.5)], ids=["settled", "burst", "unknown"]
-)
+@pytest.mark.parametrize(("state", "ratio"), [("settled", 0.5), ("burst", 0.4)])
 def test_a_fraction_takes_the_peak_of_its_state(state: State, ratio: float) -> None:
     top = peak("settled", 0.0010, burst_s=0.0008)
     flops = rates.flops_of(top)
@@ -90,15 +88,6 @@ def test_rows_of_different_states_are_not_compared() -> None:
     assert line.reason == f"other sampling: --state burst, not --state settled; {remedy}"
 
 
-def test_a_row_of_an_old_file_is_compared_and_its_state_said_to_be_unknown() -> None:
-    old = Run(header(""), (replace(gemm("settled", 0.001), conditions=None),), "old.jsonl")
-    settled = Run(header("settled"), (gemm("settled", 0.001),), "settled.jsonl")
-    comparison = compare([old], [settled])
-    assert comparison.lines[0].verdict != "incomparable"
-    assert "old.jsonl does not say in which state (--state) its rows were measured" in comparison.remarks
-    assert not any("--state" in remark for remark in compare([settled], [settled]).remarks)
-
-
 @pytest.mark.parametrize("kind", [Square, SweepK, Workloads, Gemm, Peak])
 def test_every_measuring_command_has_the_state(kind: type[Square]) -> None:
     assert build(kind, {}).policy.state == "settled"
@@ -109,7 +98,7 @@ def test_every_measuring_command_has_the_state(kind: type[Square]) -> None:
 
 @pytest.mark.parametrize(
     ("base", "asked", "state"),
-    [("burst", None, "burst"), ("burst", "settled", "settled"), ("", None, "settled")],
+    [("burst", None, "burst"), ("burst", "settled", "settled")],
 )
 def test_a_check_is_in_the_state_of_its_base_unless_told(
     base: State, asked: State | None, state: State
@@ -201,8 +190,8 @@ def test_verbose_tables_end_with_the_conditions() -> None:
     assert host[3:] == ["host", "settled", "3.00", "s", *"-----", "3.50", "0.000", "41"]
     assert device[0] == host[0] == "~naive"
     assert "conditions" not in text(views.show(run, ladder.ORDER), 160)
-    old = Run(header(""), (replace(row, conditions=None),))
-    assert "conditions" not in text(views.show(old, ladder.ORDER, True), 160)
+    without = Run(header("settled"), (replace(row, conditions=None),))
+    assert "conditions" not in text(views.show(without, ladder.ORDER, True), 160)
 
 
 def test_other_programs_get_the_conditions() -> None:
@@ -214,7 +203,7 @@ def test_other_programs_get_the_conditions() -> None:
     (line,) = csv.DictReader(io.StringIO(records.to_csv(run)))
     assert (line["state"], line["clock_mhz"], line["limits"]) == ("settled", "1440.0", "power")
     (line,) = csv.DictReader(
-        io.StringIO(records.to_csv(Run(header(""), (fake.gemm_row("naive", SMALL, 1.0),))))
+        io.StringIO(records.to_csv(Run(header("settled"), (fake.gemm_row("naive", SMALL, 1.0),))))
     )
     assert (line["state"], line["clock_mhz"], line["other_cores"]) == ("", "", "")
 
@@ -226,12 +215,6 @@ def test_conditions_are_saved_and_read(tmp_path: Path) -> None:
             file.append(row)
     with RunFile.resume(path, header("settled")) as file:
         assert file.done == rows
-
-
-def test_files_of_schema_1_have_no_state() -> None:
-    old = load(Path(__file__).parents[1] / "data" / "ci-base.jsonl")
-    assert old.header.policy.state == ""
-    assert {row.conditions for row in old.rows} == {None}
 
 
 # --- rows that power limits ---------------------------------------------------------------------------------
