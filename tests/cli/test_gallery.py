@@ -130,6 +130,8 @@ def texts(pictures: Pictures, run: Path, kind: str) -> list[tuple[str, bool]]:
 @pytest.mark.parametrize("run", RUNS, ids=lambda run: run.stem)
 def test_table_and_chart_have_one_break_even(run: Path, pictures: Pictures) -> None:
     shown = [text for text, _ in texts(pictures, run, "host-device")]
+    if not shown:  # a run of one size has no such chart
+        return
     where = r"(. = \d+) (\(\d+ to \d+\)|\(few: no interval\))"
     drawn = [
         match
