@@ -350,18 +350,45 @@ def _measured(chosen: Measuring) -> Run:
     """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
     with prepared(chosen) as measurement:
         outcome, run = follow(measurement, chosen)
-    if outcome.interrupted:
-        raise KeyboardInterrupt
+    finish(outcome, run, chosen)
+    return run
+
+
+def finish(outcome: Outcome, run: Run, chosen: Measuring, tell: bool = False) -> None:
+    """Draw and report what a command has measured, then end as it ended; a wrong result is no exception.
+
+    Args:
+        outcome: how it ended.
+        run: what came of it.
+        chosen: what is drawn and reported.
+        tell: say what was written.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C; the rows so far are saved and drawn.
+        NothingMeasured: no case gave a result.
+        UsageError: a row could not be saved, or a chart or page not be written.
+    """
+    quiet = chosen.quiet or not tell
     if outcome.error:
         raise UsageError(str(outcome.error))
+    if chosen.save and not outcome.interrupted:
+        say(f"Saved {len(run.rows)} rows in {chosen.save}.", quiet)
+    if chosen.plot and run.rows:
+        draw([run], chosen.chart, chosen.plot)
+        say(f"Drew {chosen.plot}.", quiet)
+        if chosen.save and chosen.chart is None and len({row.title for row in run.rows}) > _CROWD:
+            say(f"gemmbench plot {chosen.save} --kind ladder shows what each kernel gains.", quiet)
+    if chosen.report and run.rows:
+        write_report([run], chosen.report)
+        say(f"Wrote {chosen.report}.", quiet)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
     if run.ok:
         run.check_measured()
-    point_to_doctor(run, chosen.quiet)
-    if chosen.plot:
-        draw([run], chosen.chart, chosen.plot)
-    if chosen.report:
-        write_report([run], chosen.report)
-    return run
+        point_to_doctor(run, chosen.quiet)
+
+
+_CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
 
 
 def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:

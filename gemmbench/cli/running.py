@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from rich.console import RenderableType
 from rich.text import Text
 
-from gemmbench import UsageError, api, exports
+from gemmbench import api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
 from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
@@ -25,8 +25,6 @@ from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
 
 Command = Callable[..., Any]
-
-_MANY = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
 
 
 def takes(kind: type[Options]) -> Callable[[Command], Command]:
@@ -104,30 +102,17 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
     rows = len(run.rows)
     if rows:
         show(as_text(run) if as_text else run.table(bool(options.verbose)))
-    if outcome.error:
-        raise UsageError(str(outcome.error))
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
             where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
         api.say(f"gemmbench: interrupted; {where}")
-    elif options.save:
-        api.say(f"Saved {rows} rows in {options.save}.", options.quiet)
-    if options.plot and run.rows:
-        kind = options.chart
-        draw([run], kind, options.plot, options.quiet)
-        if options.save and kind is None and len({row.title for row in run.rows}) > _MANY:
-            ladder = f"gemmbench plot {options.save} --kind ladder"
-            api.say(f"{ladder} shows what each kernel gains.", options.quiet)
-    if options.report and run.rows:
-        api.write_report([run], options.report)
-        api.say(f"Wrote {options.report}.", options.quiet)
-    if outcome.interrupted:
-        raise click.exceptions.Exit(EXIT_INTERRUPTED)
+    try:
+        api.finish(outcome, run, options, tell=True)
+    except KeyboardInterrupt:
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     if not run.ok:
         raise click.exceptions.Exit(EXIT_WRONG)
-    run.check_measured()
-    api.point_to_doctor(run, options.quiet)
 
 
 def print_plan(
