@@ -29,6 +29,7 @@ from typing import IO, Any
 MACHINES = (
     "tests.cli.fake_machine",
     "tests.cli.slow_machine",
+    "tests.faults.machine",
 )
 _MODULE = ["-m", "gemmbench.measure.instrument"]
 _LONGEST = 1 << 17  # of a request, in bytes

@@ -146,6 +146,13 @@ def _gain(case: Case) -> float:
     return gain
 
 
+class Sourced(FakeMachine):
+    """As on real machines, rows hold the hash of the kernels that made them."""
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Row:
+        return replace(super().run(case, device, policy), source=case.source)
+
+
 def make() -> FakeMachine:
     return FakeMachine()
 

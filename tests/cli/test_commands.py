@@ -238,15 +238,12 @@ def test_no_line_of_a_table_ends_with_blanks(call: Call) -> None:
     assert not [line for line in lines if line != line.rstrip()]
 
 
-@pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_charts(suffix: str, call: Call, tmp_path: Path) -> None:
-    run, first, second = (tmp_path / name for name in ("run.jsonl", f"a.{suffix}", f"b.{suffix}"))
+def test_charts(call: Call, tmp_path: Path) -> None:
+    run, first, second = (tmp_path / name for name in ("run.jsonl", "a.svg", "b.svg"))
     measured = call("square", "--sizes", "8,16", "--save", str(run), "--plot", str(first))
     ladder = f"gemmbench plot {run} --kind ladder shows what each kernel gains.\n"
     assert measured.stderr == f"Saved {len(load(run).rows)} rows in {run}.\nDrew {first}.\n{ladder}"
     assert call("plot", str(run), "--plot", str(second)).exit_code == 0
-    start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix]
-    assert first.read_bytes().startswith(start)
     assert second.read_bytes() == first.read_bytes()
 
 

@@ -5,34 +5,23 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gemmbench import api
-from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import DeviceFacts
-from gemmbench.model.row import Row
 from gemmbench.model.run_file import load
 from gemmbench.probes import PROBES
 from gemmbench.probes.memory import BY_NAME, FAMILIES
+from tests.cli import fake_machine
 from tests.cli.conftest import Call
-from tests.cli.fake_machine import FakeMachine
 
 SQUARE = ("square", "--sizes", "8", "--kernel", "naive", "--baseline", "none", "--device", "0")
 
 
-class Sourced(FakeMachine):
-    """As real machines do, rows hold the hash of the kernels that made them."""
-
-    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Row:
-        return replace(super().run(case, device, policy), source=case.source)
-
-
 @pytest.fixture
 def sourced(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api, "make_machine", Sourced)
+    monkeypatch.setattr(api, "make_machine", fake_machine.Sourced)
 
 
 def test_a_resumed_peak_is_not_kept_as_todays(call: Call, sourced: None, tmp_path: Path) -> None:

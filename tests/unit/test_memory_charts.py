@@ -40,9 +40,8 @@ def line(axes: Axes, label: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", ["staircase", "transfer", "latency"])
-@pytest.mark.parametrize("suffix", ["png", "svg"])
-def test_the_same_run_gives_the_same_file(kind: str, suffix: str, tmp_path: Path) -> None:
-    path = tmp_path / f"chart.{suffix}"
+def test_the_same_run_gives_the_same_file(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "chart.svg"
     chart_views.draw([RUN], kind, path)
     first = path.read_bytes()
     chart_views.draw([RUN], kind, path)
