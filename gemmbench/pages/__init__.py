@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import itertools
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from os.path import commonprefix
 from pathlib import Path, PurePath
 
 import matplotlib
@@ -353,7 +351,6 @@ def html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
         version=__version__,
         left=",".join(f".l{n} td:nth-child({n})" for n in sorted(left)) + "{text-align:left}",
         looks=lambda cell: _class(_classes(cell)),
-        brief=_brief,
         sides=lambda sheet: _class([f"l{n}" for n in _left(sheet)]),
         rest=_rest,
         most=_MOST,
@@ -378,34 +375,12 @@ def _classes(cell: Cell) -> list[str]:
     return [*names, "w"] if len(cell.text) > _WORDY else names
 
 
-def _rest(sheet: Sheet) -> list[list[str | list[str] | int]]:
-    """The rows of a table that are no HTML: a text for each cell, or text and classes; 0 is the one above."""
-    rows = [
+def _rest(sheet: Sheet) -> list[list[str | list[str]]]:
+    """The rows of a table that are no HTML: a text for each cell, or text and classes."""
+    return [
         [[cell.plain, " ".join(names)] if (names := _classes(cell)) else cell.plain for cell in row]
         for row in sheet.rows[_MOST:]
     ]
-    above: list[Sequence[object]] = [(), *rows]
-    return [
-        [0 if each == before else each for each, before in itertools.zip_longest(row, last)]
-        for row, last in zip(rows, above, strict=False)
-    ]
-
-
-def _brief(texts: Iterable[str]) -> list[str | int]:
-    """Texts, flat: letters at the start as in the one before, the text between, letters at the end."""
-    result: list[str | int] = []
-    last = ""
-    for text in texts:
-        start = _letters_alike(last, text)
-        end = min(_letters_alike(last[::-1], text[::-1]), len(last) - start, len(text) - start)
-        result += [start, text[start : len(text) - end], end]
-        last = text
-    return result
-
-
-def _letters_alike(text: str, other: str) -> int:
-    """How many letters two texts begin with alike."""
-    return len(commonprefix([text, other]))  # noqa: RUF071 - letters are meant, these are no paths
 
 
 # --- The tables of a report that no command prints: devices side by side, surroundings, every row -----------

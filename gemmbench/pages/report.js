@@ -20,9 +20,6 @@ const compare = (a, b) => a.value - b.value || isNaN(a.value) - isNaN(b.value)
 document.querySelectorAll('table').forEach((table, index) => {
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
   const rest = JSON.parse(table.parentNode.querySelector('.rest')?.textContent || '[]');
-  rest.forEach((cells, n) => cells.forEach((cell, column) => {
-    if (cell === 0) cells[column] = rest[n - 1][column];  // as above
-  }));
   const rows = [...[...body.rows].map(row => ({row})), ...rest.map(cells => ({cells}))];
   const status = make('span', {role: 'status'}), more = make('button', {type: 'button', hidden: true});
   let order = rows, words = [], most = MOST;
@@ -99,11 +96,7 @@ document.querySelectorAll('svg[data-p]').forEach(svg => {
     return circle;
   }));
 });
-const brief = JSON.parse(document.getElementById('samples').textContent), samples = [];
-for (let n = 0, text = []; n < brief.length; n += 3) {  // begins and ends as the one before
-  text = [...text.slice(0, brief[n]), ...brief[n + 1], ...text.slice(text.length - brief[n + 2])];
-  samples.push(text.join(''));
-}
+const samples = JSON.parse(document.getElementById('samples').textContent);
 const tip = document.getElementById('tip');
 const hide = () => { tip.hidden = true; };
 document.addEventListener('pointerover', event => {
