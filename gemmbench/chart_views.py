@@ -14,7 +14,6 @@ from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.probes import charts as probe_charts
-from gemmbench.suite import charts as suite_charts
 
 
 @dataclass(frozen=True)
@@ -105,7 +104,7 @@ KINDS: dict[str, Kind] = {
     "resources": Kind(
         "work-groups as launched, and the largest that each kernel as built can have",
         "rows that tell what their kernels take",
-        suite_charts.resource_panes,
+        ladder_chart.resource_panes,
         of_device=True,
     ),
 }

@@ -30,7 +30,7 @@ from gemmbench.suite.run import Outcome, every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt
-from gemmbench.tune.search import Hooks, search
+from gemmbench.tune.space import Hooks, search
 
 MakeCaching = Callable[[str], object]  # a machine that keeps what it compiles in a folder
 

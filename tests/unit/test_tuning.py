@@ -21,9 +21,8 @@ from gemmbench.model.run_file import Header, RunFileError, load
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import FINALIST, TRIAL
-from gemmbench.tune.search import Hooks, search
 from gemmbench.tune.session import Cache, Task, tune
-from gemmbench.tune.space import Space
+from gemmbench.tune.space import Hooks, Space, search
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
 from tests.fake_tuner import PROBLEM, REGISTER, Machine
