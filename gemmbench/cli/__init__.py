@@ -9,9 +9,7 @@ import os
 import signal
 import sys
 import threading
-import traceback
 from collections.abc import Sequence
-from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -138,6 +136,9 @@ def _say(sentence: str) -> None:
 
 def _internal(error: Exception) -> int:
     """Report an error that gemmbench did not foresee; 1 would be read as a regression."""
+    import traceback  # this and pathlib take 5 % of the time of --help
+    from pathlib import Path
+
     frame = traceback.extract_tb(error.__traceback__)[-1]
     what = " ".join(f"{type(error).__name__}: {error}".split())
     _say(
