@@ -28,7 +28,7 @@ from gemmbench.options.rules import Rules
 from gemmbench.regress import baseline, chart
 from gemmbench.regress import compare as comparing
 from gemmbench.regress.compare import Comparison
-from gemmbench.report import conditions, notes
+from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet
 from gemmbench.stats import panels, rates
@@ -218,7 +218,7 @@ def _part(
 ) -> Part:
     lead = (_devices(run), command_of(run))
     charts = tuple(draw.suited([run, *lenders]))
-    state = conditions.sheets(run)
+    state = views.conditions(run)
     folds = (Fold("Conditions while each row was measured", tuple(state)),) if state else ()
     return Part(f"run-{number}", name, lead, tuple(sheets), charts, folds)
 
