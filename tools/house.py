@@ -18,7 +18,7 @@ VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
     "lines of gemmbench/": 36_000,
-    "files of gemmbench/": 112,
+    "files of gemmbench/": 108,
     "import lines of gemmbench/": 2_160,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
     "lines of tests/ and tools/": 40_000,

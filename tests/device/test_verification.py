@@ -16,7 +16,7 @@ import pytest
 
 from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import Bench, Prepared
+from gemmbench.gemm.opencl_bench import Bench, Comparer, Prepared
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
@@ -26,7 +26,6 @@ from gemmbench.model.instrument import Batch, NotMeasuredError, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl import runtime as runtime_module
-from gemmbench.opencl.batches import Comparer
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
 from tests import in_process
