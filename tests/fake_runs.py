@@ -111,8 +111,9 @@ VIEWS = ("peak", "gemm", "square", "sweep-k", "workloads", "tune")  # commands t
 def header(command: Sequence[str], devices: Sequence[DeviceFacts] = (CPU,)) -> Header:
     placed = tuple(replace(device, index=place) for place, device in enumerate(devices))
     view = next((word for word in command if word in VIEWS), "")
+    scope = command[command.index("--scope") + 1] if "--scope" in command else ""
     started = "2026-11-21T04:30:00Z"
-    return Header(SCHEMA_VERSION, "0.1.0", tuple(command), started, placed, HOST, Policy(), view)
+    return Header(SCHEMA_VERSION, "0.1.0", tuple(command), started, placed, HOST, Policy(), view, scope)
 
 
 def ran_on(variant: str, dtype: str) -> RanOn:

@@ -25,7 +25,7 @@ from gemmbench.model.row import Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
 from gemmbench.options.rules import MOST_ROUNDS, Rules, Thresholds
 from gemmbench.regress import check
-from gemmbench.regress.baseline import Basis, repetitions
+from gemmbench.regress.baseline import Basis, pairing, repetitions
 from gemmbench.regress.compare import Comparison, compare
 
 SEED = 20261121
@@ -83,8 +83,10 @@ def recorded(path: Path) -> Recording:
 
 def _case(row: Row) -> Case:
     assert row.problem is not None  # of every gemm row that was loaded
-    gemm = Gemm(row.problem.m, row.problem.n, row.problem.k, row.dtype, row.problem.alpha, row.problem.beta)
-    return Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm, row.source)
+    problem = row.problem
+    gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
+    case = Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm, row.source)
+    return replace(case, given=row.given)
 
 
 def _resampled(row: Row, draw: np.random.Generator) -> Row:
@@ -127,7 +129,7 @@ class Replay:
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
         """See `measure.child.Worker`."""
         yield from ()
-        return self.measured(case.key)
+        return self.measured(pairing(case, case.device))
 
     def measured(self, key: RowKey) -> Row:
         """A row of the current run."""
