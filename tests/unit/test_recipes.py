@@ -86,7 +86,7 @@ device = run.header.devices[0]
 (step,) = gemm_plan([device], [BY_NAME["again"]], [Gemm(8, 8, 8)])
 probes = {each.variant for each in memory.memory_plan([device], ["memory"]) if isinstance(each, Case)}
 print(json.dumps({
-    "kernel": isinstance(step, Case) and bool(step.source) and "again" in names.kernels({}),
+    "kernel": isinstance(step, Case) and bool(step.source) and bool(names.choose_kernels("again")),
     "probe": "global-again" in probes,
     "chart": len(chart_views.KINDS["again"].panes([run], families([run]))) > 0,
     "export": run.text("again") == f"{len(run.rows)} rows",
