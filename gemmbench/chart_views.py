@@ -44,7 +44,6 @@ KINDS: dict[str, Kind] = {
         "time over size in the scope of the table", f"measured GEMM rows {_SIZES}", sweep_chart.time
     ),
     "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
-    "efficiency": Kind("GFLOP for each joule over size", f"measured energy {_SIZES}", sweep_chart.efficiency),
     "versus": Kind(
         "the rate over that of another kernel, batch by batch in turn, over size",
         f"rows timed in turn (--versus) {_SIZES}",
@@ -159,6 +158,6 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
 
 def _lacks(runs: Sequence[Run], kind: str) -> str:
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
-    why = sweep_chart.why_no_energy(runs) if kind in ("energy", "efficiency") else ""
+    why = sweep_chart.why_no_energy(runs) if kind == "energy" else ""
     reason = f" ({why})" if why else ""
     return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"

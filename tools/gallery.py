@@ -38,7 +38,6 @@ PICTURES: tuple[tuple[str, ...], ...] = (
     ("throughput", "h200-limit", "h200-peak"),
     ("throughput", "h200-sweep-k", "h200-peak"),
     ("energy", "h200-energy", "h200-peak"),
-    ("efficiency", "h200-energy", "h200-peak"),
     ("precision", "h200-precision", "h200-peak"),
     ("precision", "h200-tensor", "h200-peak"),
     ("precision", "h200-burst", "h200-peak"),

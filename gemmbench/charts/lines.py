@@ -56,6 +56,10 @@ class Box:
     def series(self) -> list[Series]:
         return [series for _, panel in self.parts for series in panel.series]
 
+    @property
+    def rows(self) -> list[Row]:
+        return [row for _, panel in self.parts for row in panel.rows]
+
     @cached_property
     def crowded(self) -> bool:
         """Whether there are too many variants for a colour each."""
@@ -163,7 +167,7 @@ class Label:
     """Words for the right margin, at the height of a line's end."""
 
     text: str
-    end: End | None  # None: there is no line, and the words stand at the bottom
+    end: End
     colour: str
     bold: bool = False
 
@@ -300,15 +304,12 @@ def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = 
     def height(value: float) -> float:
         return float((np.log10(value) - low) / (high - low))
 
-    aims = [height(label.end.aim) if label.end else 0.0 for label in labels]
+    aims = [height(label.end.aim) for label in labels]
     stands = spread(aims, box.gap / box.height, -0.02, 0.985)
     for label, text_y in zip(labels, stands, strict=True):
         at = (1.045 if box.crowded else 1.03, text_y)
         size, weight = 7.5 if box.crowded else 8.5, "bold" if label.bold else "normal"
         style: dict[str, Any] = {"color": label.colour, "fontsize": size, "fontweight": weight}
-        if label.end is None:
-            pane.say(axes, label.text, at, where="axes fraction", va="center", **style)
-            continue
         ended = label.end.x < last
         arrow: dict[str, Any] = {
             "arrowstyle": "-",

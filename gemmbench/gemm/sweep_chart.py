@@ -25,7 +25,7 @@ from gemmbench.charts.lines import (
     missing,
     status,
 )
-from gemmbench.gemm.sweep_table import NOT_MEASURED, any_joules
+from gemmbench.gemm.sweep_table import any_joules
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -37,45 +37,160 @@ from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
 
-Values = Callable[[Row], tuple[float, float, float] | None]  # median, low, high
-Paint = Callable[[Box, Axes], None]
-
+Point = tuple[float, float, float]  # median, low, high
+Values = Callable[[Row, str], Point | None]  # of a row in a scope
+_NOTHING = (math.nan, math.nan, math.nan)
 _BARS = "bars: 95 % confidence"
 
 
-def _panes(runs: Sequence[Run], families: pane.Families, paint: Paint, values: Values) -> list[pane.Pane]:
+def _over_size(
+    runs: Sequence[Run],
+    families: pane.Families,
+    values: Values,
+    says: Callable[[Box], tuple[str, str]],
+    text: Callable[[float], str] = units.number,
+    why: Callable[[Row], str] = status,
+    beside: Callable[[Axes, Box], tuple[list[Label], list[str]]] = lambda *_: ([], []),
+) -> list[pane.Pane]:
+    """A pane for each device and data type that has values.
+
+    `says` has the unit and what is drawn, `why` says why a row has no point, `beside` draws other lines first
+    and returns their labels and footnotes.
+    """
+
+    def paint(axes: Axes, box: Box) -> None:
+        styles, labels = looks(box), []
+        for number, (run, panel) in enumerate(box.parts):
+            for curve in panel.series:
+                look = styles[number, curve.label]
+                if end := _line(axes, run, curve, box, values, look):
+                    name = f"{box.series_name(curve)}{box.name(run)}"
+                    labels.append(Label(name, end, look.colour, look.strength > 1))
+        others, notes = beside(axes, box)
+        unit, below = says(box)
+        frame(axes, box, unit, text, f"{box.dtype}, {below}")
+        at_ends(axes, labels + others, box)
+        missing(axes, box, box.series, why, notes=notes)
+
     return [
-        pane.Pane(box.height, partial(paint, box))
+        pane.Pane(box.height, partial(paint, box=box))
         for box in boxes(runs, families)
-        if any(values(row) for curve in box.series for row in curve.rows.values())
+        if any(values(row, box.scope) for _, panel in box.parts for row in panel.rows)
     ]
 
 
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """GFLOPS over size, with the host's BLAS and the measured peak."""
-    return _panes(runs, families, partial(_throughput, runs=runs), _rates)
+    beside = partial(_peaks, runs=runs)
+    return _over_size(runs, families, _rates, lambda box: ("GFLOPS", _in_scope(box)), beside=beside)
 
 
 def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Seconds for one problem over size."""
-    return _panes(runs, families, _time, _times)
+
+    def values(row: Row, scope: str) -> Point | None:
+        times = derive.summary(row, derive.shown_samples(row, scope))
+        return (times.median, times.low, times.high) if times and row.status == "ok" else None
+
+    return _over_size(
+        runs, families, values, lambda box: ("time for one problem", _in_scope(box)), units.seconds
+    )
 
 
 def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Joules for one problem over size."""
-    paint = partial(_energy, values=_joules, label="energy for one problem", text=units.joules)
-    return _panes(runs, families, paint, _joules)
+
+    def values(row: Row, _: str) -> Point | None:
+        value = row.energy.joules if row.status == "ok" else None
+        return (value, value, value) if value else None
+
+    def says(box: Box) -> tuple[str, str]:
+        scopes = dict.fromkeys(clean(row.energy.scope) for row in box.rows if row.energy.scope)
+        counted = f"energy of the {' or the '.join(scopes) or 'machine'}, idle draw included"
+        return "energy for one problem", counted
+
+    def why(row: Row) -> str:
+        return status(row) or ("" if row.energy.joules else clean(row.energy.why))
+
+    return _over_size(runs, families, values, says, units.joules, why)
 
 
-def efficiency(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """GFLOP for each joule over size."""
-    paint = partial(_energy, values=_per_joule, label="GFLOP/J", text=units.number)
-    return _panes(runs, families, paint, _per_joule)
+def why_no_energy(runs: Sequence[Run]) -> str:
+    """Why no row of runs has joules, each reason once; "" where they have, or nobody asked for them."""
+    rows = [row for run in runs for row in run.rows if row.kind == "gemm" and row.status == "ok"]
+    if any_joules(rows):
+        return ""
+    return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows if derive.asked_for_energy(row)))
 
 
 def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """The rate over that of the kernel of ``--versus``, over size."""
-    return _panes(runs, families, _versus, _ratios)
+
+    def values(row: Row, _: str) -> Point | None:
+        against = derive.versus(row)
+        return (against.median, against.low, against.high) if against else None
+
+    def says(box: Box) -> tuple[str, str]:
+        against = [ratio for row in box.rows if (ratio := derive.versus(row))]
+        scopes = " or ".join(dict.fromkeys(f"{ratio.scope} scope" for ratio in against))
+        names = ", ".join(dict.fromkeys(clean(name) for row in box.rows if (name := derive.partner(row))))
+        return f"times the rate of {names}", f"{scopes}, batches in turn; {_BARS}"
+
+    def beside(axes: Axes, _: Box) -> tuple[list[Label], list[str]]:
+        axes.axhline(1.0, color=pane.GREY, linewidth=1.2, label="1")
+        return [], []
+
+    return _over_size(runs, families, values, says, beside=beside)
+
+
+def _in_scope(box: Box) -> str:
+    return f"{box.scope} scope; {_BARS}"
+
+
+def _rates(row: Row, scope: str) -> Point | None:
+    reached = derive.shown_rate(row, scope)
+    if reached is None:
+        return None
+    return reached.median / units.GIGA, reached.low / units.GIGA, reached.high / units.GIGA
+
+
+def _line(
+    axes: Axes,
+    run: Run,
+    curve: Series,
+    box: Box,
+    values: Values,
+    look: Look,
+    scope: str = "",
+    stands: Sequence[float] = (),
+) -> End | None:
+    """Draw one series and the intervals that are known; sizes without a figure are gaps. Returns its end.
+
+    The scope is by default the pane's, and points stand at their sizes.
+    """
+    scope, stands, goes_on = scope or box.scope, stands or box.sizes, look.line != ""
+    points = [(values(curve.rows[n], scope) or _NOTHING) if n in curve.rows else _NOTHING for n in box.sizes]
+    middle, low, high = np.array(points).T
+    if np.isfinite(low).any():
+        axes.vlines(stands, low, high, **look.bar)
+    axes.plot(stands, middle, label=curve.label, **look.style)
+    for size, x, value in zip(box.sizes, stands, middle, strict=True):
+        if size in curve.rows:
+            pane.mark(axes, x, value, sample(run, curve.rows[size], scope))
+    return end_of(stands, middle, goes_on)
+
+
+def _peaks(axes: Axes, box: Box, runs: Sequence[Run]) -> tuple[list[Label], list[str]]:
+    """The peak that each part is held against; there may be none."""
+    labels, notes = [], []
+    for run, panel in box.parts:
+        if peak := derive.peak(run, panel.device, panel.dtype, others=runs):
+            top = peak.rate / units.GIGA
+            axes.axhline(top, color=pane.GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak")
+            text = f"{panel.dtype} peak {units.gflops(peak.rate)}{box.name(run)}"
+            labels.append(Label(text, End(float(box.sizes[-1]), top, top), pane.GREY))
+            notes += pane.about_peaks(run, [peak])
+    return labels, list(dict.fromkeys(notes))
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -91,153 +206,6 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]
     return panes
 
 
-def _rates(row: Row, scope: str = "kernel") -> tuple[float, float, float] | None:
-    reached = derive.shown_rate(row, scope)
-    if reached is None:
-        return None
-    return reached.median / units.GIGA, reached.low / units.GIGA, reached.high / units.GIGA
-
-
-def _times(row: Row, scope: str = "kernel") -> tuple[float, float, float] | None:
-    times = derive.summary(row, derive.shown_samples(row, scope))
-    return (times.median, times.low, times.high) if times and row.status == "ok" else None
-
-
-def _joules(row: Row) -> tuple[float, float, float] | None:
-    value = row.energy.joules if row.status == "ok" else None
-    return (value, value, value) if value else None
-
-
-def _per_joule(row: Row) -> tuple[float, float, float] | None:
-    value = derive.gflop_per_joule(row)
-    return (value, value, value) if value else None
-
-
-def _ratios(row: Row) -> tuple[float, float, float] | None:
-    against = derive.versus(row)
-    return (against.median, against.low, against.high) if against else None
-
-
-def _versus(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, _ratios)
-    rows = [row for curve in box.series for row in curve.rows.values()]
-    against = [ratio for row in rows if (ratio := derive.versus(row))]
-    scopes = " or ".join(dict.fromkeys(f"{ratio.scope} scope" for ratio in against))
-    names = ", ".join(dict.fromkeys(clean(name) for row in rows if (name := derive.partner(row))))
-    axes.axhline(1.0, color=pane.GREY, linewidth=1.2, label="1")
-    below = f"{box.dtype}, {scopes}, batches in turn; {_BARS}"
-    frame(axes, box, f"times the rate of {names}", units.number, below)
-    at_ends(axes, labels, box)
-
-
-def _throughput(box: Box, axes: Axes, runs: Sequence[Run]) -> None:
-    peaks = [derive.peak(run, panel.device, panel.dtype, others=runs) for run, panel in box.parts]
-    labels = _curves(axes, box, partial(_rates, scope=box.scope))
-    labels += _peak_lines(axes, box, peaks)
-    frame(axes, box, "GFLOPS", units.number, f"{box.dtype}, {box.scope} scope; {_BARS}")
-    at_ends(axes, labels, box)
-    notes = dict.fromkeys(
-        note
-        for (run, _), peak in zip(box.parts, peaks, strict=True)
-        if peak
-        for note in pane.about_peaks(run, [peak])
-    )
-    missing(axes, box, box.series, status, notes=list(notes))
-
-
-def _time(box: Box, axes: Axes) -> None:
-    labels = _curves(axes, box, partial(_times, scope=box.scope))
-    frame(axes, box, "time for one problem", units.seconds, f"{box.dtype}, {box.scope} scope; {_BARS}")
-    at_ends(axes, labels, box)
-    missing(axes, box, box.series, status)
-
-
-def _energy(box: Box, axes: Axes, values: Values, label: str, text: Callable[[float], str]) -> None:
-    labels = [*_curves(axes, box, values), *_unmeasured(box)]
-    frame(axes, box, label, text, f"{box.dtype}, {_counted(box)}")
-    at_ends(axes, labels, box)
-    missing(axes, box, box.series, _why_no_energy)
-
-
-def _unmeasured(box: Box) -> list[Label]:
-    """A label without a line for each series that ran and has no joules: the footnote says why."""
-    styles = looks(box)
-    return [
-        Label(
-            f"{box.series_name(curve)}{box.name(run)}: {NOT_MEASURED}",
-            None,
-            styles[number, curve.label].colour,
-        )
-        for number, (run, panel) in enumerate(box.parts)
-        for curve in panel.series
-        if not any(row.energy.joules for row in curve.rows.values())
-        and any(derive.asked_for_energy(row) for row in curve.rows.values())
-    ]
-
-
-def why_no_energy(runs: Sequence[Run]) -> str:
-    """Why no row of runs has joules, each reason once; "" where they have, or nobody asked for them."""
-    rows = [row for run in runs for row in run.rows if row.kind == "gemm" and row.status == "ok"]
-    if any_joules(rows):
-        return ""
-    return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows if derive.asked_for_energy(row)))
-
-
-def _counted(box: Box) -> str:
-    """Whose energy was counted: ``energy of the board, idle draw included``."""
-    scopes = dict.fromkeys(
-        clean(row.energy.scope) for curve in box.series for row in curve.rows.values() if row.energy.scope
-    )
-    return f"energy of the {' or the '.join(scopes) or 'machine'}, idle draw included"
-
-
-def _why_no_energy(row: Row) -> str:
-    if row.status != "ok":
-        return row.status
-    return "" if row.energy.joules else clean(row.energy.why)
-
-
-def _curves(axes: Axes, box: Box, values: Values) -> list[Label]:
-    """Every series, the pale ones below the strong."""
-    styles = looks(box)
-    labels = []
-    for number, (run, panel) in enumerate(box.parts):
-        for curve in panel.series:
-            look = styles[number, curve.label]
-            end = _line(axes, run, curve, box, values, look)
-            if end:
-                name = f"{box.series_name(curve)}{box.name(run)}"
-                labels.append(Label(name, end, look.colour, look.strength > 1))
-    return labels
-
-
-def _line(
-    axes: Axes, run: Run, curve: Series, box: Box, values: Values, look: Look, scope: str = ""
-) -> End | None:
-    """Draw one series and the intervals that are known; sizes without a figure are gaps. Returns its end."""
-    nothing, sizes = (np.nan, np.nan, np.nan), box.sizes
-    points = np.array([(values(curve.rows[n]) or nothing) if n in curve.rows else nothing for n in sizes])
-    middle, low, high = points.T
-    axes.vlines(sizes, low, high, **look.bar)
-    axes.plot(sizes, middle, label=curve.label, **look.style)
-    for size, value in zip(sizes, middle, strict=True):
-        if size in curve.rows:
-            pane.mark(axes, size, value, sample(run, curve.rows[size], scope or box.scope))
-    return end_of(sizes, middle)
-
-
-def _peak_lines(axes: Axes, box: Box, peaks: Sequence[derive.Peak | None]) -> list[Label]:
-    """The peak that each part is held against; there may be none."""
-    labels = []
-    for (run, panel), peak in zip(box.parts, peaks, strict=True):
-        if peak:
-            top = peak.rate / units.GIGA
-            axes.axhline(top, color=pane.GREY, linewidth=1.2, linestyle=(0, (8, 2, 1.5, 2)), label="peak")
-            text = f"{panel.dtype} peak {units.gflops(peak.rate)}{box.name(run)}"
-            labels.append(Label(text, End(float(box.sizes[-1]), top, top), pane.GREY))
-    return labels
-
-
 def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -> None:
     """With transfers counted (solid) and without (dotted), and where the device passes numpy."""
     labels: list[Label] = []
@@ -245,12 +213,10 @@ def _host_device(axes: Axes, box: Box, styles: Mapping[tuple[int, str], Look]) -
         for curve in panel.series:
             look = styles[number, curve.label]
             dotted = replace(look, line=(0, (1, 1.4)), open=True)
-            lines = {"": look} if curve.is_host else {", host": look, ", device": dotted}
-            for scope, style in lines.items():
-                shown = "device" if style is dotted else "host"
-                if end := _line(axes, run, curve, box, partial(_rates, scope=shown), style, shown):
-                    name = f"{clean(curve.label)}{scope}{box.name(run)}"
-                    labels.append(Label(name, end, look.colour))
+            for scope, style in {"host": look, **({} if curve.is_host else {"device": dotted})}.items():
+                if end := _line(axes, run, curve, box, _rates, style, scope):
+                    name = clean(curve.label) + ("" if curve.is_host else f", {scope}")
+                    labels.append(Label(f"{name}{box.name(run)}", end, look.colour))
     below = f"{box.dtype}, host scope (with transfers) and device scope; {_BARS}"
     frame(axes, box, "GFLOPS", units.number, below)
     for _, panel in box.parts:
@@ -266,17 +232,12 @@ def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
     """
 
     def best(line: Series) -> float:
-        return max(
-            (reached.median for r in line.rows.values() if (reached := derive.rate(r, "host"))), default=0.0
-        )
+        return max(derive.median_rate(row, "host") or 0.0 for row in line.rows.values())
 
-    kernels = (line for line in panel.series if families.get(line.variant) != LIBRARIES)
-    fastest = sorted(
-        (line for line in kernels if not line.is_host and best(line) > 0), key=best, reverse=True
-    )
+    kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
+    fastest = sorted(filter(best, kernels), key=best, reverse=True)[:2]
     earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
-    hosts = (line for line in panel.series if line.is_host)
-    return tuple(dict.fromkeys((*fastest[:2], *earliest, *hosts)))
+    return tuple(dict.fromkeys((*fastest, *earliest, *(line for line in panel.series if line.is_host))))
 
 
 def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
@@ -332,12 +293,8 @@ def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
     Peak and bandwidth are the run's own, else those that another of the runs has of the same device.
     """
-    panes = []
-    for subject in pane.subjects(runs):
-        roofs = _roofs(subject, runs, families)
-        if roofs is not None:
-            panes.append(pane.Pane(roofs.box.height + 0.4, partial(_paint_roofs, roofs=roofs)))
-    return panes
+    every = [_roofs(subject, runs, families) for subject in pane.subjects(runs)]
+    return [pane.Pane(roofs.box.height + 0.4, partial(_paint_roofs, roofs=roofs)) for roofs in every if roofs]
 
 
 def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) -> Roofs | None:
@@ -408,24 +365,21 @@ def _paint_roofs(axes: Axes, roofs: Roofs) -> None:
 
 def _points(axes: Axes, roofs: Roofs) -> list[Label]:
     """Every variant, joined by a line where the problems are a sweep."""
-    styles, labels = looks(roofs.box), []
-    for line in roofs.box.series:
-        look = styles[0, line.label]
-        rates = [
-            reached.median / units.GIGA
-            if number in line.rows and (reached := derive.shown_rate(line.rows[number], roofs.box.scope))
-            else np.nan
-            for number in range(1, len(roofs.names) + 1)
-        ]
-        style = look.style | {"marker": look.marker or ("" if roofs.swept else "x")}
-        style |= {} if roofs.swept else {"linestyle": ""}
-        axes.plot(roofs.intensities, rates, label=line.label, **style)
-        for number, row in line.rows.items():
-            said = sample(roofs.box.parts[0][0], row, roofs.box.scope)
-            pane.mark(axes, roofs.intensities[number - 1], rates[number - 1], said)
-        if end := end_of(roofs.intensities, rates, goes_on=roofs.swept):
-            labels.append(Label(roofs.box.series_name(line), end, look.colour, look.strength > 1))
+    box, labels = roofs.box, []
+    styles = looks(box)
+    for curve in box.series:
+        look = styles[0, curve.label]
+        if not roofs.swept:
+            look = replace(look, marker=look.marker or "x", line="")
+        if end := _line(axes, box.parts[0][0], curve, box, _median, look, stands=roofs.intensities):
+            labels.append(Label(box.series_name(curve), end, look.colour, look.strength > 1))
     return labels
+
+
+def _median(row: Row, scope: str) -> Point | None:
+    """A rate without its interval."""
+    rate = derive.median_rate(row, scope)
+    return (rate / units.GIGA, math.nan, math.nan) if rate else None
 
 
 def _draw_roofs(axes: Axes, roofs: Roofs) -> None:

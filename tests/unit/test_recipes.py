@@ -52,7 +52,7 @@ VARIANTS = (AGAIN, """,
         "gemmbench/gemm/sweep_chart.py": (
             "def time(",
             "def again(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:\n"
-            "    return _panes(runs, families, _time, _times)\n\n\ndef time(",
+            "    return time(runs, families)\n\n\ndef time(",
         ),
         "gemmbench/chart_views.py": (
             '    "throughput": Kind(\n',
