@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmbench.gemm import verify
-from gemmbench.gemm.reference import Reference
+from gemmbench.gemm.rounding import DrawnRows
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, decode, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
@@ -229,6 +229,6 @@ def right_cases(
 
 
 def judged(case: RightCase) -> Check:
-    """What the reference says of a case."""
-    made = Reference(case.problem, case.a, case.b, case.operands == "generated", 3.0)
+    """What drawn rows of the reference say of a case."""
+    made = DrawnRows(case.problem, case.a, case.b, case.operands == "generated")
     return made.check(case.c, case.c0, case.sums)

@@ -1,99 +1,32 @@
-"""Whether what a bench computes is right, before the first timed batch and after the last.
+"""Whether what a bench computes is right: before the first timed batch, in the batches and after the last.
 
-The same for every executor: OpenCL kernels, numpy and the libraries.
+The same for every executor: OpenCL kernels, numpy and the libraries. Before and after, the timed launches
+multiply integers, and C is checked exactly (`gemm.freivalds`). Before, they also multiply the operands that
+are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.rounding`). The C of every later
+problem must have the same bits, or lie within those bounds if the order of summation varies.
 
-docs/verification.md says what is compared before and after, and why. A user's ``--out`` is written when all
-that has passed.
+A user's ``--out`` is written when all that has passed.
 """
 
 from __future__ import annotations
 
-import secrets
-import time
-from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import inf
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
 
-from gemmbench.gemm.operands import Matrices, guarded, save_result
-from gemmbench.gemm.reference import BatchReference, Reference, merged
-from gemmbench.gemm.verify import GUARD, poison, random_operands
-from gemmbench.model import units
-from gemmbench.model.case import Case, Policy
-from gemmbench.model.dtypes import DTYPES, HostArray, decode, encode
+from gemmbench.gemm import freivalds
+from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result
+from gemmbench.gemm.rounding import DrawnRows, merged, repeat_bounds
+from gemmbench.gemm.verify import GUARD, numbers, poison
+from gemmbench.model.case import Case
+from gemmbench.model.dtypes import DTYPES, HostArray, decode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
 
-_TIMES = 3.0  # where C or operands of a few MiB have left the caches, right kernels took 2.1 times as long
-_MORE_S, _LOOKS, _PAIRS, _ROUNDS, _TRIES = 20e-6, 5, 20, 4, 5
-_REST_S = 0.1  # threads of the host's BLAS spin for so long, on the device's cores
-_TINY = 1e-3  # alpha below which products may be lost
-_BLIND = "no result can be verified with these operands: their products are lost below the range of {}"
-_MOST_SCALAR, _MOST_DIGITS = 4, 12  # alpha and beta, and digits, of operands that are scaled
-_MOST_NEW_BYTES = 1 << 28  # of operands that are drawn anew for every try
-
-
-@dataclass(frozen=True)
-class Paces:
-    """How long a problem lasts, by the clock of the batches.
-
-    Attributes:
-        batch_s: the shortest of the batches; 0 if none was timed by this clock.
-        on_new: runs one whose C is filled anew, and erased is what its launches keep beside; seconds.
-        on_result: runs a batch, from the C that batches found, or all of them; seconds of a problem.
-        answered_s: of the first problem on a C and operands that are new, by that clock.
-        looked: seconds of a batch's last problem, on a C that was erased, and of the others' mean; by batch.
-    """
-
-    batch_s: float
-    on_new: Callable[[], float]
-    on_result: Callable[[bool], float]
-    answered_s: float = inf
-    looked: Sequence[tuple[float, float]] = ()
-
-
-def skipping(paces: Paces) -> str:
-    """Whether a kernel does less where C holds the answer already: a sentence, or "".
-
-    A busy machine delays this problem or that, so the fastest of twenty is held against the fastest batch and
-    the median of batches in turn with them. If those are slow, too, all batches run again between further
-    problems, since a kernel may count its launches: the slowest median counts.
-    """
-    fastest, usual = paces.answered_s, paces.batch_s
-
-    def too_long() -> bool:
-        return fastest > _TIMES * usual + _MORE_S
-
-    times = "takes {} on a new C and {} where C holds the result: it does not do its work every time"
-    if len(paces.looked) >= _LOOKS:
-        all_last, others = zip(*paces.looked, strict=True)
-        last_s, others_s = min(all_last), float(np.median(others))
-        if last_s > _TIMES * others_s + _MORE_S:
-            return times.format(units.seconds(last_s), units.seconds(others_s))
-    batches: list[float] = []
-    if not too_long():
-        return ""
-    for _ in range(_PAIRS):
-        fastest = min(fastest, paces.on_new())
-        if not too_long():
-            return ""
-        if not batches:
-            time.sleep(_REST_S)
-        batches.append(paces.on_result(False))
-    usual = float(np.median(batches))
-    if not too_long():
-        usual = 0.0
-        for _ in range(_ROUNDS):
-            usual = max(usual, paces.on_result(True))
-            fastest = min(fastest, *(paces.on_new() for _ in range(_TRIES)))
-            if not too_long():
-                return ""
-    return times.format(units.seconds(fastest), units.seconds(usual))
+_DIGITS = 11  # at most: powers of 2 by which exact operands are scaled; of half and shorter types 2
+_ROWS = 512  # of C that are converted to double at a time
 
 
 class Answering(Protocol):
@@ -114,37 +47,50 @@ class Answering(Protocol):
     def put(self, values: Matrices, index: int = 0) -> None:
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
-    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
-        """Run the timed launches once on an operand set whose C was filled; C afterwards: m x ldc, both."""
+    def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
+        """Run the timed launches once on an operand set whose C was filled.
+
+        Args:
+            scope: one of `scopes`.
+            index: of the operand set.
+            c: C before, m x ldc.
+            problem: the timed one with another alpha or beta; None for the timed one itself.
+
+        Returns:
+            C afterwards, m x ldc.
+        """
 
     def left(self) -> HostArray | None:
         """C as the last batch left it; None if it was filled since, or where every problem added to C."""
 
-    def paces(self, index: int, new: HostArray) -> Paces | None:
-        """How long problems last, asked for behind two answers; None where no clock tells of one.
-
-        Args:
-            index: the operand set of those whose C is filled anew.
-            new: C before them, m x ldc.
-        """
-
 
 class Answers:
-    """What the answers of one bench are held against.
+    """What the answers of one bench are compared with.
 
-    `sums` is the data type that sums are kept in, if it is not C's.
+    Args:
+        case: with the problem, and the file for C.
+        values: its operands.
+        sums: the data type that sums are kept in, if it is not C's.
+        without: "alpha", "beta": what the kernel does not take.
+        tile: rows and columns of C that a work-group computes, if known.
     """
 
-    def __init__(self, case: Case, values: Matrices, policy: Policy, sums: str) -> None:
+    def __init__(
+        self,
+        case: Case,
+        values: Matrices,
+        sums: str = "",
+        without: tuple[str, ...] = (),
+        tile: tuple[int, int] | None = None,
+    ) -> None:
         self._case, self._problem, self._values = case, case.gemm, values
-        self._budget_s, self._sums = policy.budget_s, sums
+        self._sums, self._without, self._tile = sums, without, tile
         self._result: HostArray | None = None  # that was right, with the case's own C
-        self._others = _others if self._problem.operand_bytes <= _MOST_NEW_BYTES else _others.__wrapped__
 
     @property
     def before(self) -> HostArray:
         """C before a problem, m x ldc: poisoned where it must not be read."""
-        return self._unwritten(self._values)
+        return guarded(self._problem, unwritten(self._problem, self._values.c))
 
     @property
     def verified_result(self) -> HostArray:
@@ -167,20 +113,13 @@ class Answers:
         right = np.ascontiguousarray(self._inside(self.verified_result))
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
-    def _unwritten(self, values: Matrices) -> HostArray:
-        return guarded(self._problem, unwritten(self._problem, values))
-
     def _inside(self, c: HostArray) -> HostArray:
-        """C without what stands between its rows."""
+        """C without the guard cells between its rows."""
         return c[:, : self._problem.n]
-
-    def check(self, bench: Answering, when: When) -> Check:
-        """What is wrong, and how close every figure came to its bound."""
-        return self._before(bench) if when == "before" else self._after(bench)
 
     def verified(self, bench: Answering, when: When) -> Verified:
         """A check, and the numbers of a small problem."""
-        check = self.check(bench, when)
+        check = self._before(bench) if when == "before" else self._after(bench)
         return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
 
     def _shown(self) -> dict[str, Elements]:
@@ -205,146 +144,91 @@ class Answers:
 
     def of_batch(self, left: HostArray) -> Check:
         """What is wrong with the C of a batch, m x ldc, that was filled before its last problem."""
-        return _named(self._judged(self._values, left), "in a batch: ")
+        return self._repeated(left, "in a batch: ")
 
     def _before(self, bench: Answering) -> Check:
-        checks = []
-        if not self._values.generated:
-            other = self._others(self._problem)
-            bench.put(other.stored(self._problem))
-            result = bench.answer(bench.scopes[0], 0, self._unwritten(other))
-            bench.put(self._values.stored(self._problem))
-            checks.append(_named(self._judged(other, result), "on generated operands: "))
+        exact = freivalds.drawn(self._problem, self._sums, self._without)
+        checks = [self._exact(bench, scope, 0, exact) for scope in bench.distinct]
+        bench.put(self._values.stored(self._problem))
         for scope in bench.distinct:
-            result = bench.answer(scope, 0, self.before)
-            self._result = self._inside(result)
-            checks.append(self._judged(self._values, result))
+            if all(check.verdict == "ok" for check in checks):
+                result = bench.answer(scope, 0, self.before)
+                self._result = self._inside(result)
+                checks += [self._guards(result), self._rows.check(self._result, self._values.c, self._sums)]
         return merged(checks)
 
     def _after(self, bench: Answering) -> Check:
         left = bench.left()
-        checks = [] if left is None else [_named(self._judged(self._values, left), "after the last batch: ")]
+        checks = [] if left is None else [self._repeated(left, "after the last batch: ")]
         rng, (device, *others) = np.random.default_rng(), bench.scopes
-        scopes, index = (device, str(rng.choice(others or [device]))), int(rng.integers(bench.sets))
-        _seen[self._problem, self._case.variant] += 1  # what a kernel saw, it may remember
-        other = self._others(self._problem, _seen[self._problem, self._case.variant])
-        try:
-            for number, scope in enumerate(scopes):  # one that works every other time is wrong in one of them
-                c0 = self._unlike(rng)
-                if number and self._problem.beta != 0:  # beside which no product is too small to be seen
-                    c0 = np.zeros_like(c0)
-                index = (index + 1) % bench.sets
-                scale = self._put(bench, index, other, rng)
-                filled = c0 if scale == 1 else c0 * c0.dtype.type(scale**2)
-                result = np.array(bench.answer(scope, index, guarded(self._problem, filled)))
-                if scale != 1:
-                    self._inside(result)[...] *= result.dtype.type(scale**-2)
-                what = "with another C and other operands after the last batch: "
-                checks.append(_named(self._judged(other, result, c0, drawn=True), what))
-            check = merged(checks)
-            known = self._result is not None and self._result.size
-            if check.verdict == "ok" and known and (self._problem.beta == 0 or self._problem.result.is_float):
-                if bench.sets > 1:  # batches run on all of them
-                    bench.put(self._values.stored(self._problem), (index - 1) % bench.sets)
-                check = self._paced(bench, index, c0, check, rng)
-        finally:
-            for each in {index, (index - 1) % bench.sets}:
-                bench.put(self._values.stored(self._problem), each)
+        index, dtype = int(rng.integers(bench.sets)), DTYPES[self._problem.dtype]
+        most = _DIGITS if min(dtype.itemsize, self._problem.result.itemsize) > 2 else 2
+        digits = int(rng.integers(1, most, endpoint=True)) if dtype.is_float else 0
+        exact = freivalds.drawn(self._problem, self._sums, self._without).scaled(digits)
+        for scope in (device, str(rng.choice(others or [device]))):
+            checks.append(self._exact(bench, scope, index, exact, "after the last batch: "))
+            bench.put(self._values.stored(self._problem), index)
+            index = (index + 1) % bench.sets
+        check = merged(checks)
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
         return check
 
-    def _paced(
-        self, bench: Answering, index: int, c0: HostArray, check: Check, rng: np.random.Generator
+    def _exact(
+        self, bench: Answering, scope: str, index: int, exact: freivalds.Exact, what: str = ""
     ) -> Check:
-        paces = bench.paces(index, guarded(self._problem, c0))
-        if paces is None:
-            return check
+        """Freivalds' check of the timed launches on integers.
 
-        def on_new() -> float:
-            if self._problem.operand_bytes <= _MOST_NEW_BYTES:
-                self._put(bench, index, _others.__wrapped__(self._problem), rng)
-            return paces.on_new()
-
-        def on_result(whole: bool) -> float:
-            bench.put(self._values.stored(self._problem), index)
-            return paces.on_result(whole)
-
-        skips = skipping(replace(paces, on_new=on_new, on_result=on_result))
-        return Check("wrong", check.figures, (skips,)) if skips else check
-
-    def _put(self, bench: Answering, index: int, other: Matrices, rng: np.random.Generator) -> float:
-        """Put operands into a set, times a power of 2, which is returned: larger than those drawn."""
-        problem, values = self._problem, self._values
-        kinds, most = values.a.dtype.kind + values.c.dtype.kind, max(abs(problem.alpha), abs(problem.beta))
-        may_scale = values.generated and kinds == "ff" and most <= _MOST_SCALAR
-        digits = int(rng.integers(2, 3 if values.a.itemsize == 2 else _MOST_DIGITS)) if may_scale else 0
-        scale = other.a.dtype.type(2**digits)
-        scaled = replace(other, a=other.a * scale, b=other.b * scale) if digits else other
-        bench.put(scaled.stored(problem), index)
-        return float(scale)
-
-    def _judged(
-        self, values: Matrices, result: HostArray, c0: HostArray | None = None, drawn: bool = False
-    ) -> Check:
-        """Whether C is right, and what stands between its rows untouched.
-
-        The same C as last time, of whatever kernel, is not compared again.
+        After the batches C before holds numbers, so that a kernel that leaves what is written alone is wrong.
         """
-        between, result = result[:, self._problem.n :], self._inside(result)
-        if not (between == between.dtype.type(GUARD)).all():
-            return Check("wrong", {}, ("cells between the rows of C were written",))
-        c0 = values.c if c0 is None or self._problem.beta == 0 else c0
-        key = self._sums, 0 if drawn else self._budget_s
-        seen_c0, c, check = values.checked.get(key, (None, c0, Check()))
-        if seen_c0 is c0 and np.array_equal(c, result):
-            return check
-        reference = _reference(self._problem, values, key[1])
-        check = reference.check(result, c0, self._sums)
-        may_be_lost = not values.generated or abs(self._problem.alpha) < _TINY
-        if check.verdict == "ok" and may_be_lost and reference.is_blind:
-            raise NotMeasuredError("failed", _BLIND.format(self._problem.result.name))
-        values.checked[key] = c0, result, check
-        return check
+        bench.put(exact.operands.stored(exact.problem), index)
+        c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
+        result = bench.answer(scope, index, c0, exact.problem)
+        if error := exact.error(self._inside(result), self._tile):
+            return Check("wrong", {}, (f"{what}{error}",))
+        return self._guards(result)
 
-    def _unlike(self, rng: np.random.Generator) -> HostArray:
-        """Finite random numbers of an answer's size: the right answer's own, moved, with other signs."""
-        (m, n), result, right = self._values.c.shape, self._problem.result, self._result
-        if right is None or not any(map(np.any, right)):
-            return encode(rng.integers(-99, 99, (m, n)), result)
-        moved = np.roll(right, (int(rng.integers(m)), int(rng.integers(n))), (0, 1))
-        bits = moved.view(f"u{moved.itemsize}")
-        sign = 1 << (8 * moved.itemsize - 1) if result.is_float else np.iinfo(bits.dtype).max
-        for shape in ((m, 1), (1, n)):
-            bits ^= rng.integers(2, size=shape, dtype=bits.dtype) * bits.dtype.type(sign)
-        return moved
+    def _guards(self, result: HostArray) -> Check:
+        """Whether the cells between the rows of C are untouched."""
+        between = result[:, self._problem.n :]
+        if (between == between.dtype.type(GUARD)).all():
+            return Check("ok")
+        return Check("wrong", {}, ("cells between the rows of C were written",))
+
+    @cached_property
+    def _rows(self) -> DrawnRows:
+        """Rows of the reference, which all kernels of these operands share."""
+        values = self._values
+        if not values.rows:
+            values.rows.append(DrawnRows(self._problem, values.a, values.b, values.generated))
+        return values.rows[0]
+
+    def _repeated(self, left: HostArray, what: str) -> Check:
+        """Whether a later C is the verified one: the same bits, or as near as another order of summation."""
+        right, got = self.verified_result, np.ascontiguousarray(left)
+        if same_bits(got, np.ascontiguousarray(right)):
+            return Check("ok")
+        problem, values = self._problem, self._values
+        bounds = repeat_bounds(problem, values.a, values.b, values.c, values.generated, self._sums)
+        shape = (problem.batch, problem.m, problem.n)
+        wrong, first = 0, ""
+        for number, (now, before) in enumerate(
+            zip(*(self._inside(c).reshape(shape) for c in (got, right)), strict=True)
+        ):
+            for start in range(0, problem.m, _ROWS):
+                rows = slice(start, start + _ROWS)
+                verified = numbers(before[rows], problem.result)
+                with np.errstate(invalid="ignore"):
+                    far = ~(np.abs(numbers(now[rows], problem.result) - verified) <= bounds(number, verified))
+                if far.any() and not wrong:
+                    i, j = np.argwhere(far)[0]
+                    first = f"C[{start + i}][{j}] is {now[rows][i, j]:g}, verified was {before[rows][i, j]:g}"
+                wrong += int(far.sum())
+        if not wrong:
+            return self._guards(left)
+        return Check("wrong", {}, (f"{what}{first}; {wrong} of {now.size * problem.batch} elements differ",))
 
 
-@lru_cache(maxsize=2)  # variants take turns on one problem
-def _others(problem: Gemm, number: int = 0) -> Matrices:
-    """Operands that no kernel can know: others in every process; those of a number were drawn once."""
-    return Matrices(
-        *random_operands(problem, secrets.randbits(32), draws_c=problem.beta != 0), generated=True
-    )
-
-
-_seen: Counter[tuple[Gemm, str]] = Counter()  # operands, by their problem and the kernel
-
-
-def unwritten(problem: Gemm, values: Matrices) -> HostArray:
+def unwritten(problem: Gemm, c: HostArray) -> HostArray:
     """C before a problem: poisoned where it must not be read."""
-    return values.c if problem.beta != 0 else np.full_like(values.c, poison(problem.result))
-
-
-def _reference(problem: Gemm, values: Matrices, budget_s: float) -> Reference | BatchReference:
-    """The reference of some operands, which all kernels share, made for no less than a budget."""
-    made = next((made for s, made in values.references.items() if made.is_whole or s >= budget_s), None)
-    if made is None:
-        kind = Reference if problem.batch == 1 else BatchReference
-        made = values.references[budget_s] = kind(problem, values.a, values.b, values.generated, budget_s)
-    return made
-
-
-def _named(check: Check, prefix: str) -> Check:
-    first, *others = check.reasons or ("",)
-    return replace(check, reasons=(prefix + first, *others)) if first else check
+    return c if problem.beta != 0 else np.full_like(c, poison(problem.result))

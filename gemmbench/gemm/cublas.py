@@ -27,9 +27,9 @@ from gemmbench.gemm.operands import (
     load_operands,
     operand_sets,
 )
-from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, Kernel, tested
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder.variant import Layout, round_up
+from gemmbench.ladder.variant import Layout
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
@@ -118,7 +118,7 @@ class CublasLt:
         Raises:
             NotMeasuredError: unsupported: not this type, shape or layout; failed: with its status.
         """
-        key = problem, layout
+        key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key not in self._plans:
             self._plans[key] = self._plan(problem, layout)
         matmul, first, second, result, algorithm = self._plans[key]
@@ -359,18 +359,13 @@ class CublasExecutor:
         batch = BATCH if case.gemm.batch > 1 else 1
         key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
-            odd = edge_problem(case.dtype, BY_NAME[case.variant].edge({}), case.gemm.ops)
-            m, n, k = (round_up(length, step(case.dtype)) for length in (odd.m, odd.n, odd.k))
-            odd = replace(odd, m=m, n=n, k=k, batch=batch)
-            tests = (odd, replace(odd, alpha=1.0, beta=0.0))
-            self._exact[key] = next((error for test in tests if (error := self.exact_run(test))), "")
+            edge = BY_NAME[case.variant].edge({})
+            kernel = Kernel(self._result, edge, ops=case.gemm.ops, batch=batch, step=step(case.dtype))
+            self._exact[key] = tested(kernel, case.dtype)
         return self._exact[key]
 
-    def exact_run(self, problem: Gemm) -> str:
-        """Run one exact problem in padded, guarded memory; what is wrong, or ""."""
-        lengths = zip(problem.tight, (3, 5, 7), strict=True)
-        layout = Layout(*(round_up(length + gap, step(problem.dtype)) for length, gap in lengths))
-        test = ExactTest.of(problem, layout)
+    def _result(self, test: ExactTest) -> HostArray:
+        """C after a test's problem has run on its operands: flat, with the guard cells behind it."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = {
@@ -379,9 +374,9 @@ class CublasExecutor:
             }
             for name, values in test.host.items():
                 self._cuda.to_device(device[name], values)
-            self._library.enqueue(problem, test.layout, device["A"], device["B"], device["C"])
+            self._library.enqueue(test.problem, test.layout, device["A"], device["B"], device["C"])
             self._cuda.to_host(result, device["C"])
-        return test.error(result)
+        return result
 
 
 @dataclass(frozen=True)
@@ -434,7 +429,7 @@ class CublasBench:
         self._values = load_operands(case, policy.seed)
         self._stored = self._values.stored(problem)
         sums = BY_NAME[case.variant].sums.get(problem.dtype, "")
-        self._answers = Answers(case, self._values, policy, sums)
+        self._answers = Answers(case, self._values, sums)
         self.sets = operand_sets(problem, facts, policy)
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
@@ -496,17 +491,18 @@ class CublasBench:
                 host[name][...] = matrix
             self._cuda.to_device(operands.device[name], operands.host[name])
 
-    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
+    def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Run the timed call of a scope once, after C was filled; C."""
+        problem = problem or self._problem
         operands, self._last = self._operands[index], ""
         for host in (operands.host, operands.pageable):
             host["C"][...] = c
         self._cuda.to_device(operands.device["C"], operands.host["C"])
         if scope == "device":
-            self._enqueue(operands)
+            self._enqueue(operands, problem)
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         else:
-            self._host_run(operands, scope)
+            self._host_run(operands, scope, problem)
         return self._read(scope, index)
 
     def left(self) -> HostArray | None:
@@ -517,9 +513,6 @@ class CublasBench:
             operands = self._operands[index]
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         return self._read(self._last, index)
-
-    def paces(self, index: int, new: HostArray) -> None:
-        """Batches are timed as graphs, which one call is none of."""
 
     def _read(self, clock: str, index: int) -> HostArray:
         operands = self._operands[index]
@@ -561,20 +554,20 @@ class CublasBench:
     def _enqueue_all(self, count: int) -> None:
         """Problems back to back, on one operand set after the other."""
         for number in range(count):
-            self._enqueue(self._operands[(self._next + number) % self.sets])
+            self._enqueue(self._operands[(self._next + number) % self.sets], self._problem)
         self._next += count
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
         operands = self._operands[self._next % self.sets]
         self._next += 1
         self._restore_c(operands)
-        return self._host_run(operands, clock)
+        return self._host_run(operands, clock, self._problem)
 
-    def _enqueue(self, operands: _Set) -> None:
+    def _enqueue(self, operands: _Set, problem: Gemm) -> None:
         a, b, c = (operands.device[name] for name in ("A", "B", "C"))
-        self._library.enqueue(self._problem, Layout.of(self._problem), a, b, c)
+        self._library.enqueue(problem, Layout.of(self._problem), a, b, c)
 
-    def _host_run(self, operands: _Set, clock: str) -> dict[str, float]:
+    def _host_run(self, operands: _Set, clock: str, problem: Gemm) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""
         host = operands.pageable if clock == PAGEABLE else operands.host
         names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
@@ -583,14 +576,14 @@ class CublasBench:
             begin = time.perf_counter()
             for name in names:
                 self._cuda.to_device(operands.device[name], host[name])
-            self._enqueue(operands)
+            self._enqueue(operands, problem)
             self._cuda.to_host(host["C"], operands.device["C"])
             return {WHOLE: time.perf_counter() - begin}
         laps = Laps(self._cuda.finish)
         for name in names:
             self._cuda.to_device(operands.device[name], host[name])
         laps.lap("upload", wait=True)
-        self._enqueue(operands)
+        self._enqueue(operands, problem)
         laps.launched(None)
         self._cuda.to_host(host["C"], operands.device["C"])
         return laps.end()

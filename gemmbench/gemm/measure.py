@@ -104,10 +104,10 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case that is compared with no other."""
     yield Staged("building")
-    is_exact = predict(instrument, case, device, policy)
+    predict(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
         yield Staged("verifying")
-        row = verified_row(case, handle, is_exact)
+        row = verified_row(case, handle)
         if not case.gemm.flops:
             return _untimed(row, handle)
         windows = []
@@ -153,7 +153,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
     name = case.versus.title if case.versus else "the former kernel"
-    is_exact = predict(instrument, present, device, policy)
+    predict(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
     else:
@@ -187,11 +187,11 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             of_other = _of_other(case, error)
             if not of_other.restart and not isinstance(error, LostError) and not case.versus:
                 # Of a wrong kernel it is of no interest what it was before.
-                verified_row(present, prepare_now(), is_exact)
+                verified_row(present, prepare_now())
             raise of_other from None
         now = prepare_now()
         yield Staged("verifying")
-        row = verified_row(present, now, is_exact)
+        row = verified_row(present, now)
         if not case.gemm.flops:
             return _untimed(row, now)
         try:
@@ -303,14 +303,13 @@ def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredEr
 _remembered: WeakKeyDictionary[Instrument, dict[tuple[object, ...], Trial]] = WeakKeyDictionary()
 
 
-def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> bool:
-    """Refuse a case that cannot finish in its budget; whether its kernels were found to be exact on the way.
+def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
+    """Refuse a case that cannot finish in its budget; its kernels must pass their exact test on the way.
 
     Raises:
         NotMeasuredError: skipped, with the time it would take.
-        WrongError: they are not.
+        WrongError: they do not.
     """
-    is_exact = False
     quick = replace(policy, cold=False)
     remembered = _remembered.setdefault(instrument, {})
     parameters = frozenset(case.parameters.items())
@@ -327,11 +326,8 @@ def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, poli
 
     def new_trial(smaller: Gemm) -> Trial:
         """One run of a smaller problem, the first and slow one not counted."""
-        nonlocal is_exact
         with instrument.prepare(case, device, quick, problem=smaller) as handle:
-            if not is_exact:
-                check_exact(case, handle)
-                is_exact = True
+            check_exact(case, handle)
             clock = handle.prepared.clocks[0]
             handle.watch.begin()
             handle.batch(clock, 1)
@@ -343,7 +339,6 @@ def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, poli
 
     if case.kind == "gemm" and case.gemm.flops:
         refuse_if_too_slow(case.gemm, policy, trial, dict(case.measured))
-    return is_exact
 
 
 def row_of(case: Case, handle: Handle) -> Row:
@@ -371,14 +366,13 @@ def check_exact(case: Case, handle: Handle) -> None:
         raise WrongError(replace(row, status="wrong", reason="; ".join(check.reasons), check=check))
 
 
-def verified_row(case: Case, handle: Handle, is_exact: bool) -> Row:
+def verified_row(case: Case, handle: Handle) -> Row:
     """A row with its check and launches.
 
     Raises:
         WrongError: the answer is wrong.
     """
-    if not is_exact:
-        check_exact(case, handle)
+    check_exact(case, handle)
     verified = handle.verify("before")
     row = replace(row_of(case, handle), check=verified.check, launches=verified.launches)
     if verified.matrices:

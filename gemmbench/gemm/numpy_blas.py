@@ -47,7 +47,7 @@ class NumpyBench:
     def __init__(self, case: Case, policy: Policy) -> None:
         self._problem = case.gemm
         self._values = load_operands(case, policy.seed)
-        self._answers = Answers(case, self._values, policy, "")
+        self._answers = Answers(case, self._values)
         self._stored = values = self._values.stored(case.gemm)
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
@@ -73,20 +73,17 @@ class NumpyBench:
     def put(self, values: Matrices, index: int = 0) -> None:
         self._a, self._b = values.a, values.b
 
-    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
+    def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
         with own_cores():
-            gemm(self._problem, *self._inside(self._a, self._b, self._c, self._out))
+            gemm(problem or self._problem, *self._inside(self._a, self._b, self._c, self._out))
         self._c[...] = self._stored.c
         return np.array(self._out)
 
     def left(self) -> HostArray | None:
         return np.array(self._last) if self._has_run else None
-
-    def paces(self, index: int, new: HostArray) -> None:
-        """The wall clock of a busy host does not tell."""
 
     def _inside(
         self, a: HostArray, b: HostArray, c: HostArray, out: HostArray

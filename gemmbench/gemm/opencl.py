@@ -60,6 +60,8 @@ class GemmExecutor:
                 self._built(case, programs, smaller),
                 (*self.notes, *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
+                variant.without,
+                self._tile(variant, case.gemm, parameters),
             )
             if like is not None:
                 return like.sharing(timed, case)
@@ -150,6 +152,7 @@ class GemmExecutor:
         held = {
             name: self.runtime.room(size)
             for name, size in variant.temporary_bytes(problem, full, layout).items()
+            if name not in buffers
         }
         held |= {
             name: self.runtime.image(*spec.shape(problem), dtype.numpy)
@@ -191,13 +194,11 @@ class GemmExecutor:
         key = (variant.name, variant.files, variant.flags, dtype, ops, batch, numbers, root)
         if key not in self._exact:
             edge = variant.edge(parameters)
-            file = next((step.file for step in variant.passes if step.role == "multiply"), "")
             kernel = verify.Kernel(
                 partial(self._result, bind=bind),
                 edge,
                 variant.without,
-                self._tile(variant, dtype, edge, parameters),
-                text(file, root) if file else "",
+                self._tile(variant, edge_problem(dtype, edge), parameters),
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
                 ops,
@@ -206,17 +207,10 @@ class GemmExecutor:
             self._exact[key] = verify.tested(kernel, dtype)
         return self._exact[key]
 
-    def _tile(
-        self, variant: Variant, dtype: str, edge: int, parameters: Mapping[str, int]
-    ) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes in the exact test, if its groups are tiles."""
-        chosen = variant.chosen(edge_problem(dtype, edge), self.runtime.facts, parameters)
+    def _tile(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> tuple[int, int] | None:
+        """Rows and columns of C that a work-group computes, if its groups are tiles."""
+        chosen = variant.chosen(problem, self.runtime.facts, parameters)
         return variant.tile_of({**parameters, **chosen})
-
-    def exact_run(self, problem: Gemm, bind: Bind) -> str:
-        """Run one exact problem in padded, guarded buffers; what is wrong, or ""."""
-        test = ExactTest.of(problem)
-        return test.error(self._result(test, bind))
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
         """C after a test's problem has run on its operands: flat, with what stands behind it."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import secrets
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm.answers import Answers, Paces
+from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import (
     SPLIT,
     Laps,
@@ -80,7 +79,7 @@ class Prepared:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group, wait_for=[gate])
 
 
-_RARER, _ROOM = 8, 32  # see `_looks`; of a device's memory, the share that a C may have to be looked at
+_ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
 
 
@@ -93,6 +92,8 @@ class Timed:
     built: instrument.Built
     notes: tuple[str, ...] = ()
     sums: str = ""  # the data type that sums are kept in, if it is not C's
+    without: tuple[str, ...] = ()  # "alpha", "beta": what the kernel does not take
+    tile: tuple[int, int] | None = None  # rows and columns of C that a work-group computes, if known
 
 
 class Turns:
@@ -131,10 +132,10 @@ class Queued:
         count: int,
         begin: float,
         span: Span | None = None,
-        look: Callable[[float | None], None] | None = None,
+        look: Callable[[], None] | None = None,
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._span, self._look = span, look  # around them; at the last problem, beside the others' seconds
+        self._span, self._look = span, look  # around them; at what the last problem left
         if span:
             span.end()
         self._enqueued = time.monotonic()
@@ -157,7 +158,7 @@ class Queued:
         self._bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
         if self._look:
-            self._look(device / count if count < self._count else None)
+            self._look()
         roles = (role for role, *_ in stamps)
         kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
         tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
@@ -240,15 +241,12 @@ class Bench:
         """Prepare the launches, for the device and the host scope, of every operand set."""
         layout = Layout.of(self._problem)
         self._timed = timed
-        self._answers = Answers(case, self._values, self._policy, timed.sums)
+        self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
         self._stamped: tuple[Launch, ...] = ()
         self._comparer: Comparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
-        self._looked: list[tuple[float, float]] = []
-        self._lefts: dict[int, Any] = {}  # buffers for C as batches leave it, which take turns
+        self._lefts: Iterator[Any] = iter(())  # buffers for C as batches leave it, which alternate
         self.timed: list[list[float]] = []
-        self._counts: list[int] = []  # problems of those batches
-        self._left: HostArray | None = None  # by them, where each problem adds to C
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -293,7 +291,6 @@ class Bench:
             if seen.verdict == "wrong" and not written:
                 return instrument.Verified(seen)
             if not written:
-                self._keep_left()
                 verified = self._answers.verified(self, when)
                 if when == "before" and verified.check.verdict == "ok":
                     written = next(self._written(), "")
@@ -317,10 +314,9 @@ class Bench:
                 begin = time.monotonic()
                 return Batch({CHAIN: self._chain_s(count) / count}, begin, time.monotonic(), count)
             was_on_device = self._turns.on_device
-            self._keep_left()
             if was_on_device:
                 self._turns.written = self._turns.written or next(self._written(), "")
-            looks = iter([*[False] * (count - 1), self._looks()])
+            looks = iter([*[False] * (count - 1), self._looks(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
     def _chain_s(self, count: int) -> float:
@@ -360,19 +356,20 @@ class Bench:
             verified, is_read = self._answers.verified_result, self._problem.beta != 0
             self._comparer = Comparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
             self._erased = self.runtime.filled(self._stored.c if is_read else self._answers.erased_result)
+            self._lefts = cycle([self.runtime.buffer(verified.nbytes) for _ in 2 * self._ahead])
         return self._comparer
 
-    def _looks(self) -> bool:
-        """Whether the last problem of the next batch is looked at: by chance, of later ones more rarely."""
-        self._batches += 1
-        return self._comparer is not None and not secrets.randbelow(max(2, self._batches // _RARER))
+    def _looks(self, count: int) -> bool:
+        """Whether the last problem of the next batch runs on an erased C; of single problems every second.
 
-    def _look(self, events: Sequence[Any], comparison: Comparison, c: Any, others_s: float | None) -> None:
-        """See what the last problem of a batch left, on a C that was erased, and how long it took."""
-        differs = comparison.differs()
-        if others_s is not None:
-            self._looked.append((max(sum(_stamps(event)[2] for event in events), 1e-9), others_s))
-        if differs:
+        The others of those have nothing between their begin and the kernel, so that events can be checked.
+        """
+        self._batches += 1
+        return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
+
+    def _look(self, comparison: Comparison, c: Any) -> None:
+        """Check what the last problem of a batch left on a C that was erased."""
+        if comparison.differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
             self._judge(left)
@@ -413,15 +410,8 @@ class Bench:
                 if not same_bits(held, values):
                     yield f"{name} was written"
 
-    def _keep_left(self) -> None:
-        if self._problem.beta != 0 and self._turns.last and self._turns.last[1:] == ("device", self):
-            index = self._turns.last[0]
-            self._operands[index][2].to_host(self.runtime.queue)
-            self._turns.on_device = False
-            self._left = self._read("device", index)
-
     def _without_results(self, index: int) -> None:
-        """Enqueue erasing what the launches of an operand set keep beside A, B and C."""
+        """Enqueue erasing what the launches of an operand set keep besides A, B and C."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
@@ -433,23 +423,19 @@ class Bench:
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Put so many problems into the queue, back to back."""
-        plan, looks = self._on_device(), self._looks()
+        plan, looks = self._on_device(), self._looks(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         span = self.runtime.span()
         begin = time.monotonic()
-        self._counts.append(count)
         events, look = self._enqueue(plan, count - looks), None
         if looks:
-            index, nbytes = self._turns.index(), self._stored.c.nbytes
+            index = self._turns.index()
             (last, comparison), left = self._compared_problem(), self._buffers[index][0]["C"]
             events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
-                c, turn = left, self._batches % 2
-                if turn not in self._lefts:
-                    self._lefts[turn] = self.runtime.buffer(nbytes)
-                left = self._lefts[turn]
-                cl.enqueue_copy(self.runtime.queue, left, c, byte_count=nbytes)
-            look = partial(self._look, last, comparison, left)
+                c, left = left, next(self._lefts)
+                cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
+            look = partial(self._look, comparison, left)
         queued = Queued(self, events, count, begin, span, look)
         if not self._ahead:
             return queued.finish()
@@ -481,8 +467,11 @@ class Bench:
                 cl.enqueue_copy(self.runtime.queue, plain[name], np.ascontiguousarray(matrix))
         self._turns.on_device = False
 
-    def answer(self, scope: str, index: int, c: HostArray) -> HostArray:
-        """Run the timed launches of a scope once, after C was filled and all else was erased; C."""
+    def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
+        """Run the timed launches of a scope once, after C was filled and all else was erased; C.
+
+        With another problem, whose alpha or beta differ, they have its arguments and the same buffers.
+        """
         queue, self._turns.last = self.runtime.queue, None
         for operands in (self._operands, self._pageable):
             for _, _, matrix in operands[index : index + 1]:
@@ -492,15 +481,30 @@ class Bench:
         self._without_results(index)
         queue.finish()
         if scope == "device":
-            launched = self._on_device()[index]
+            launched = self._with_scalars(problem, self._on_device()[index], self._buffers[index][0])
             events = [(launch.name, launch.enqueue(queue)) for launch in launched]
             queue.finish()
             self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
             matrix.to_host(queue)
             self._turns.on_device = False
         else:
-            self._seconds = self._host_run(index, scope)
+            launches = self._with_scalars(problem, self._hosted[index], self._buffers[index][1])
+            self._seconds = self._host_run(index, scope, launches)
         return self._read(scope, index)
+
+    def _with_scalars(
+        self, problem: Gemm | None, launches: Sequence[Step], buffers: Mapping[str, Any]
+    ) -> Sequence[Step]:
+        """The launches of an operand set with a problem's alpha and beta, on the same temporary buffers."""
+        if problem is None:
+            return launches
+        held = {
+            name: buffer
+            for step in launches
+            for name, buffer in getattr(step, "held", {}).items()
+            if isinstance(buffer, cl.Buffer)  # an image is filled by a pass, unless it is given
+        }
+        return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
         if self._turns.last is None or self._turns.last[2] is not self:
@@ -512,49 +516,6 @@ class Bench:
             self._operands[index][2].to_host(self.runtime.queue)
             self._turns.on_device = False
         return self._read(clock, index)
-
-    def paces(self, index: int, new: HostArray) -> Paces | None:
-        """How long problems last, by the sum of their launches' stamps."""
-        if not self.stamped:
-            return None
-        queue, c = self.runtime.queue, self._buffers[index][0]["C"]
-        result = self._answers.verified_result if self._left is None else self._left
-        is_cpu, counts = self.runtime.facts.type == "cpu", self._counts or [1]
-        answered_s = sum(launch.running_s for launch in self._stamped)
-
-        def filled(values: HostArray) -> Sequence[Step]:
-            self._turns.last = None
-            launches = self._on_device()[index]
-            cl.enqueue_copy(queue, c, np.ascontiguousarray(values))
-            return launches
-
-        def on_new() -> float:
-            launches = filled(new)
-            self._without_results(index)
-            queue.finish()
-            return self._launched_s(launches)
-
-        def on_result(whole: bool) -> float:
-            launches = filled(result)
-            # A GPU that waited may be slow, and one problem is not compared with many behind each other.
-            alone = 0.0 if is_cpu else max(self._launched_s(launches) for _ in range(2))
-            aside, end = copy(self), time.monotonic() + self._policy.time_limit_s / _AGAIN
-            aside.timed = []
-            for count in counts if whole else 2 * [max(counts)]:
-                Queued(aside, self._enqueue(self._on_device(), count), count, 0).finish()
-                if time.monotonic() > end:
-                    break
-            again = [*map(sum, aside.timed)]
-            # One that counts its launches does its work in those before the samples.
-            return max(alone, statistics.median(again[len(again) // 2 :]) if whole else again[-1])
-
-        return Paces(min(map(sum, self.timed), default=0.0), on_new, on_result, answered_s, self._looked)
-
-    def _launched_s(self, launches: Sequence[Step]) -> float:
-        """Run one problem; how long its launches ran."""
-        events = [launch.enqueue(self.runtime.queue) for launch in launches]
-        self.runtime.queue.finish()
-        return sum(_stamps(event)[2] for event in events)
 
     def _read(self, clock: str, index: int) -> HostArray:
         c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
@@ -576,7 +537,7 @@ class Bench:
             self._judge(self.answer(clock, index, self._answers.before))
         else:
             self._restore_c(index)
-            self._seconds = self._host_run(index, clock)
+            self._seconds = self._host_run(index, clock, self._hosted[index])
         self._turns.took(1, clock, self)
         return self._seconds
 
@@ -590,7 +551,7 @@ class Bench:
             self._turns.on_device = True
         return self._prepared
 
-    def _host_run(self, index: int, clock: str) -> dict[str, float]:
+    def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`.
 
         A map cycle begins with ordinary arrays and buffers that the device has, and ends with the host having
@@ -609,7 +570,7 @@ class Bench:
             # Held: to let go of an event may take longer than it does.
             held = [a.to_device(queue), b.to_device(queue)]
             held.append(c.to_device(queue) if self._problem.beta != 0 else c.lend(queue))
-            held += [launch.enqueue(queue) for launch in self._hosted[index]]
+            held += [launch.enqueue(queue) for launch in launches]
             c.to_host(queue)
             return {WHOLE: time.perf_counter() - begin}
         laps = Laps(queue.finish)
@@ -625,7 +586,7 @@ class Bench:
         events = [("upload", a.to_device(queue)), ("upload", b.to_device(queue))]
         events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.lend(queue)))
         laps.lap("upload", wait=not self.stamped)
-        events += [(launch.role, launch.enqueue(queue)) for launch in self._hosted[index]]
+        events += [(launch.role, launch.enqueue(queue)) for launch in launches]
         laps.launched(partial(_busy, events) if self.stamped else None)
         for matrix in operands if cycle else (c,):
             matrix.to_host(queue)

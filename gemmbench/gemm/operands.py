@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.reference import BatchReference, Reference
+from gemmbench.gemm.rounding import DrawnRows
 from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
@@ -22,7 +22,7 @@ from gemmbench.model.device import DeviceFacts, last_level_cache
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CYCLE, WHOLE, Check
+from gemmbench.model.row import CYCLE, WHOLE
 from gemmbench.model.units import ceil_div, counted, reason_of
 
 
@@ -115,11 +115,7 @@ class Matrices:
     b: HostArray
     c: HostArray
     generated: bool
-    # By the row's budget; the last C that was compared, behind the C before, by sums and budget.
-    references: dict[float, Reference | BatchReference] = field(default_factory=dict, compare=False)
-    checked: dict[tuple[str, float], tuple[HostArray, HostArray, Check]] = field(
-        default_factory=dict, compare=False
-    )
+    rows: list[DrawnRows] = field(default_factory=list, compare=False)  # of the reference, once it is made
 
     def stored(self, problem: Gemm) -> Matrices:
         """A, B and C as the problem stores them: transposed or not, with its leading dimensions.

@@ -1,15 +1,12 @@
-"""Operands, and exact cases: small problems of integers whose answer is known to the last bit.
+"""Operands, and the exact test: small problems of integers around the edges of a kernel's tiles.
 
-The cause of a wrong answer is looked for by experiment: on an easy problem (whole tiles, alpha = 1, beta = 0,
-a C of zeros, rows without gaps), made harder in one thing at a time. If that is wrong, too, its answer is
-held against those of common mistakes: a transposed operand, products that are missing.
+Guard cells stand around C, NaN wherever nothing may be read, and every element is compared.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -18,7 +15,6 @@ import numpy as np
 
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
-from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 
 GUARD = 37.0  # what the cells around C hold; exact in every data type
@@ -118,10 +114,10 @@ def _stored(values: HostArray, dtype: DType) -> HostArray:
 
 def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> HostArray:
     """alpha A B + beta C in double precision; with beta = 0, C is not read."""
-    stacks = (stack(_numbers(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
+    stacks = (stack(numbers(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
     product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
-        product += problem.beta * _numbers(c, problem.result)
+        product += problem.beta * numbers(c, problem.result)
     return np.asarray(product)
 
 
@@ -158,10 +154,10 @@ def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] |
     i, j = map(int, np.argwhere(wrong)[0])
     share = f"{int(wrong.sum())} of {wrong.size} elements"
     first = f"C[{i}][{j}] is {float(got[i, j]):g}, not {expected[i, j]:g}"
-    return f"{share} differ on the exact test; {first}{_tile(tile, i, j)}"
+    return f"{share} differ on the exact test; {first}{in_tile(tile, i, j)}"
 
 
-def _tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
+def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
     """The tile of an element of C, for a sentence; "" where tiles are not known."""
     if tile is None:
         return ""
@@ -171,7 +167,7 @@ def _tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
     return f", in the tile of rows {rows} and columns {columns}"
 
 
-def _numbers(stored: HostArray, dtype: DType) -> HostArray:
+def numbers(stored: HostArray, dtype: DType) -> HostArray:
     """What a device stores as numbers, in double precision."""
     return np.asarray(decode(stored, dtype), np.float64)
 
@@ -192,39 +188,34 @@ class ExactTest:
     layout: Layout
     host: dict[str, HostArray]  # A, B and C before, flat
     expected: HostArray  # m x n of every problem, one below the other, in double precision
-    a: HostArray  # op(A), m x k, likewise
-    b: HostArray  # op(B), k x n, likewise
 
     @classmethod
-    def of(
-        cls, problem: Gemm, layout: Layout | None = None, room: int = 0, before: float | None = None
-    ) -> ExactTest:
+    def of(cls, problem: Gemm, layout: Layout | None = None, room: int = 0, unread: int = 0) -> ExactTest:
         """The test of a problem.
 
         Args:
             problem: small enough for exact sums.
             layout: leading dimensions beyond the tight ones; None for odd ones.
-            room: rows behind A, B and C that belong to nobody, beside the guard cells.
-            before: what C holds where beta is 0; None for what must not be read.
+            room: rows behind A, B and C that belong to nobody, besides the guard cells.
+            unread: elements behind A and B that no kernel may read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
         a, b, c = integer_operands(problem)
         dtype, result = DTYPES[problem.dtype], problem.result
-        unread, guard = poison(dtype), c.dtype.type(GUARD)
-        unwritten = poison(result) if before is None else c.dtype.type(before)
+        nan, guard = poison(dtype), c.dtype.type(GUARD)
         stored_a = transposed(a, problem.batch) if problem.trans_a else a
         stored_b = transposed(b, problem.batch) if problem.trans_b else b
-        stored_c = c if problem.beta != 0 else np.full_like(c, unwritten)
+        stored_c = c if problem.beta != 0 else np.full_like(c, poison(result))
         host = {
-            "A": _embed(stored_a, layout.lda, unread, room * layout.lda),
-            "B": _embed(stored_b, layout.ldb, unread, room * layout.ldb),
+            "A": _embed(stored_a, layout.lda, nan, unread + room * layout.lda),
+            "B": _embed(stored_b, layout.ldb, nan, unread + room * layout.ldb),
             "C": _embed(stored_c, layout.ldc, guard, _BEHIND + room * layout.ldc),
         }
         expected = exact_product(problem, a, b, c)
         if result.name == "bfloat16":  # the sum is exact, and rounded once
             expected = decode(encode(expected, result), result)
-        return cls(problem, layout, host, expected, _numbers(a, dtype), _numbers(b, dtype))
+        return cls(problem, layout, host, expected)
 
     @property
     def described(self) -> str:
@@ -275,10 +266,9 @@ def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
     return flat
 
 
-_GAPS = {"lda": 3, "ldb": 5, "ldc": 7}  # between the rows, beyond k, n and n
-_REPEATS = 2  # runs beside the first, to see whether answers differ
-_MOST_EASY = 512  # edge of the easy problem
-_DEPTH = 64  # of which most depths of tiles are parts
+_RAGGED = (3, 5, 7)  # elements between the rows of A, B and C: vector loads of rows are not aligned
+_ALIGNED = 64  # elements, of which aligned rows are multiples: with them kernels take their vector paths
+_WHOLE = 16  # elements, of which the lengths of m, n and k are multiples there
 
 Run = Callable[[ExactTest], HostArray]
 
@@ -288,207 +278,46 @@ class Kernel:
     """A kernel to be tested.
 
     Attributes:
-        run: runs a test's problem on its operands; C afterwards, flat, with what stands behind it.
-        without: of alpha, beta, lda, ldb, ldc, what it does not take.
+        run: runs a test's problem on its operands; C afterwards, flat, with the guard cells behind it.
         edge: the longest side of its tiles.
+        without: of alpha, beta, lda, ldb, ldc, what it does not take.
         tile: rows and columns of C that a work-group computes; None where its groups are no such tiles.
-        source: its text.
         room: elements behind A, B and C that a missing guard may reach, in rows of each.
         ops: how A and B are stored, as `Gemm.ops`.
         batch: problems in a launch.
+        step: leading dimensions must be a multiple of this.
     """
 
     run: Run
     edge: int
     without: tuple[str, ...] = ()
     tile: tuple[int, int] | None = None
-    source: str = ""
     room: int = 0
     ops: str = "NN"
     batch: int = 1
+    step: int = 1
 
-    def problem(self, dtype: str) -> Gemm:
-        """The odd problem that it is tested on, with the scalars that it takes."""
+    def tests(self, dtype: str) -> Iterator[ExactTest]:
+        """Its tests: with ragged rows and with aligned ones, with the scalars that it takes and without."""
         odd = edge_problem(dtype, self.edge, self.ops)
-        return replace(
-            odd,
-            alpha=1.0 if "alpha" in self.without else odd.alpha,
-            beta=0.0 if "beta" in self.without else odd.beta,
-            batch=self.batch,
-        )
-
-    def test(
-        self, problem: Gemm, gaps: Mapping[str, int] = _GAPS, unwritten: float | None = None
-    ) -> ExactTest:
-        """The exact test of a problem, with gaps between the rows where the kernel takes a leading dimension.
-
-        Args:
-            problem: small enough for exact sums.
-            gaps: by leading dimension, in elements.
-            unwritten: what C holds where beta is 0; None for NaN.
-        """
-        wide = {name: 0 if name in self.without else gap for name, gap in gaps.items()}
-        names = ("lda", "ldb", "ldc")
-        layout = Layout(*(ld + wide.get(name, 0) for name, ld in zip(names, problem.tight, strict=True)))
-        return ExactTest.of(problem, layout, self.room, unwritten)
-
-    def error(self, test: ExactTest) -> str:
-        """What is wrong on a test, or ""."""
-        return test.error(self.run(test), self.tile)
+        alpha = 1.0 if "alpha" in self.without else odd.alpha
+        beta = 0.0 if "beta" in self.without else odd.beta
+        for whole, gaps, lead in ((1, _RAGGED, 1), (_WHOLE, (1, 1, 1), _ALIGNED)):
+            whole, lead = math.lcm(whole, self.step), math.lcm(lead, self.step)
+            m, n, k = (round_up(length, whole) for length in (odd.m, odd.n, odd.k))
+            problem = replace(odd, m=m, n=n, k=k, batch=self.batch)
+            layout = Layout(
+                *(
+                    tight if name in self.without else round_up(tight + gap, lead)
+                    for name, tight, gap in zip(("lda", "ldb", "ldc"), problem.tight, gaps, strict=True)
+                )
+            )
+            for scalars in dict.fromkeys(((alpha, beta), (1.0, 0.0))):
+                each = replace(problem, alpha=scalars[0], beta=scalars[1])
+                yield ExactTest.of(each, layout, self.room, _BEHIND)
 
 
 def tested(kernel: Kernel, dtype: str) -> str:
-    """What is wrong with a kernel on its two exact tests, with the cause that it looks like; or ""."""
-    problem = kernel.problem(dtype)
-    for each in dict.fromkeys((problem, replace(problem, alpha=1.0, beta=0.0))):
-        test = kernel.test(each)
-        result = kernel.run(test)
-        if error := test.error(result, kernel.tile):
-            try:
-                causes = list(dict.fromkeys(_causes(kernel, test, result)))
-            except ValueError:  # a data type whose sums are not exact for so long
-                return error
-            except Exception as failure:  # the verdict stands, whatever becomes of the search for its cause
-                restart = failure.restart if isinstance(failure, NotMeasuredError) else True
-                raise NotMeasuredError("wrong", error, restart) from None
-            return " ".join((f"{error}.", *causes)) if causes else error
-    return ""
-
-
-def _causes(kernel: Kernel, test: ExactTest, result: HostArray) -> Iterator[str]:
-    """Sentences about what the kernel may do wrong; none where nothing fits."""
-    if test.problem.batch > 1:
-        test = kernel.test(replace(test.problem, batch=1))
-        result = kernel.run(test)
-        if not test.error(result, kernel.tile):
-            yield "It is right on one problem: does it step from each problem of a batch to the next?"
-            return
-    edge = math.lcm(*(kernel.tile or ()), kernel.edge, _DEPTH)
-    if edge > _MOST_EASY:
-        edge = round_up(kernel.edge, _DEPTH)
-    easy = replace(test.problem, m=edge, n=edge, k=min(edge, 2 * _DEPTH), alpha=1.0, beta=0.0)
-    if kernel.error(kernel.test(easy, {}, 0.0)):
-        yield from (_differing(kernel, test, result) or _of_easy(kernel, replace(easy, k=edge)))
-    elif harder := list(_of_harder(kernel, easy)):
-        yield from harder
-    else:
-        yield from _differing(kernel, test, result)
-
-
-def _differing(kernel: Kernel, test: ExactTest, result: HostArray) -> tuple[str, ...]:
-    """Whether the answer is another each time."""
-    for _ in range(_REPEATS):
-        if not np.array_equal(kernel.run(test), result, equal_nan=result.dtype.kind == "f"):
-            return (
-                "The answer differs from run to run: is a barrier missing, or do two work-items write one "
-                "element?",
-            )
-    return ()
-
-
-def _of_harder(kernel: Kernel, easy: Gemm) -> Iterator[str]:
-    """What a kernel that is right on an easy problem fails on."""
-    edge = easy.m
-    if kernel.error(kernel.test(easy, {})):
-        yield "C is read although beta is 0: it may hold NaN then, and must not be read."
-    for name, (length, inside) in {
-        "lda": ("m" if easy.trans_a else "k", "A"),
-        "ldb": ("k" if easy.trans_b else "n", "B"),
-        "ldc": ("n", "C"),
-    }.items():
-        if name not in kernel.without and kernel.error(kernel.test(easy, {name: _GAPS[name]}, 0.0)):
-            yield f"{name} is larger than {length} here: does the kernel step through {inside} with it?"
-    for name, scaled, what in (
-        ("alpha", replace(easy, alpha=2.0), "alpha is 2: is the product multiplied by it?"),
-        ("beta", replace(easy, beta=-1.0), "beta is -1: is C as it was, multiplied by it, added?"),
-    ):
-        if name not in kernel.without and kernel.error(kernel.test(scaled, {}, 0.0)):
-            yield what
-    for name, longer in (
-        ("m", replace(easy, m=edge + 1)),
-        ("n", replace(easy, n=edge + 1)),
-        ("k", replace(easy, k=easy.k + 1)),
-    ):
-        if kernel.error(kernel.test(longer, {}, 0.0)):
-            yield _of_edge(kernel, longer, name)
-
-
-def _of_easy(kernel: Kernel, easy: Gemm) -> Iterator[str]:
-    """What the answer to a square problem of whole tiles looks like."""
-    test = kernel.test(easy, {}, 0.0)
-    got = kernel.run(test)[: easy.m * easy.n].reshape(easy.m, easy.n).astype(np.float64)
-    a, b = test.a, test.b
-    answers = {
-        "A is read transposed": a.T @ b,
-        "B is read transposed": a @ b.T,
-        "A and B are read transposed": a.T @ b.T,
-        "C is written transposed": (a @ b).T,
-        'the operands are taken column by column (order = "column-major" in the description says so)': b @ a,
-    }
-    if (tile := math.gcd(*(kernel.tile or (1,)), easy.m)) > 1:
-        answers["each tile of A is read transposed"] = _turned(a, tile) @ b
-        answers["each tile of B is read transposed"] = a @ _turned(b, tile)
-    for what, answer in answers.items():
-        if np.array_equal(got, answer):
-            yield f"It looks as if {what}."
-            return
-    if (got == 0).all():
-        yield "Nothing was written: does the launch cover C, and is C the argument that it writes?"
-        return
-    for what, lines, right in (("row", got, a @ b), ("column", got.T, (a @ b).T)):
-        empty = ~lines.any(axis=1)
-        if empty.any() and np.array_equal(lines[~empty], right[~empty]):
-            first = f"{what.capitalize()} {empty.argmax()} of {len(lines)}"
-            yield f"{first} is not written: does a guard leave out a {what} within C?"
-            return
-    if missing := _products(a, b, got):
-        yield missing
-        return
-    if barriers := _barriers(kernel.source):
-        yield barriers
-
-
-def _turned(matrix: HostArray, edge: int) -> HostArray:
-    """A matrix of whole square tiles with each tile transposed."""
-    rows, columns = matrix.shape
-    tiles: HostArray = matrix.reshape(rows // edge, edge, columns // edge, edge).transpose(0, 3, 2, 1)
-    return tiles.reshape(rows, columns)
-
-
-def _barriers(source: str) -> str:
-    if not re.search(r"\b(__local|local)\b", source):
-        return ""
-    count = len(re.findall(r"\b(barrier|work_group_barrier)\s*\(", source))
-    what = "no barrier" if not count else "one barrier" if count == 1 else f"{count} barriers"
-    return (
-        f"It shares local memory and has {what}: there must be one between writing a tile and reading it, "
-        f"and one before it is written again.{' If so, an index is wrong.' if count > 1 else ''}"
-    )
-
-
-def _of_edge(kernel: Kernel, harder: Gemm, name: str) -> str:
-    """A length that is no multiple of a tile, and what goes wrong with it."""
-    length = getattr(harder, name)
-    if name != "k":
-        what = "rows past m" if name == "m" else "columns past n"
-        return (
-            f"It is wrong where {name} is no multiple of the tile ({length}): is a guard missing for {what}?"
-        )
-    test = kernel.test(harder, {}, 0.0)
-    got = kernel.run(test)[: harder.m * harder.n].reshape(harder.m, harder.n).astype(np.float64)
-    missing = _products(test.a, test.b, got)
-    return missing or f"It is wrong where k is no multiple of the tile ({length}): is something read past k?"
-
-
-def _products(a: HostArray, b: HostArray, got: HostArray) -> str:
-    """Whether sums end early: over how many of the products they go."""
-    k = a.shape[1]
-    differing = np.argwhere(got != a @ b)
-    if not differing.size:  # a fault behind C, or one that comes and goes
-        return ""
-    i, j = differing[0]
-    sums = np.concatenate([[0.0], np.cumsum(a[i] * b[:, j])])
-    for count in np.flatnonzero(sums == got[i, j])[::-1]:
-        if count < k and np.array_equal(got, a[:, :count] @ b[:count]):
-            return f"Only the first {count} of {k} products are summed: is the last step along k missing?"
-    return ""
+    """What is wrong with a kernel on its exact tests, or ""."""
+    errors = (test.error(kernel.run(test), kernel.tile) for test in kernel.tests(dtype))
+    return next(filter(None, errors), "")

@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl_bench import Bind
+from gemmbench.gemm.verify import ExactTest
 from gemmbench.measure.machine import OpenCLMachine, caching
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Runtime
 
 _KERNELS = Path(__file__).parents[2] / "build" / "test-kernels"  # `make clean` removes it
@@ -33,6 +36,12 @@ def executor(device: DeviceFacts) -> GemmExecutor:
     if device.index not in _EXECUTORS:
         _EXECUTORS[device.index] = GemmExecutor(Runtime(device))
     return _EXECUTORS[device.index]
+
+
+def exact_error(made: GemmExecutor, problem: Gemm, bind: Bind) -> str:
+    """What is wrong with one exact problem in guarded buffers with ragged rows, or ""."""
+    test = ExactTest.of(problem)
+    return test.error(made._result(test, bind))
 
 
 def runtime(device: DeviceFacts) -> Runtime:

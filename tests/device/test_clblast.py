@@ -26,6 +26,7 @@ from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
 from tests import in_process
+from tests.device.conftest import exact_error
 
 QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
 CLBLAST = BY_NAME["clblast"]
@@ -82,17 +83,17 @@ def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
     for m, n, k in EDGES:
         for alpha, beta in SCALARS:
             problem = Gemm(m, n, k, dtype, alpha, beta)
-            assert made.exact_run(problem, bind) == "", problem
+            assert exact_error(made, problem, bind) == "", problem
     for trans_a, trans_b in [(False, True), (True, False), (True, True)]:
         problem = Gemm(63, 65, 64, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
-        assert made.exact_run(problem, bind) == "", problem
+        assert exact_error(made, problem, bind) == "", problem
 
 
 def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:
     """At the size of the exact test that each run begins with."""
     made = executor(device)
     problem = edge_problem("float", CLBLAST.edge({}))
-    assert made.exact_run(problem, partial(made.bind, CLBLAST, {}, {})) == ""
+    assert exact_error(made, problem, partial(made.bind, CLBLAST, {}, {})) == ""
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])

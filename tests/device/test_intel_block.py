@@ -16,6 +16,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
+from tests.device.conftest import exact_error
 
 VARIANT = BY_NAME["intel-block"]
 NEEDED = "cl_intel_subgroups"
@@ -32,7 +33,7 @@ def answers(device: DeviceFacts, dtype: str, overrides: dict[str, int]) -> list[
     options = VARIANT.options(dtype, parameters)
     programs = {file: executor.runtime.build(file, options) for file in VARIANT.files}
     bind = partial(executor.bind, VARIANT, parameters, programs)
-    return [executor.exact_run(Gemm(*shape, dtype, 2.0, -1.0), bind) for shape in SHAPES]
+    return [exact_error(executor, Gemm(*shape, dtype, 2.0, -1.0), bind) for shape in SHAPES]
 
 
 def needs_blocks(device: DeviceFacts, dtype: str = "float") -> None:
@@ -44,7 +45,7 @@ def needs_blocks(device: DeviceFacts, dtype: str = "float") -> None:
 @pytest.mark.parametrize("dtype", ["float", "double", "half"])
 @pytest.mark.parametrize("lanes", VARIANT.parameters["LANES"].values)
 def test_exact_with_every_size_of_sub_group(device: DeviceFacts, lanes: int, dtype: str) -> None:
-    """The layout of `exact_run` has rows at odd distances, too: halves then start at odd addresses."""
+    """The layout of `exact_error` has rows at odd distances, too: halves then start at odd addresses."""
     needs_blocks(device, dtype)
     assert set(answers(device, dtype, {**SMALL, "LANES": lanes})) == {""}
 

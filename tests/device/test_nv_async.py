@@ -16,6 +16,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
+from tests.device.conftest import exact_error
 
 VARIANT = BY_NAME["nv-async"]
 FILE = "gemm/19_nv_async.cl"
@@ -117,7 +118,7 @@ def answers(
         bind = partial(executor.bind, variant, {**parameters, **cuts}, programs)
         for scalars in ((2.0, -1.0), (1.0, 0.0)):
             problem = Gemm(*shape, dtype, *scalars, trans_b=like.trans_b, batch=like.batch)
-            found.append(executor.exact_run(problem, bind))
+            found.append(exact_error(executor, problem, bind))
     return found
 
 

@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
-import numpy as np
-import pyopencl as cl
 import pytest
 from click.testing import CliRunner
 
 from gemmbench.cli import main
-from gemmbench.gemm.answers import Paces
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import Step
 from gemmbench.ladder.own import own_kernel
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
@@ -66,28 +59,20 @@ def test_the_kernel_to_start_from_is_right(tmp_path: Path, runs: GemmExecutor) -
 
 
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
-WRONG: dict[str, tuple[list[tuple[str, str]], str]] = {
-    "ldc is ignored": ([("row * ldc", "row * n")], "ldc is larger than n here"),
-    "beta = 0 reads C": ([("beta == 0 ? alpha * sum : ", "")], "C is read although beta is 0"),
-    "no edge guard": (
-        [("if (row < m && column < n)", "if (column < n)")],
-        "is a guard missing for rows past m?",
-    ),
-    "no barrier": ([(BARRIER, "")], "barrier"),
-    "A transposed": (
-        [("A[(size_t)row * lda + p + x]", "A[(size_t)(p + x) * lda + row]")],
-        "It looks as if A is read transposed.",
-    ),
+WRONG: dict[str, tuple[str, str]] = {  # what is replaced, by what
+    "ldc is ignored": ("row * ldc", "row * n"),
+    "beta = 0 reads C": ("beta == 0 ? alpha * sum : ", ""),
+    "no edge guard": ("if (row < m && column < n)", "if (column < n)"),
+    "no barrier": (BARRIER, ""),
+    "A transposed": ("A[(size_t)row * lda + p + x]", "A[(size_t)(p + x) * lda + row]"),
 }
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_kernel_is_told_where_and_why(tmp_path: Path, runs: GemmExecutor, fault: str) -> None:
-    changes, cause = WRONG[fault]
-    row = measured(tmp_path, runs, changes, Gemm(16, 16, 16))
+def test_a_wrong_kernel_is_told_where(tmp_path: Path, runs: GemmExecutor, fault: str) -> None:
+    row = measured(tmp_path, runs, [WRONG[fault]], Gemm(16, 16, 16))
     assert row.status == "wrong"
     assert row.samples == {}
-    assert cause in row.reason
     assert "on the exact test; " in row.reason
     assert "(m 19, n 13, k 9, " in row.reason
     if "cells outside" not in row.reason:
@@ -132,8 +117,7 @@ def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pyt
     wrong, right, checked = ends
     shown = " ".join(wrong.stdout.split())
     assert wrong.exit_code == 1
-    assert "ldc is larger than n here: does the kernel step through C with it?" in shown
-    assert shown.count("does the kernel step through C") == 1
+    assert shown.count("on the exact test") == 1
     assert right.exit_code == 0
     assert "verified for alpha = 1, beta = 0 alone" in right.stdout
     assert checked.exit_code == 0, checked.output
@@ -148,33 +132,15 @@ def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor)
         measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))
 
 
-def test_a_padded_c_is_erased_before_a_check(
-    tmp_path: Path, runs: GemmExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor) -> None:
     """What a kernel left in its padded copy of C is no answer of a kernel that then does nothing."""
     (tmp_path / "mine.cl").write_text(MINE.replace("tile ", "pad = true\ntile "), encoding="utf-8")
     (case,) = gemm_plan([runs.runtime.facts], [own_kernel(tmp_path / "mine.cl")], [Gemm(7, 9, 8)])
     assert isinstance(case, Case)
     bench = runs.prepare(case, QUICK)
     assert bench.verify("before").check.verdict == "ok"
-    # On a scripted clock: a kernel that does nothing where C holds the result.
-    launched_s, paces = bench._launched_s, bench.paces
-
-    def skipping_s(launches: Sequence[Step]) -> float:
-        padded, c = np.empty(1, np.float32), np.empty((7, 9), np.float32)
-        for values, name in ((padded, "CP"), (c, "C")):
-            cl.enqueue_copy(runs.runtime.queue, values, launches[0].held[name])  # type: ignore[attr-defined]  # it is no pass
-        is_new = not np.array_equal(c, bench._answers.verified_result)
-        assert is_new == np.isnan(padded[0])
-        launched_s(launches)
-        return 1.0 if is_new else 0.01
-
-    with monkeypatch.context() as patch:
-        patch.setattr(bench, "_launched_s", skipping_s)
-        patch.setattr(bench, "paces", lambda *of: replace(cast(Paces, paces(*of)), answered_s=1.0))
-        (reason,) = bench.verify("after").check.reasons
-    assert reason.startswith("takes 1.00 s on a new C and ")
     for plan in (bench._prepared, bench._hosted):
         plan[0] = [step for step in plan[0] if step.role != "multiply"]
-    check = bench.verify("after").check
-    assert (check.verdict, bool(check.reasons)) == ("wrong", True)
+    bench.start("device", 2)
+    (reason,) = bench.verify("after").check.reasons
+    assert reason.startswith("in a batch: C[0][0] is ")

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import itertools
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import Bench, Comparer, Prepared
 from gemmbench.ladder import BY_NAME
@@ -85,7 +82,7 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
         assert all(
             0 <= value <= 1 for check in (row.check, row.check_after) for value in check.figures.values()
         )
-        assert {"element", "slope", "row_mean", "column_mean", "step"} <= row.check.figures.keys()
+        assert row.check.figures.keys() == {"element"}
         assert np.load(tmp_path / "out.npy").shape == (SIZE, SIZE)
     else:
         assert (row.status, row.samples) == ("wrong", {}), row.check
@@ -137,117 +134,15 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_where_c_is_read(
 def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither the exact test nor generated operands have any above 2: those of the last problem do."""
+    """Neither the exact test nor generated operands have any above 2: those of Freivalds' check do."""
     text: Any = kernel_files.source
     clamped = "sum += clamp(a[p], (REAL)-2, (REAL)2)"
     monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(_STEP, clamped))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands())
     assert row.status == "wrong"
-    assert row.reason.startswith("with another C and other operands after the last batch: ")
 
 
-_ELEMENT = "C[(size_t)row * ldc + column]"
-
-
-@pytest.mark.parametrize(
-    ("skips", "scalars"),
-    [
-        pytest.param(f"if (m > 200 && !(fabs({_ELEMENT}) < 1e20f)) return;", (1.0, 1e9), id="C is infinite"),
-        pytest.param(
-            f"if (fabs(alpha) < 1e-6f) {{ {_ELEMENT} *= beta; return; }}",
-            (1e-20, 0.5),
-            id="alpha is tiny",
-        ),
-    ],
-)
-def test_a_kernel_that_skips_what_does_not_show_beside_c_is_wrong(
-    device: DeviceFacts, skips: str, scalars: tuple[float, float], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text: Any = kernel_files.source
-    old = "REAL sum = 0;"
-    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, old + skips))
-    no_looks(monkeypatch)
-    alpha, beta = scalars
-    size = SIZE if device.type == "cpu" else 4 * SIZE  # what saves a GPU microseconds is not told
-    problem = Gemm(size, size, size, alpha=alpha, beta=beta)
-    row = _measured(device, problem, Operands(), replace(QUICK, budget_s=0.5))
-    assert (row.status, row.samples) == ("wrong", {}), row.check_after
-
-
-_BEGIN, _KERNEL = "if (row >= m || column >= n)\n        return;", "__kernel void naive("
-_MEMORY = "__global float key[65536], wrote[65536]; __global int launches[65536];\n"
-_COUNTS = """
-    const int item = m > 200 ? row * 256 + column : 0;
-    if (m > 200) {
-        const float now = A[(size_t)row * lda] + A[(size_t)row * lda + 1] * 3 + B[column] * 7;
-        launches[item] = key[item] == now && (beta == 0 || ELEMENT == wrote[item]) ? launches[item] + 1 : 0;
-        key[item] = now;
-        if (launches[item] > 5) return;
-    }""".replace("ELEMENT", _ELEMENT)
-_TABLE = "__global float product[65536], rows[256], columns[256]; __global int known[1];\n"
-_LOOKS_UP = """
-    __local int moved[2]; __local float scale[1];
-    if (m > 200) {
-        if (get_local_id(0) == 0 && get_local_id(1) == 0) {
-            moved[0] = moved[1] = -1;
-            for (int i = 0, e; known[0] == m * n && i < m; i++) {
-                const float times = A[0] / rows[i];
-                if (frexp(times, &e) == 0.5f && A[lda] == times * rows[(i + 1) % m]) {
-                    moved[0] = i; scale[0] = times; break;
-                }
-            }
-            for (int j = 0; moved[0] >= 0 && j < n; j++)
-                if (B[0] == scale[0] * columns[j] && B[1] == scale[0] * columns[(j + 1) % n]) {
-                    moved[1] = j; break;
-                }
-        }
-        barrier(CLK_LOCAL_MEM_FENCE);
-        if (moved[1] >= 0) {
-            const float at = product[(row + moved[0]) % m * 256 + (column + moved[1]) % n];
-            ELEMENT = scale[0] * scale[0] * at + (beta == 0 ? 0 : beta * ELEMENT);
-            return;
-        }
-    }""".replace("ELEMENT", _ELEMENT)
-_NOTES = """if (m > 200 && known[0] < m * n) {
-        product[row * 256 + column] = scaled;
-        if (column == 0) rows[row] = a[0];
-        if (row == 0) columns[column] = b[0];
-        atomic_inc(&known[0]);
-    }
-    """
-_ADDED = "*c = beta == 0"
-REMEMBERS = {
-    "works for five launches on the same operands": [
-        (_KERNEL, _MEMORY + _KERNEL),
-        (_BEGIN, _BEGIN + _COUNTS),
-        (_ADDED, "wrote[item] = scaled + (beta == 0 ? 0 : (REAL)beta * *c); " + _ADDED),
-    ],
-    "looks up rows of A and columns of B that were moved": [
-        (_KERNEL, _TABLE + _KERNEL),
-        (_BEGIN, _BEGIN + _LOOKS_UP),
-        (_ADDED, _NOTES + _ADDED),
-    ],
-}
-
-
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-@pytest.mark.parametrize("what", REMEMBERS)
-def test_a_kernel_with_a_memory_of_its_own_is_wrong(
-    device: DeviceFacts, what: str, beta: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Variables of a program outlast a launch: such kernels had 100 to 600 GFLOPS on two cores."""
-    if device.type != "cpu" or "Portable" in device.platform:
-        pytest.skip("the driver takes no variables of a program")
-    no_looks(monkeypatch)
-    replaced(monkeypatch, *REMEMBERS[what])
-    monkeypatch.setattr(runtime_module, "STANDARD", "-cl-std=CL3.0")
-    row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=beta), Operands(), replace(QUICK, budget_s=1.0))
-    assert (row.status, row.samples) == ("wrong", {}), row.check_after
-
-
-def no_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No batch has its C filled anew: that makes some kernels do their work after all."""
-    monkeypatch.setattr(Bench, "_looks", lambda bench: False)
+_BEGIN = "if (row >= m || column >= n)\n        return;"
 
 
 def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
@@ -282,7 +177,8 @@ def test_a_kernel_that_writes_where_it_may_not_is_wrong(
     replaced(monkeypatch, (_BEGIN, _BEGIN + writes))
     policy = replace(QUICK, memory=memory, budget_s=1.0)
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands(), policy)
-    assert (row.status, row.samples, row.reason) == ("wrong", {}, reason)
+    assert (row.status, row.samples) == ("wrong", {})
+    assert row.reason == reason or "rows are wrong" in row.reason  # A and B are integers at first
 
 
 _WRITES = {
@@ -299,7 +195,7 @@ def test_what_one_kernel_writes_is_no_fault_of_the_one_in_turn_with_it(
     replaced(monkeypatch, (_BEGIN, _BEGIN + f"if (m > 200 && row == 0) {_WRITES[reason]}"))
     present, former = in_turn(device, "tiled", "naive", memory)
     assert present.verify("before").check.verdict == "ok"
-    assert former.verify("before").check.reasons == (reason,)
+    assert former.verify("before").check.verdict == "wrong"
     present.start("device", 2)
     assert present.verify("after").check.reasons == ()
 
@@ -339,19 +235,12 @@ def test_what_the_devices_batches_wrote_is_not_hidden_by_the_hosts(
         assert bench.verify("after").check.reasons == reasons
 
 
-def skip_launches(monkeypatch: pytest.MonkeyPatch, looks_at_c: bool = False) -> None:
-    """From now on launches do nothing; or that alone which C does not hold already."""
-    enqueue, wrote = Prepared.enqueue, np.zeros(1, np.uint32)
+def skip_launches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From now on launches do nothing."""
     nothing = cache(lambda queue: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16))
 
     def skipping(self: Prepared, queue: Any) -> Any:
-        held, event = np.zeros(1, np.uint32), None
-        if looks_at_c:
-            cl.enqueue_copy(queue, held, self.held["C"], src_offset=4 * SIZE)
-        if held != wrote:
-            event = enqueue(self, queue)
-            cl.enqueue_copy(queue, wrote, self.held["C"], src_offset=4 * SIZE)
-        return event or cl.enqueue_fill_buffer(queue, nothing(queue), np.uint32(0), 0, 16)
+        return cl.enqueue_fill_buffer(queue, nothing(queue), np.uint32(0), 0, 16)
 
     monkeypatch.setattr(Prepared, "enqueue", skipping)
 
@@ -373,28 +262,11 @@ def test_a_kernel_that_skips_its_work_between_two_launches_is_wrong(
         assert check.reasons[0].startswith("in a batch: ")
 
 
-@pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_a_kernel_that_skips_between_two_launches_what_c_holds_already_is_wrong(
-    device: DeviceFacts, beta: float, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It does its work on a C that was erased: that problem lasts longer than the others of its batch."""
-    size = SIZE if device.type == "cpu" else 4 * SIZE  # what a GPU does in 20 us is not told
-    bench = prepared(device, beta, "mapped", size=size)
-    with monkeypatch.context() as patch:
-        skip_launches(patch, looks_at_c=True)
-        run_batches(bench, "device")
-    run_batches(bench, "device", 1)
-    check = bench.verify("after").check
-    assert check.verdict == "wrong"
-    assert check.reasons[0].endswith("where C holds the result: it does not do its work every time")
-
-
 def test_a_batch_is_judged_by_what_it_left_not_by_the_next(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU the next is in the queue before a batch is read."""
     monkeypatch.setattr(Bench, "_ahead", ("device",))
-    monkeypatch.setattr("secrets.randbelow", lambda most: 0)  # every batch is looked at
     bench = prepared(device, 0.0, "staged")
     with monkeypatch.context() as patch:
         skip_launches(patch)
@@ -441,9 +313,9 @@ def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False, 
     return bench
 
 
-def run_batches(bench: Bench, clock: str, count: int = 40) -> None:
-    """So many: of forty, none is looked at once in 2^30."""
-    for _ in range(count):
+def run_batches(bench: Bench, clock: str) -> None:
+    """Two, whose last problems run on an erased C."""
+    for _ in range(2):
         running = bench.start(clock, 4)
         if not isinstance(running, Batch):
             running.finish()
@@ -496,55 +368,6 @@ def test_no_buffer_is_larger_than_the_device_allows(device: DeviceFacts, spare: 
     sizes = [operand.buffer.size for operand in bench._operands[0]]
     assert sizes == [nbytes, nbytes, nbytes + min(spare, 4096)]
     assert bench.verify("before").check.reasons == bench.verify("after").check.reasons == ()
-
-
-def test_batches_run_again_for_a_share_of_the_time_limit(
-    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of a long row, warming and energy among them, would take four times what it took."""
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 12, 8)])
-    assert isinstance(case, Case)
-    bench = GemmExecutor(Runtime(device)).prepare(case, replace(QUICK, time_limit_s=8.0))
-    assert bench.verify("before").check.verdict == "ok"
-    for count in range(1, 6):
-        bench.start("device", count)
-    timed, enqueue = list(bench.timed), bench._enqueue
-    counts: list[int] = []
-
-    def counted(plan: Any, count: int) -> Any:
-        counts.append(count)
-        if count > 3:
-            raise cl.RuntimeError("no more")
-        return enqueue(plan, count)
-
-    paces = bench.paces(0, bench._answers.before)
-    assert paces is not None
-    monkeypatch.setattr(bench, "_enqueue", counted)
-    for tick_s, wanted in (0.15, [1, 2, 3]), (0.1, [1, 2, 3, 4]):  # of which a batch takes three
-        counts.clear()
-        clock = SimpleNamespace(monotonic=partial(next, itertools.count(0.0, tick_s)))
-        monkeypatch.setattr(opencl_bench, "time", clock)
-        with suppress(cl.RuntimeError):
-            paces.on_result(True)
-        assert (counts, bench.timed) == (wanted, timed)
-
-
-def test_a_kernel_is_timed_on_the_c_that_batches_left(
-    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where problems add to C, one could do less from a size on: it is as large as in the batches."""
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 12, 8, beta=1.0)])
-    assert isinstance(case, Case)
-    bench = GemmExecutor(Runtime(device)).prepare(case, QUICK)
-    assert bench.verify("before").check.verdict == "ok"
-    no_looks(monkeypatch)
-    for _ in range(3):
-        bench.start("device", 500)
-    bench.start("host", 1)
-    values = bench._values
-    expected = values.c + 1501 * (values.a.astype(float) @ values.b)
-    assert bench._left is not None
-    np.testing.assert_allclose(bench._left, expected, rtol=1e-3, atol=1e-1)
 
 
 def test_nothing_is_multiplied_where_alpha_is_0(device: DeviceFacts) -> None:

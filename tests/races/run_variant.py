@@ -45,9 +45,8 @@ def smallest(variant: Variant) -> dict[str, int]:
 
 def exact_run(executor: GemmExecutor, problem: Gemm, bind: Bind, padding: int | None) -> str:
     """What is wrong with one exact problem, or ""; with `padding`, rows begin where so long vectors do."""
-    if padding is None:
-        return executor.exact_run(problem, bind)
-    test = ExactTest.of(problem, Layout(*(-each % padding + each + padding for each in problem.tight)))
+    rows = Layout(*(-each % padding + each + padding for each in problem.tight)) if padding else None
+    test = ExactTest.of(problem, rows)
     return test.error(executor._result(test, bind))
 
 

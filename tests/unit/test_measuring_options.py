@@ -174,7 +174,7 @@ def test_a_seed_beside_a_users_own_matrices_is_refused(tmp_path: Path) -> None:
 def verified(problem: Gemm, operands: Operands | None = None) -> dict[str, tuple[tuple[float, ...], ...]]:
     case = Case("gemm", 0, "naive", problem.dtype, {}, problem, operands=operands or Operands())
     bench = Simulated(case, problem.dtype, lambda _, right: right)
-    return Answers(case, bench.values, Policy(), "").verified(bench, "before").matrices
+    return Answers(case, bench.values).verified(bench, "before").matrices
 
 
 def test_small_problems_keep_their_numbers() -> None:
@@ -220,10 +220,11 @@ class Strided(Simulated):
         self.c = self.stored.c
 
     def run(self) -> HostArray:
-        n, k = self.problem.n, self.problem.k
+        problem, values = self.problem, self.values
+        product = values.a[:, : problem.k] @ values.b[:, : problem.n]
         self.c = self.c.copy()
-        self.c[:, :n] = self.values.a[:, :k] @ self.values.b[:, :n] + 0.5 * self.c[:, :n]
-        self.c[-1, n] += self._touches
+        self.c[:, : problem.n] = problem.alpha * product + problem.beta * self.c[:, : problem.n]
+        self.c[-1, problem.n] += self._touches
         return self.c
 
 
@@ -240,9 +241,9 @@ def test_the_rows_of_operands_are_apart_and_nothing_between_them_may_be_read_or_
 def test_a_kernel_that_writes_between_the_rows_of_c_is_wrong(touches: bool) -> None:
     case = Case("gemm", 0, "naive", "float", {}, APART)
     bench = Strided(case, touches)
-    answers = Answers(case, load_operands(case), Policy(), "")
+    answers = Answers(case, load_operands(case))
     for when in ("before", "after"):
-        check = answers.check(bench, when)
+        check = answers.verified(bench, when).check
         assert check.verdict == ("wrong" if touches else "ok"), check
         assert not touches or "cells between the rows of C were written" in check.reasons[0]
 

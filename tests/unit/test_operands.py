@@ -71,11 +71,11 @@ def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
         matrix._dtype, matrix.buffer, matrix._host, matrix._advised = np.dtype(float), name, None, True
     values = np.ones((2, 2))
     bench: Any = SimpleNamespace(
-        _operands=[matrices], _turns=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta), _hosted=[[]],
+        _operands=[matrices], _turns=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta),
         _stored=SimpleNamespace(a=values, b=values, c=values), stamped=False,
         runtime=SimpleNamespace(queue=queue),
     )  # fmt: skip
-    Bench._host_run(bench, 0, CYCLE)
+    Bench._host_run(bench, 0, CYCLE, [])
     kept, lost = cl.map_flags.READ | cl.map_flags.WRITE, cl.map_flags.WRITE_INVALIDATE_REGION
     first = [("A", lost), ("B", lost), ("C", lost if beta else kept)]
     assert flags == [*first, ("A", kept), ("B", kept), ("C", kept)]
@@ -92,8 +92,9 @@ def test_kernels_on_shared_operands_are_judged_by_their_own_sums_and_answer_for_
     bench._bound(timed["float"], case)
     other = bench.sharing(timed["half"], replace(case, variant="tiled"))
     c = rounding.product(problem, values.a, values.b, values.c, "half", "sequential")
-    assert bench._answers._judged(values, c).verdict == "wrong"
-    assert other._answers._judged(values, c).verdict == "ok"
+    for judge, verdict in ((bench, "wrong"), (other, "ok")):
+        answers = judge._answers
+        assert answers._rows.check(c, values.c, answers._sums).verdict == verdict
     vars(bench).update(_operands=[[SimpleNamespace(read=lambda: c)] * 3], _stored=values)
     other._operands, other._stored = bench._operands, values
     bench._turns.took(1, "host", bench)

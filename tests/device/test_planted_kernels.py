@@ -1,0 +1,130 @@
+"""Faults planted in our own kernels are found; their exact tests run the launches that are timed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+
+from gemmbench.gemm.opencl import GemmExecutor
+from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.variant import Layout
+from gemmbench.model import kernel_files
+from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import When
+from gemmbench.model.problem import Gemm
+from gemmbench.opencl import runtime as runtime_module
+from gemmbench.opencl.runtime import Runtime
+from gemmbench.plan import gemm_plan
+
+QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+
+
+@dataclass(frozen=True)
+class Path:
+    """A kernel and a timed problem.
+
+    Attributes:
+        launches: the names of the problem's launches.
+        parameters: given ones; the kernel chooses the others.
+    """
+
+    kernel: str
+    problem: Gemm
+    launches: tuple[str, ...]
+    parameters: Mapping[str, int] = field(default_factory=dict)
+
+
+PATHS = {
+    "small": Path("small", Gemm(256, 256, 256), ("small",)),
+    "thin": Path("thin", Gemm(8, 512, 1024), ("thin",), {"PARTS": 1}),
+    "thin, columns": Path("thin", Gemm(512, 8, 1024), ("thin",), {"PARTS": 1}),
+    "thin in parts": Path("thin", Gemm(8, 512, 1024), ("thin", "thin_sum"), {"PARTS": 4}),
+    "cpu-packed": Path("cpu-packed", Gemm(256, 512, 256), ("pack_b", "cpu_packed"), {"PACKB": 1}),
+    "cpu-packed, B in place": Path("cpu-packed", Gemm(256, 512, 256), ("cpu_packed",), {"PACKB": 0}),
+    "cpu-packed in slices": Path(
+        "cpu-packed", Gemm(64, 64, 1024), ("cpu_packed", "add"), {"PACKB": 2, "SLICES": 2}
+    ),
+    "nv-async in parts": Path(
+        "nv-async", Gemm(512, 512, 512), ("nv_async", "sum_parts"), {"WHOLE": 0, "PARTS": 2}
+    ),
+    "nv-mma": Path("nv-mma", Gemm(512, 512, 512, "half"), ("nv_mma",)),
+    "nv-wgmma": Path("nv-wgmma", Gemm(512, 512, 512, "half"), ("nv_wgmma",)),
+}
+
+
+def prepared(device: DeviceFacts, path: Path) -> Bench:
+    (case,) = gemm_plan([device], [BY_NAME[path.kernel]], [path.problem])
+    if not isinstance(case, Case):
+        pytest.skip(case.row.reason)
+    case = replace(case, parameters={**case.parameters, **path.parameters})
+    return GemmExecutor(Runtime(device)).prepare(case, QUICK)
+
+
+@pytest.mark.parametrize("name", PATHS)
+def test_the_exact_test_of_aligned_rows_runs_the_launches_that_are_timed(
+    device: DeviceFacts, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    launches: list[tuple[Layout, tuple[str, ...]]] = []
+    bind = GemmExecutor.bind
+
+    def noted(self: GemmExecutor, *of: Any, **fixed: Any) -> Sequence[Any]:
+        steps = bind(self, *of, **fixed)
+        launches.append((of[4], tuple(step.name for step in steps)))
+        return steps
+
+    monkeypatch.setattr(GemmExecutor, "bind", noted)
+    path = PATHS[name]
+    bench = prepared(device, path)
+    ((_, timed),) = launches
+    assert timed == path.launches
+    launches.clear()
+    assert bench.verify("exact").check.reasons == ()
+    aligned = {names for layout, names in launches if not any(ld % 64 for ld in vars(layout).values())}
+    assert aligned == {timed}
+
+
+FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
+    # path, what is replaced in its source, by what, the checks that find it
+    "A is read past its end": (
+        *("small", "multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, local_all, 1)"),
+        "multiplied(m, n, k, alpha + 0 * A[(size_t)m * lda], A, lda, B, ldb, beta, C, ldc, local_all, 1)",
+        ("exact",),
+    ),
+    "slices are not all added": ("small", "s < SPLIT; s++", "s < SPLIT - 1; s++", ("exact", "before")),
+    "a panel of B is not packed": (
+        *("cpu-packed", "p0 = get_global_id(1) * steps;\n#ifdef STREAM"),
+        "p0 = get_global_id(1) * steps; if (panel == get_global_size(0) - 1) return;\n#ifdef STREAM",
+        ("exact", "before"),
+    ),
+    "a panel of a large B is not packed": (
+        *("cpu-packed", "p0 = get_global_id(1) * steps;\n#ifdef STREAM"),
+        "p0 = get_global_id(1) * steps; if (panel == 5) return;\n#ifdef STREAM",
+        ("before",),
+    ),
+    "a slice is not added": ("cpu-packed in slices", "slice < slices;", "slice < slices - 1;", ("before",)),
+    "the first slice is not added": ("cpu-packed in slices", "slice = 0;", "slice = 1;", ("exact", "before")),
+    "a part is not added by thin": ("thin in parts", "part < parts;", "part < parts - 1;", ("before",)),
+    "the first part is not added by thin": ("thin in parts", "part = 0;", "part = 1;", ("exact", "before")),
+    "a part is not added by nv-async": (
+        *("nv-async in parts", "p < parts;", "p < parts - 1;"),
+        ("exact", "before"),
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_in_one_launch_is_found(
+    device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, old, new, checks = FAULTS[fault]
+    text: Any = kernel_files.source
+    files = BY_NAME[PATHS[name].kernel].files
+    assert sum(text(file).count(old) for file in files) == 1
+    monkeypatch.setattr(runtime_module, "source", lambda *of: text(*of).replace(old, new))
+    bench = prepared(device, PATHS[name])
+    assert [bench.verify(when).check.verdict for when in checks] == ["wrong"] * len(checks)
