@@ -448,8 +448,8 @@ def draw_comparison(comparison: Comparison, path: Path) -> bool:
     """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
     if not any(line.judgement for line in comparison.lines):
         return False
+    from gemmbench.chart_views import ratios
     from gemmbench.charts import pane
-    from gemmbench.regress.chart import ratios
 
     pane.draw_panes(lambda: ratios(comparison), path, "compared rows")
     return True

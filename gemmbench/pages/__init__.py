@@ -25,7 +25,7 @@ from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.options.rules import Rules
-from gemmbench.regress import baseline, chart
+from gemmbench.regress import baseline
 from gemmbench.regress import compare as comparing
 from gemmbench.regress.compare import Comparison
 from gemmbench.report import notes
@@ -192,7 +192,7 @@ def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) ->
     ]
     bases = ", ".join(names[:-1]) if len(names) <= _SERIES else f"the {len(names) - 1} runs before"
     against = f"{names[-1]} against {bases}"
-    charts = draw(lambda: chart.ratios(made), "change of each row's time, and its interval")
+    charts = draw(lambda: chart_views.ratios(made), "change of each row's time, and its interval")
     sheets = comparing.sheets(made, every=True)
     part = Part(slug, f"Verdicts: {against}", (), tuple(sheets), tuple(charts))
     return Statement(f"Verdicts: {against}", tuple(said)), part

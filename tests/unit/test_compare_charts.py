@@ -13,10 +13,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
+from gemmbench.chart_views import ratios
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
 from gemmbench.options.rules import Rules
-from gemmbench.regress.chart import ratios
 from gemmbench.regress.compare import compare
 from tests import fake_runs as fake
 from tests.compare_runs import again

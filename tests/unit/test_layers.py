@@ -48,7 +48,7 @@ ROOMS: dict[str, Room] = {
     "options": Room("every command's options, declared once; the plan that they ask for", (*SUITE, "plan")),
     "suite": Room("one run: session, its request, what is cached", (*SUITE, "plan", "options")),
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
-    "regress": Room("compare, check, their tables and charts", (*MACHINE, "plan", "options", "suite")),
+    "regress": Room("compare, check, their tables", (*MACHINE, "plan", "options", "suite")),
     "doctor": Room(
         "what keeps a machine from its ceiling: checks as a table, what they read, findings",
         (*MACHINE, "probes"),
@@ -58,7 +58,7 @@ ROOMS: dict[str, Room] = {
         "a run for other programs: records, CSV, dashboards; their schemas",
         (*SUITE, "suite", "tune", "views"),
     ),
-    "chart_views": Room("which charts a run gets", (*SUITE, "suite")),
+    "chart_views": Room("which charts a run or a comparison gets", (*SUITE, "suite", "regress")),
     "pages": Room(
         "a report of saved runs as one HTML page",
         (*SUITE, "options", "suite", "tune", "regress", "views", "exports", "chart_views"),
@@ -101,7 +101,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
         "api",
         "cli",
     ),
-    "matplotlib": ("charts", "gemm", "probes", "suite", "regress", "chart_views", "pages"),
+    "matplotlib": ("charts", "gemm", "probes", "chart_views", "pages"),
     "jinja2": ("pages",),
     "markupsafe": ("pages",),
     "scipy": ("stats", "regress"),
