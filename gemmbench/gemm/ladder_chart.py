@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -31,158 +31,142 @@ _BEHIND = {"facecolor": "white", "edgecolor": "none", "pad": 1}  # words that li
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
-    """What one pane shows: every variant of one device and type at one problem."""
+class Rungs:
+    """What one pane shows: every kernel of one device, and the host's BLAS, at one problem."""
 
     run: Run
     others: tuple[Run, ...]  # whose peaks count where the run has none
+    device: int
     title: str
-    dtype: str
+    dtypes: tuple[str, ...]
     problem: Problem
-    rungs: tuple[pane.Rung, ...]  # on the device
-    host: pane.Rung | None  # the host's BLAS
-    peak: derive.Peak | None
-    notes: tuple[str, ...]  # on the peak
+    rungs: tuple[pane.Rung, ...]
+    peaks: dict[str, derive.Peak]  # by data type
+    notes: tuple[str, ...]
 
-    def rate(self, rung: pane.Rung) -> float | None:
-        """A rung's rate in flop/s."""
-        return derive.median_rate(rung.rows[self.dtype], self.scope)
-
-    @property
+    @cached_property
     def scope(self) -> str:
         """What the rungs are compared in."""
         return derive.view_scope(self.run)
 
-    @property
-    def base(self) -> pane.Rung:
-        """The first rung that was measured: what speed-ups are over."""
-        return next(rung for rung in self.rungs if self.rate(rung))
+    @cached_property
+    def rates(self) -> dict[tuple[pane.Rung, str], float]:
+        """What was measured, in flop/s."""
+        rows = ((rung, dtype, row) for rung in self.rungs for dtype, row in rung.rows.items())
+        return {(rung, d): rate for rung, d, row in rows if (rate := derive.median_rate(row, self.scope))}
 
-    @property
-    def best(self) -> float:
+    def best(self, dtype: str) -> float | None:
         """The best rate of those that are compared."""
-        device = self.rungs[0].rows[self.dtype].device
-        every = [*self.rungs, *filter(None, [self.host])]
-        rows = [rung.rows[self.dtype] for rung in every]
-        return derive.best_of(derive.compared_rate(self.run, device, row, self.scope) for row in rows) or 0.0
+        rows = (rung.rows.get(dtype) for rung in self.rungs)
+        return derive.best_of(derive.compared_rate(self.run, self.device, row, self.scope) for row in rows)
 
-    @property
-    def rates(self) -> list[float]:
-        """Of the rungs that were measured."""
-        return [rate for rung in self.rungs if (rate := self.rate(rung))]
+    def pane(self, paint: Callable[..., None], margin: float) -> pane.Pane:
+        """A line for each rung and family, and so many inches more."""
+        shown = [rung for rung in self.rungs if not rung.is_host or len(self.dtypes) > 1]
+        lines = len(shown) + len({rung.family for rung in shown})
+        return pane.Pane(margin + pane.ROW * lines, partial(paint, chart=self))
+
+
+def _rungs(
+    subject: pane.Subject,
+    runs: Sequence[Run],
+    dtypes: tuple[str, ...],
+    problem: Problem,
+    families: pane.Families,
+) -> Rungs:
+    """Peaks are the run's own, else those that another of the runs has of the same device."""
+    run, device = subject.run, subject.device
+    rungs = pane.rungs(run, device, dtypes, problem, families)
+    rows = [row for rung in rungs for row in rung.rows.values()]
+    idle = notes.unsuited(run, rows)
+    peaks = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
+    said = disturbed_points([(run, row) for row in rows])
+    if lacking := [dtype for dtype in dtypes if dtype not in peaks]:
+        said.append(f"The run has no measured peak of {', '.join(lacking)}.")
+    said += pane.about_peaks(run, peaks.values())
+    if len(dtypes) == 1 and peaks and len(derive.units_used(run, device, dtypes[0])) > 1:
+        said.append("Of peak: of the peak of the units that a kernel runs on; the highest is drawn.")
+    if idle:
+        said.append(f"No row: {'; '.join(note.line for note in notes.not_for(idle))}.")
+    rungs = [rung for rung in rungs if rung.variant not in idle]
+    about = run, tuple(runs), device, subject.title
+    return Rungs(*about, dtypes, problem, tuple(rungs), peaks, tuple(said))
 
 
 def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type with two rungs or more at the same problem.
-
-    The peak is the run's own, else that which another of the runs has of the same device.
-    """
+    """A pane for each run, device and type with two rungs or more at the same problem."""
     panes = []
     for subject in pane.subjects(runs):
-        run, device, dtype = subject.run, subject.device, subject.dtype
-        problem = common_problem(run, Setting(device, dtype))
-        if problem is None:
-            continue
-        all_rungs = pane.rungs(run, device, (dtype,), problem, families)
-        idle = notes.unsuited(run, [rung.rows[dtype] for rung in all_rungs if dtype in rung.rows])
-        peak = derive.peak(run, device, dtype, others=runs)
-        chart = Ladder(
-            run,
-            tuple(runs),
-            subject.title,
-            dtype,
-            problem,
-            tuple(rung for rung in all_rungs if not rung.is_host and rung.variant not in idle),
-            next((rung for rung in all_rungs if rung.is_host), None),
-            peak,
-            (
-                *disturbed_points([(run, rung.rows[dtype]) for rung in all_rungs if dtype in rung.rows]),
-                *_about(subject, peak),
-                *_no_row(idle),
-            ),
-        )
-        if len(chart.rates) >= 2:
-            lines = len(chart.rungs) + len({rung.family for rung in chart.rungs}) + 2
-            panes.append(pane.Pane(1.5 + pane.ROW * lines, partial(_paint, chart=chart)))
+        if problem := common_problem(subject.run, Setting(subject.device, subject.dtype)):
+            chart = _rungs(subject, runs, (subject.dtype,), problem, families)
+            if sum(not rung.is_host for rung, _ in chart.rates) >= 2:
+                panes.append(chart.pane(_paint_ladder, 1.9))
     return panes
 
 
-def _no_row(idle: Mapping[str, str]) -> list[str]:
-    """The kernels that a chart leaves out, as `notes.unsuited` has them."""
-    return [f"No row: {'; '.join(note.line for note in notes.not_for(idle))}."] if idle else []
+def _paint_ladder(axes: Axes, chart: Rungs) -> None:
+    """Bars over a logarithmic axis of speed-ups, and their figures at the right.
 
-
-def _paint(axes: Axes, chart: Ladder) -> None:
-    """Bars over a logarithmic axis of speed-ups, and their figures at the right."""
-    stands, heads = pane.places(chart.rungs)
-    unit = chart.rate(chart.base) or 1.0
-    host = chart.rate(chart.host) if chart.host else None
-    top = max(*chart.rates, chart.peak.rate if chart.peak else 0.0, host or 0.0)
+    Each step starts where the rung before ended; families start from the first rung. So does each library,
+    and each of the user's own kernels, which have a colour of their own.
+    """
+    (dtype,) = chart.dtypes
+    stands, heads = pane.places([rung for rung in chart.rungs if not rung.is_host])
+    rates = {rung: rate for (rung, _), rate in chart.rates.items()}
+    base = next(rung for rung in rates if not rung.is_host)
+    host, peak, unit = (
+        next((rung for rung in rates if rung.is_host), None),
+        chart.peaks.get(dtype),
+        rates[base],
+    )
+    top = max(*rates.values(), peak.rate if peak else 0.0)
     divisor, letter = units.scale(top)
-    names = {position.y: position.rung.label for position in stands}
-    bottom = stands[-1].y
-    _bars(axes, chart, stands, unit, divisor)
-    if chart.peak:
+
+    def figures(y: float, rate: float, fraction: Sequence[str], colour: str, bold: bool = False) -> None:
+        for column, text in enumerate(
+            (f"{units.number(rate / unit)}x", units.number(rate / divisor), *fraction)
+        ):
+            pane.cell(axes, column, y, text, colour, bold=bold)
+
+    family, before = "", 1.0
+    for position in stands:
+        rung, row = position.rung, position.rung.rows[dtype]
+        if rung.family != family or family in (LIBRARIES, OWN):
+            family, before = rung.family, 1.0
+        if rung not in rates:
+            _no_bar(axes, position.y, row)
+            continue
+        after = rates[rung] / unit
+        _step(axes, position.y, before, after, pane.OWN_COLOUR if family == OWN else "")
+        pane.mark(axes, after, position.y, sample(chart.run, row, chart.scope))
+        fraction = derive.peak_fraction(chart.run, row, chart.scope, chart.others)
+        shown = ["-" if fraction is None else units.percent(fraction)] if peak else []
+        figures(position.y, rates[rung], shown, pane.BLACK, rates[rung] == chart.best(dtype))
+        before = after
+    names, bottom = {position.y: position.rung.label for position in stands}, stands[-1].y
+    if peak:
         bottom += 1.4
         names[bottom] = "measured peak"
-        axes.barh(bottom, chart.peak.rate / unit - 1, _BAR, 1, color=pane.GREY, label="peak")
-        pane.cell(axes, 0, bottom, f"{units.number(chart.peak.rate / unit)}x", pane.DARK)
-        pane.cell(axes, 1, bottom, units.number(chart.peak.rate / divisor), pane.DARK)
+        axes.barh(bottom, peak.rate / unit - 1, _BAR, 1, color=pane.GREY, label="peak")
+        figures(bottom, peak.rate, (), pane.DARK)
     pane.name_rows(axes, names, heads)
-    for column, text in enumerate(("speed-up", f"{letter}FLOPS", *(["of peak"] if chart.peak else []))):
+    for column, text in enumerate(("speed-up", f"{letter}FLOPS", *(["of peak"] if peak else []))):
         pane.heading(axes, column, text)
     axes.axvline(1, color=pane.DARK, linewidth=0.8)
-    name = chart.base.label + ("" if chart.base is chart.rungs[0] else ", the first that was measured")
-    lowest = min(*chart.rates, unit, host or unit) / unit
+    name = base.label + ("" if base is chart.rungs[0] else ", the first that was measured")
+    lowest = min(rates.values()) / unit
     pane.log_across(axes, lowest, top / unit, f"speed-up over {name}", lambda value: f"{value:,g}x")
     axes.set_ylim(bottom + 1.9, -0.8)
-    if chart.host and host:
-        _host_line(axes, host / unit, f"{chart.host.label}, host: {units.rate(host)}")
-    what = f"{chart.dtype}, {chart.scope} scope, {chart.problem.title}"
-    below = f"{what}; in full colour the step from the rung above"
+    if host:
+        _host_line(axes, rates[host] / unit, f"{host.label}, host: {units.rate(rates[host])}")
+    below = (
+        f"{dtype}, {chart.scope} scope, {chart.problem.title}; in full colour the step from the rung above"
+    )
     keys = [("faster than the rung above", pane.UP), ("slower", pane.DOWN)]
     if any(rung.family == OWN for rung in chart.rungs):
         keys.append((OWN, pane.OWN_COLOUR))
     pane.titles(axes, chart.title, below, tuple(keys))
     pane.footnote(axes, chart.notes)
-
-
-def _about(subject: pane.Subject, peak: derive.Peak | None) -> Iterator[str]:
-    if peak is None:
-        yield "The run has no measured peak of this type."
-        return
-    yield from pane.about_peaks(subject.run, [peak])
-    if len(derive.units_used(subject.run, subject.device, subject.dtype)) > 1:
-        yield "Of peak: of the peak of the units that a kernel runs on; the highest is drawn."
-
-
-def _of_peak(chart: Ladder, row: Row) -> str:
-    """A rate's share of the peak of its own units; nothing where that was not measured."""
-    fraction = derive.peak_fraction(chart.run, row, chart.scope, chart.others)
-    return "-" if fraction is None else units.percent(fraction)
-
-
-def _bars(axes: Axes, chart: Ladder, stands: Sequence[pane.Place], unit: float, divisor: float) -> None:
-    """Each step from where the rung before ended; families start from the first rung.
-
-    So does each library, and each of the user's own kernels, which have a colour of their own.
-    """
-    family, before = "", 1.0
-    for position in stands:
-        if position.rung.family != family or family in (LIBRARIES, OWN):
-            family, before = position.rung.family, 1.0
-        rate, row = chart.rate(position.rung), position.rung.rows[chart.dtype]
-        if rate is None:
-            _no_bar(axes, position.y, row)
-            continue
-        _step(axes, position.y, before, rate / unit, pane.OWN_COLOUR if family == OWN else "")
-        pane.mark(axes, rate / unit, position.y, sample(chart.run, row, chart.scope))
-        figures = [f"{units.number(rate / unit)}x", units.number(rate / divisor)]
-        if chart.peak:
-            figures.append(_of_peak(chart, row))
-        for column, text in enumerate(figures):
-            pane.cell(axes, column, position.y, text, bold=rate == chart.best)
-        before = rate / unit
 
 
 def _step(axes: Axes, y: float, before: float, after: float, own: str = "") -> None:
@@ -226,131 +210,71 @@ _MARKERS = tuple(_SIGNS)
 _FEW, _LIFT = 4, 12  # keys that are no longer than the picture; points
 
 
-@dataclass(frozen=True, eq=False)
-class Types:
-    """What one pane shows: every variant of one device at one problem, in several data types."""
-
-    run: Run
-    device: int
-    title: str
-    dtypes: tuple[str, ...]  # those measured, the narrowest first
-    problem: Problem
-    rungs: tuple[pane.Rung, ...]
-    peaks: dict[str, float]  # flop/s by data type
-    notes: tuple[str, ...]  # on the peaks
-
-    def look(self, dtype: str) -> tuple[str, str]:
-        """Colour and marker of a data type, the same in every chart."""
-        index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
-        again = index // len(pane.COLOURS)  # how many types had the colour before
-        return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[(index + again) % len(_MARKERS)]
+def look(dtype: str) -> tuple[str, str]:
+    """Colour and marker of a data type, the same in every chart."""
+    index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)  # of the first, no two are alike
+    again = index // len(pane.COLOURS)  # how many types had the colour before
+    return pane.COLOURS[index % len(pane.COLOURS)], _MARKERS[(index + again) % len(_MARKERS)]
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run and device with two data types or more at the same problem.
-
-    Peaks are the run's own, else those that another of the runs has of the same device.
-    """
+    """A pane for each run and device with two data types or more at the same problem."""
     panes = []
     for subject in pane.subjects(runs, typed=False):
         run, device = subject.run, subject.device
         problem = common_problem(run, *(setting for setting in settings(run) if setting.device == device))
         rows = [row for row in subject.rows if row.problem == problem and row.device == device]
-        if problem is None or len({row.dtype for row in rows if derive.rate(row, "kernel")}) < 2:
-            continue
-        asked = {row.dtype for row in rows}
-        dtypes = tuple(sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name))))
-        idle = notes.unsuited(run, rows)
-        rungs = pane.rungs(run, device, dtypes, problem, families)
-        ladder = tuple(rung for rung in rungs if rung.variant not in idle)
-        tops = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
-        lacking = [dtype for dtype in dtypes if dtype not in tops]
-        chart = Types(
-            run,
-            device,
-            subject.title,
-            dtypes,
-            problem,
-            ladder,
-            {dtype: top.rate for dtype, top in tops.items()},
-            (
-                *([f"The run has no measured peak of {', '.join(lacking)}."] if lacking else []),
-                *pane.about_peaks(run, tops.values()),
-                *_no_row(idle),
-            ),
-        )
-        lines = len(ladder) + len({rung.family for rung in ladder}) + 1
-        panes.append(pane.Pane(1.6 + pane.ROW * lines, partial(_precision_paint, chart=chart)))
+        if problem and len({row.dtype for row in rows if derive.rate(row, "kernel")}) >= 2:
+            asked = {row.dtype for row in rows}
+            # The narrowest first.
+            dtypes = sorted(asked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name)))
+            panes.append(_rungs(subject, runs, tuple(dtypes), problem, families).pane(_paint_types, 1.8))
     return panes
 
 
-def _precision_paint(axes: Axes, chart: Types) -> None:
+def _paint_types(axes: Axes, chart: Rungs) -> None:
     """A dot for each type over a logarithmic axis, a thin line between them, the figures at the right."""
     stands, heads = pane.places(chart.rungs)
-    scope = derive.view_scope(chart.run)
-    rows = {(position.y, dtype): row for position in stands for dtype, row in position.rung.rows.items()}
-    rates = {key: rate for key, row in rows.items() if (rate := derive.median_rate(row, scope))}
-    best = dict.fromkeys(chart.dtypes, 0.0)
-    for (y, dtype), rate in rates.items():
-        if derive.is_compared(chart.run, chart.device, rows[y, dtype], scope):
-            best[dtype] = max(best[dtype], rate)
-    divisor, letter = units.scale(max(rates.values()))
+    everything = [*chart.rates.values(), *(peak.rate for peak in chart.peaks.values())]
+    divisor, letter = units.scale(max(chart.rates.values()))
     for position in stands:
-        every = (rates.get((position.y, dtype)) for dtype in chart.dtypes)
-        scaled = [rate / divisor for rate in every if rate is not None]
-        if scaled:
-            axes.hlines(position.y, min(scaled), max(scaled), color=pane.PALE, linewidth=1.5, zorder=2)
+        rung, y = position.rung, position.y
+        if scaled := [rate / divisor for (each, _), rate in chart.rates.items() if each is rung]:
+            axes.hlines(y, min(scaled), max(scaled), color=pane.PALE, linewidth=1.5, zorder=2)
         for column, dtype in enumerate(chart.dtypes):
-            _figure(axes, chart, position, column, rates.get((position.y, dtype)), best[dtype], divisor)
+            rate = chart.rates.get((rung, dtype))
+            if rate:
+                colour, marker = look(dtype)
+                axes.plot(
+                    [rate / divisor], [y], marker, color=colour, markersize=6, markeredgecolor="white",
+                    markeredgewidth=0.6, zorder=3, label=f"{rung.label} {dtype}",
+                )  # fmt: skip
+                pane.mark(axes, rate / divisor, y, sample(chart.run, rung.rows[dtype], chart.scope))
+                is_best = rate == chart.best(dtype)
+                pane.cell(axes, column, y, units.number(rate / divisor), pane.DARK, bold=is_best)
+            elif dtype in rung.rows:
+                status = rung.rows[dtype].status
+                pane.cell(axes, column, y, "-" if status == "ok" else status, pane.GREY, small=True)
+    names, bottom = {position.y: position.rung.label for position in stands}, stands[-1].y + 1.2
     for dtype, peak in chart.peaks.items():
-        colour, _ = chart.look(dtype)
+        colour, _ = look(dtype)
         style: dict[str, Any] = {"color": colour, "linewidth": 1.3, "linestyle": (0, (8, 2, 1.5, 2))}
-        axes.axvline(peak / divisor, zorder=1, label=f"{dtype} peak", **style)
-    bottom = stands[-1].y + 1.2
-    if chart.peaks:
-        for dtype, peak in chart.peaks.items():
-            at = chart.dtypes.index(dtype)
-            pane.cell(axes, at, bottom, units.number(peak / divisor), chart.look(dtype)[0])
-    for column, dtype in enumerate(chart.dtypes):
-        pane.heading(axes, column, dtype, chart.look(dtype)[0])
-    names = {position.y: position.rung.label for position in stands}
-    if chart.peaks:
+        axes.axvline(peak.rate / divisor, zorder=1, label=f"{dtype} peak", **style)
         names[bottom] = "measured peak"
+        pane.cell(axes, chart.dtypes.index(dtype), bottom, units.number(peak.rate / divisor), colour)
+    for column, dtype in enumerate(chart.dtypes):
+        pane.heading(axes, column, dtype, look(dtype)[0])
     pane.name_rows(axes, names, heads)
-    everything = [*rates.values(), *chart.peaks.values()]
     low, high = min(everything) / divisor, max(everything) / divisor
     pane.log_across(axes, low, high, f"{letter}FLOPS", units.number)
     axes.set_ylim(bottom + 0.8, -0.8)
-    below = f"{scope} scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
-    keys = tuple((f"{_SIGNS[chart.look(dtype)[1]]} {dtype}", chart.look(dtype)[0]) for dtype in chart.dtypes)
+    below = (
+        f"{chart.scope} scope, {chart.problem.title}, {letter}FLOPS; dash-dotted: each type's measured peak"
+    )
+    keys = tuple((f"{_SIGNS[look(dtype)[1]]} {dtype}", look(dtype)[0]) for dtype in chart.dtypes)
     lift = _LIFT if len(keys) > _FEW else 0  # not into the columns' heads
     pane.titles(axes, chart.title, below, keys, lift)
     pane.footnote(axes, chart.notes)
-
-
-def _figure(
-    axes: Axes,
-    chart: Types,
-    position: pane.Place,
-    column: int,
-    rate: float | None,
-    best: float,
-    divisor: float,
-) -> None:
-    """One variant in one type: its dot and its figure, or why there is none."""
-    dtype = chart.dtypes[column]
-    colour, marker = chart.look(dtype)
-    if rate is not None:
-        axes.plot(
-            [rate / divisor], [position.y], marker, color=colour, markersize=6, markeredgecolor="white",
-            markeredgewidth=0.6, zorder=3, label=f"{position.rung.label} {dtype}",
-        )  # fmt: skip
-        said = sample(chart.run, position.rung.rows[dtype], derive.view_scope(chart.run))
-        pane.mark(axes, rate / divisor, position.y, said)
-        pane.cell(axes, column, position.y, units.number(rate / divisor), pane.DARK, bold=rate == best)
-    elif dtype in position.rung.rows:
-        status = position.rung.rows[dtype].status
-        pane.cell(axes, column, position.y, "-" if status == "ok" else status, pane.GREY, small=True)
 
 
 # --- Real shapes: bars for the fastest variants, shape by shape ---------------------------------------------
@@ -365,20 +289,12 @@ _MOST_VARIANTS = len(pane.COLOURS)  # beside the host's
 class Shapes:
     """What one pane shows: the fastest variants of a device and type, and the host's BLAS, at every shape."""
 
-    run: Run
-    device: int
-    title: str
-    dtype: str
+    subject: pane.Subject
+    scope: str
     shapes: tuple[Row, ...]  # a row of each
     shown: tuple[Series, ...]  # rows by the shape's number
     measured: tuple[Series, ...]  # shown or not
-    slower: tuple[str, ...]  # measured, and not shown
-    lacking: tuple[str, ...]  # not measured at any shape
-
-    @property
-    def height(self) -> float:
-        """Inches."""
-        return 1.6 + _SHAPE_BAR * len(self.shapes) * (len(self.shown) + 1)
+    notes: tuple[str, ...]
 
 
 def workloads(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -390,29 +306,37 @@ def workloads(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             continue
         if any(derive.shown_rate(row, "kernel") for row in subject.rows):
             chart = _shapes(subject, families)
-            panes.append(pane.Pane(chart.height, partial(_paint_shapes, chart=chart)))
+            height = 1.6 + _SHAPE_BAR * len(chart.shapes) * (len(chart.shown) + 1)
+            panes.append(pane.Pane(height, partial(_paint_shapes, chart=chart)))
     return panes
 
 
 def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
     """Every shape in the order of the run; the variants that win most of them."""
-    rows = subject.rows
     shapes: dict[tuple[str, Problem | None], Row] = {}
-    for row in rows:
+    for row in subject.rows:
         shapes.setdefault((row.label, row.problem), row)
     numbers = {shape: number for number, shape in enumerate(shapes)}
-    lines = series(rows, lambda row: numbers[row.label, row.problem], tuple(families))
+    lines = series(subject.rows, lambda row: numbers[row.label, row.problem], tuple(families))
     has_host = any(line.is_host for line in lines)
     room = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(shapes) - has_host - 1))
     scope = derive.view_scope(subject.run)
-    measured = [line for line in lines if any(_rate(line, number, scope) for number in line.rows)]
+    measured = tuple(line for line in lines if any(_rate(line, number, scope) for number in line.rows))
     devices = [line for line in measured if not line.is_host]
     best = sorted(devices, key=lambda line: (not _is_own(line), _standing(line, lines, scope)))[:room]
     shown = tuple(line for line in measured if line in best or line.is_host)
-    slower = tuple(clean(line.label) for line in measured if line not in shown)
-    lacking = tuple(clean(line.label) for line in lines if line not in measured)
-    about = subject.run, subject.device, subject.title, subject.dtype
-    return Shapes(*about, tuple(shapes.values()), shown, tuple(measured), slower, lacking)
+    said = [
+        f"AlexNet, device scope, two towers run twice: {net.sentence}."
+        for net in nets(subject.run)
+        if (net.device, net.dtype) == (subject.device, subject.dtype)
+    ]
+    for text, known, drawn in (
+        ("Not drawn, slower on most shapes", measured, shown),
+        ("No figure for any shape", lines, measured),
+    ):
+        if left_out := [clean(line.label) for line in known if line not in drawn]:
+            said.append(f"{text}: {', '.join(left_out)}.")
+    return Shapes(subject, scope, tuple(shapes.values()), shown, measured, tuple(said))
 
 
 def _rate(line: Series, number: int, scope: str) -> float:
@@ -437,56 +361,42 @@ def _standing(line: Series, lines: Sequence[Series], scope: str) -> tuple[int, f
 
 def _paint_shapes(axes: Axes, chart: Shapes) -> None:
     """Bars from zero, their figures at the ends, the best of each shape in bold."""
-    count = len(chart.shown)
+    count, run, scope = len(chart.shown), chart.subject.run, chart.scope
     device = [line for line in chart.shown if not line.is_host]
     device.sort(key=_is_own)  # the others keep their colours beside them
     colours = {line: pane.DARK if line.is_host else pane.COLOURS[device.index(line)] for line in chart.shown}
     colours |= {line: pane.OWN_COLOUR for line in device if _is_own(line)}
-    scope = derive.view_scope(chart.run)
-    rates = {(line, n): _rate(line, n, scope) for line in chart.shown for n in range(len(chart.shapes))}
-    divisor, letter = units.scale(max(rates.values()))
+    top = max(_rate(line, n, scope) for line in chart.shown for n in line.rows)
+    divisor, letter = units.scale(top)
     for n in range(len(chart.shapes)):
         best = derive.best_of(
-            derive.compared_rate(chart.run, chart.device, line.rows.get(n), scope) for line in chart.measured
+            derive.compared_rate(run, chart.subject.device, line.rows.get(n), scope)
+            for line in chart.measured
         )
-        for index, line in enumerate(chart.shown):
-            y = n * (count + 1) + index
-            _shape_bar(axes, y, line, n, rates[line, n] / divisor, colours[line], rates[line, n] == best)
-            if n in line.rows:
-                pane.mark(axes, rates[line, n] / divisor, y, sample(chart.run, line.rows[n], scope))
+        for y, line in enumerate(chart.shown, n * (count + 1)):
+            rate, row = _rate(line, n, scope), line.rows.get(n)
+            axes.barh(y, rate / divisor, 0.86, color=colours[line], label=clean(line.label))
+            if row is None:
+                continue
+            style: dict[str, Any] = {"fontweight": "bold"} if rate and rate == best else {}
+            text, colour = (units.number(rate / divisor), pane.DARK) if rate else (row.status, pane.GREY)
+            at = (rate / divisor, y)
+            pane.say(axes, text, at, (3, 0), va="center_baseline", fontsize=6.5, color=colour, **style)
+            pane.mark(axes, *at, sample(run, row, scope))
     middles = [n * (count + 1) + (count - 1) / 2 for n in range(len(chart.shapes))]
     axes.set_yticks(middles, [_name(row) for row in chart.shapes], fontsize=8)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(len(chart.shapes) * (count + 1) - 0.5, -1)
-    axes.set_xlim(0, max(rates.values()) / divisor * 1.1)
+    axes.set_xlim(0, top / divisor * 1.1)
     pane.tick_texts(axes.xaxis, units.number)
     axes.set_xlabel(f"{letter}FLOPS")
     axes.grid(False, axis="y")
     keys = tuple(
         (clean(line.label) + (", host" if line.is_host else ""), colours[line]) for line in chart.shown
     )
-    below = f"{chart.dtype}, {scope} scope; the fastest of each shape in bold"
-    pane.titles(axes, chart.title, below, keys)
-    texts = {"Not drawn, slower on most shapes": chart.slower, "No figure for any shape": chart.lacking}
-    said = [
-        f"AlexNet, device scope, two towers run twice: {net.sentence}."
-        for net in nets(chart.run)
-        if (net.device, net.dtype) == (chart.device, chart.dtype)
-    ]
-    pane.footnote(axes, [*said, *(f"{text}: {', '.join(names)}." for text, names in texts.items() if names)])
-
-
-def _shape_bar(axes: Axes, y: float, line: Series, number: int, rate: float, colour: str, best: bool) -> None:
-    axes.barh(y, rate, 0.86, color=colour, label=clean(line.label))
-    row = line.rows.get(number)
-    if row is None:
-        return
-    style: dict[str, Any] = {
-        "fontweight": "bold" if best and rate else "normal",
-        "color": pane.DARK if rate else pane.GREY,
-    }
-    text = units.number(rate) if rate else row.status
-    pane.say(axes, text, (rate, y), (3, 0), va="center_baseline", fontsize=6.5, **style)
+    below = f"{chart.subject.dtype}, {scope} scope; the fastest of each shape in bold"
+    pane.titles(axes, chart.subject.title, below, keys)
+    pane.footnote(axes, chart.notes)
 
 
 def _name(row: Row) -> str:
@@ -572,23 +482,14 @@ _FITS, _TIGHT = pane.COLOURS[0], pane.COLOURS[1]
 def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each device and data type whose rows have the resources of their kernels."""
     result = []
-    for run in runs:
-        rows = [row for row in run.rows if row.kind == "gemm" and row.device >= 0 and row.resources]
-        for device, dtype in dict.fromkeys((row.device, row.dtype) for row in rows):
-            alike = [row for row in rows if (row.device, row.dtype) == (device, dtype)]
-            alike.sort(key=lambda row: row.problem.flops if row.problem else 0)  # the largest counts
-            order = dict.fromkeys(row.title for row in rows)
-            kernels = {}
-            for row in alike:
-                multiply = (each for each in row.resources if each.role == "multiply")
-                kernels[row.title] = next(multiply, row.resources[-1])
-            paint = partial(
-                _paint_groups,
-                title=pane.own_title(run, device, runs),
-                dtype=dtype,
-                kernels={name: kernels[name] for name in order if name in kernels},
-            )
-            result.append(pane.Pane(1.5 + pane.ROW * len(kernels), paint))
+    for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
+        kernels = {row.title: row.resources[-1] for row in subject.rows}
+        # The largest problem counts.
+        for row in sorted(subject.rows, key=lambda row: row.problem.flops if row.problem else 0):
+            multiply = (each for each in row.resources if each.role == "multiply")
+            kernels[row.title] = next(multiply, row.resources[-1])
+        paint = partial(_paint_groups, title=subject.title, dtype=subject.dtype, kernels=kernels)
+        result.append(pane.Pane(1.5 + pane.ROW * len(kernels), paint))
     return result
 
 

@@ -25,7 +25,6 @@ from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import end_of, spread, thinned
 from gemmbench.gemm import ladder_chart
-from gemmbench.gemm.ladder_chart import Types
 from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources
@@ -416,7 +415,7 @@ def test_ladder_without_its_first_rung_or_a_peak() -> None:
     rows = [replace(row, status="skipped", samples={}) if row.variant == "naive" else row for row in rows]
     axes = only(draw(Run(fake.fake_ladder().header, tuple(rows)), "ladder"))
     assert axes.get_xlabel() == "speed-up over tiled, the first that was measured"
-    assert "The run has no measured peak of this type." in words(axes)
+    assert "The run has no measured peak of float." in words(axes)
     assert bars(axes, "peak") == []
     assert "m = n = k = 4096" in words(axes)
 
@@ -768,8 +767,7 @@ def test_words_aim_where_a_line_goes_not_where_its_last_step_does() -> None:
 
 
 def test_no_two_gemm_types_look_alike() -> None:
-    pane = Types(fake.fake_square(), 0, "", (), Problem(1, 1, 1), (), {}, ())
-    assert len({pane.look(dtype) for dtype in GEMM_DTYPES}) == len(GEMM_DTYPES)
+    assert len({ladder_chart.look(dtype) for dtype in GEMM_DTYPES}) == len(GEMM_DTYPES)
 
 
 def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
