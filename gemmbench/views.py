@@ -71,7 +71,6 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     scope = _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
     tables = sweep_table.row_sheets(run, order) if verbose or scope == "all" else view(run, scope, order)
-    tables += shape_tables.net_sheets(run)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(run, verbose)
     return [*tables, *_below(run, verbose)]

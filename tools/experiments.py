@@ -105,9 +105,9 @@ def _host_rate(run: Run) -> str:
 
 def _alexnet(run: Run) -> str:
     (net, *_) = nets(run) or [None]
-    if net is None or net.missing:
+    if net is None or not net.whole_s:
         return _lacking(run)
-    return f"{units.percent(net.convolutions_s / net.whole_s)} of {units.seconds(net.whole_s)}"
+    return f"{units.percent(net.share)} of {units.seconds(net.whole_s)}"
 
 
 def _energy(run: Run) -> str:

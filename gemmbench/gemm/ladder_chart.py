@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from gemmbench.charts import pane
 from gemmbench.charts.lines import paled
 from gemmbench.gemm.sweep_table import part_name
-from gemmbench.gemm.workloads import nets
+from gemmbench.gemm.workloads import sentences
 from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
@@ -325,11 +325,7 @@ def _shapes(subject: pane.Subject, families: pane.Families) -> Shapes:
     devices = [line for line in measured if not line.is_host]
     best = sorted(devices, key=lambda line: (not _is_own(line), _standing(line, lines, scope)))[:room]
     shown = tuple(line for line in measured if line in best or line.is_host)
-    said = [
-        f"AlexNet, device scope, two towers run twice: {net.sentence}."
-        for net in nets(subject.run)
-        if (net.device, net.dtype) == (subject.device, subject.dtype)
-    ]
+    said = sentences(subject.run, subject.device, subject.dtype)
     for text, known, drawn in (
         ("Not drawn, slower on most shapes", measured, shown),
         ("No figure for any shape", lines, measured),

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from statistics import geometric_mean
 
-from gemmbench.gemm import sweep_table, workloads
+from gemmbench.gemm import sweep_table
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -127,51 +127,8 @@ def _workloads_sheet(
             *notes.warnings(run, device),
             *notes.combinations(rows, scope, _place, "shape"),
             *_workloads_conclusion(lines, scope),
+            *sweep_table.net_notes(run, device, dtype),
         ),
-    )
-
-
-def net_sheets(run: Run) -> list[Sheet]:
-    """AlexNet layer by layer and as a whole, for each device and type that ran all of it."""
-    return [_net_sheet(run, net) for net in workloads.nets(run)]
-
-
-_NET = (
-    "Lowering (im2col) is excluded. A layer of two towers runs twice. Pooling, normalisation and activations "
-    "are not run."
-)
-
-
-def _net_sheet(run: Run, net: workloads.Net) -> Sheet:
-    def times(product_s: float | None) -> tuple[Cell, Cell]:
-        if product_s is None:
-            return NOTHING, NOTHING
-        share = NOTHING if net.missing else Cell(units.percent(product_s / net.whole_s))
-        return Cell(units.seconds(product_s)), share
-
-    body = [
-        (
-            Cell(layer.name),
-            Cell(str(layer.runs)),
-            *times(layer.product_s),
-            Cell(notes.marked(run, layer.product, clean(layer.product.title)) if layer.product else "-"),
-        )
-        for layer in net.layers
-    ]
-    if not net.missing:
-        body += [
-            (Cell("convolutions"), Cell(""), *times(net.convolutions_s), Cell("")),
-            (Cell("dense layers"), Cell(""), *times(net.whole_s - net.convolutions_s), Cell("")),
-            (Cell("net"), Cell(""), *times(net.whole_s), Cell("")),
-        ]
-    return Sheet(
-        heading=heading(run, net.device, net.dtype),
-        caption=f"AlexNet, {net.dtype}, device scope: each layer's fastest product, lowering excluded",
-        keys=("layer",),
-        blocks=(("runs", "time", "share", "best"),),
-        rows=tuple(body),
-        left=frozenset({"best"}),
-        notes=(Note("", _NET, "dim"), Note("AlexNet", f"{net.sentence}.", "bold")),
     )
 
 

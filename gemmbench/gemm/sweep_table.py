@@ -14,6 +14,7 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from gemmbench.gemm.workloads import sentences
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -272,8 +273,14 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
             *notes.combinations(rows, compared, shape),
+            *net_notes(run, device, dtype),
         ),
     )
+
+
+def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
+    """The share of the convolutions in AlexNet's products, where all of them were measured."""
+    return [Note("", text, "bold") for text in sentences(run, device, dtype)]
 
 
 _HELPERS = Note("helpers", "passes beside the multiplication, of the device scope", "dim")

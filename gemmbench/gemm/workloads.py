@@ -272,28 +272,8 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
 # --- The net as its rows have it ----------------------------------------------------------------------------
 
 
-NET = "alexnet"  # its set of shapes
-
-
-@dataclass(frozen=True)
-class Layer:
-    """One layer of the net.
-
-    Attributes:
-        runs: how often it runs: once for each tower.
-        product: the row of the fastest kernel on the device, in the device scope; None if there is none.
-    """
-
-    name: str
-    runs: int
-    is_convolution: bool
-    product: Row | None
-
-    @property
-    def product_s(self) -> float | None:
-        """Seconds of its products, every tower's."""
-        rate = rates.median_rate(self.product, "device")
-        return self.runs * rates.flops_of(self.product) / rate if self.product and rate else None
+_RUNS = {layer.name: layer.groups for layer in CONVOLUTIONS} | dict.fromkeys((name for name, *_ in DENSE), 1)
+"""How often each layer of AlexNet runs: once for each tower."""
 
 
 @dataclass(frozen=True)
@@ -302,72 +282,59 @@ class Net:
 
     device: int
     dtype: str
-    layers: tuple[Layer, ...]
-
-    @property
-    def missing(self) -> tuple[str, ...]:
-        """The layers without a product that was measured."""
-        return tuple(layer.name for layer in self.layers if layer.product_s is None)
-
-    @property
-    def convolutions_s(self) -> float:
-        """Seconds of the convolutions' products."""
-        return sum(layer.product_s or 0.0 for layer in self.layers if layer.is_convolution)
+    products: dict[str, Row]  # of each layer: its fastest row in the device scope
+    seconds: dict[str, float]  # of each layer with a figure: of every tower's product
 
     @property
     def whole_s(self) -> float:
-        """Seconds of every layer's products."""
-        return sum(layer.product_s or 0.0 for layer in self.layers)
+        """Seconds of every layer's products; 0 if one has no figure."""
+        return sum(self.seconds.values()) if len(self.seconds) == len(_RUNS) else 0.0
+
+    @property
+    def share(self) -> float:
+        """The convolutions' share of the time, where every layer has a figure."""
+        return sum(self.seconds[layer.name] for layer in CONVOLUTIONS) / self.whole_s
 
     @property
     def sentence(self) -> str:
         """The share of the convolutions in the time, or why it is not known."""
-        if self.missing:
-            return f"not summed: no figure of {', '.join(self.missing)}"
-        share = units.percent(self.convolutions_s / self.whole_s)
-        return f"convolutions take {share} of {units.seconds(self.whole_s)} of GEMM, lowering excluded"
+        about = "AlexNet, device scope, two towers run twice"
+        if not self.whole_s:
+            lacking = ", ".join(name for name in _RUNS if name not in self.seconds)
+            return f"{about}: not summed: no figure of {lacking}."
+        share, whole = units.percent(self.share), units.seconds(self.whole_s)
+        return f"{about}: convolutions take {share} of {whole} of GEMM, lowering excluded."
 
 
 @lru_cache(maxsize=16)
 def nets(run: Run) -> tuple[Net, ...]:
     """The net on every device and in every data type whose run has all of its layers."""
-    rows = [row for row in run.rows if row.kind == "gemm" and row.problem and row.device != HOST]
-    subjects = dict.fromkeys((row.device, row.dtype) for row in rows)
+    layers: dict[tuple[int, str], dict[str, list[Row]]] = {}
+    for row in run.rows:
+        for label in row.label.split(" = ") if row.kind == "gemm" and row.device != HOST else ():
+            if (name := label.removeprefix("alexnet ")) != label:
+                layers.setdefault((row.device, row.dtype), {}).setdefault(name, []).append(row)
     made = []
-    for device, dtype in subjects:
-        own_rows = [row for row in rows if (row.device, row.dtype) == (device, dtype)]
-        layers = [
-            *(_layer(own_rows, layer.name, layer.groups, True) for layer in CONVOLUTIONS),
-            *(_layer(own_rows, name, 1, False) for name, _, _ in DENSE),
-        ]
-        known = [layer for layer in layers if layer]
-        if len(known) == len(layers):
-            made.append(Net(device, dtype, tuple(known)))
+    for subject, rows in layers.items():
+        if rows.keys() >= _RUNS.keys():
+            rate = {
+                name: [(rates.median_rate(row, "device") or 0.0, row) for row in rows[name]] for name in _RUNS
+            }
+            best = {name: max(rated, key=lambda pair: pair[0]) for name, rated in rate.items()}
+            seconds = {n: _RUNS[n] * rates.flops_of(row) / top for n, (top, row) in best.items() if top}
+            made.append(Net(*subject, {name: row for name, (_, row) in best.items()}, seconds))
     return tuple(made)
 
 
-def _layer(rows: Iterable[Row], name: str, runs: int, is_convolution: bool) -> Layer | None:
-    """A layer with the fastest of its rows; None if nobody asked for it."""
-    products = [row for row in rows if f"{NET} {name}" in row.label.split(" = ")]
-    if not products:
-        return None
-    rated = [(rate, row) for row in products if (rate := rates.median_rate(row, "device"))]
-    best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
-    return Layer(name, runs, is_convolution, best)
+def sentences(run: Run, device: int, dtype: str) -> list[str]:
+    """What the rows of a device and data type say of AlexNet; nothing if they do not have all of it."""
+    return [net.sentence for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
 
 
 def derived(run: Run, row: Row) -> dict[str, float]:
     """What a row adds to the net: seconds, and its share of the time; nothing where it does not count."""
-    return _parts(run).get(id(row), {})
-
-
-@lru_cache(maxsize=16)
-def _parts(run: Run) -> dict[int, dict[str, float]]:
-    """What each row that counts adds to its net, by the row's identity: the run keeps it."""
-    parts: dict[int, dict[str, float]] = {}
     for net in nets(run):
-        for layer in net.layers if not net.missing else ():
-            if layer.product and layer.product_s:
-                share = layer.product_s / net.whole_s
-                parts.setdefault(id(layer.product), {"net_s": layer.product_s, "net_share": share})
-    return parts
+        for name, product in net.products.items():
+            if product is row and net.whole_s:
+                return {"net_s": net.seconds[name], "net_share": net.seconds[name] / net.whole_s}
+    return {}
