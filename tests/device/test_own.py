@@ -15,7 +15,7 @@ from gemmbench.ladder.own import own_kernel
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
@@ -141,6 +141,8 @@ def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor)
     assert bench.verify("before").check.verdict == "ok"
     for plan in (bench._prepared, bench._hosted):
         plan[0] = [step for step in plan[0] if step.role != "multiply"]
-    bench.start("device", 2)
+    running = bench.start("device", 2)
+    if not isinstance(running, Batch):
+        running.finish()
     (reason,) = bench.verify("after").check.reasons
     assert reason.startswith("in a batch: C[0][0] is ")
