@@ -122,7 +122,7 @@ def _workloads_sheet(
             *notes.not_for(unsuited := notes.unsuited(run, rows)),
             *_missing([row for row in rows if row.variant not in unsuited]),
             *notes.noisy(run, shown, _place),
-            *sweep_table.remarks(run, shown, _place),
+            *sweep_table.remarks(run, shown),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),
             *notes.combinations(rows, scope, _place, "shape"),

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import starmap
 from operator import attrgetter
@@ -22,10 +21,9 @@ from gemmbench.model.row import CHAIN, GRAPH, MATH, PAGEABLE, SCOPES, Check, Ele
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report import notes
-from gemmbench.report.notes import STYLES, WORDS, Where, places, shape
+from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.table import Cell, Note, Sheet, heading, stack, unbroken
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import disturbed
 from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_evens, panels
 
 _T = TypeVar("_T")
@@ -33,16 +31,33 @@ _T = TypeVar("_T")
 
 def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """One table of GFLOPS for each device and data type, and one of GFLOP/J; scope is not ``all``."""
-    return [
-        sheet
-        for panel in panels(run, axis, order)
-        for sheet in (
-            _sheet(run, panel, scope),
-            _versus_sheet(panel, scope),
-            energy_sheet(run, panel, _size_of(panel)),
-        )
-        if sheet
-    ]
+    tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (_sheet, _versus_sheet, energy_sheet)
+    return [s for panel in panels(run, axis, order) for table in tables if (s := table(run, panel, scope))]
+
+
+def _by_size(
+    panel: Panel,
+    caption: str,
+    cell: Callable[[Row | None], Cell],
+    beside: Mapping[str, Callable[[Series], Cell]],
+    heading: tuple[str, ...] = (),
+    notes: Iterable[Note] = (),
+) -> Sheet:
+    """A line for each series: an entry for each size, and columns `beside` them."""
+    return Sheet(
+        heading=heading,
+        caption=caption,
+        blocks=(tuple(map(str, panel.sizes)), *filter(None, [tuple(beside)])),
+        rows=tuple(
+            (
+                Cell(clean(each.label)),
+                *(cell(each.rows.get(size)) for size in panel.sizes),
+                *(column(each) for column in beside.values()),
+            )
+            for each in panel.series
+        ),
+        notes=tuple(notes),
+    )
 
 
 _COLUMNS_AT = "; of peak at the row's best size, host/device at its largest"
@@ -51,78 +66,41 @@ _COLUMNS_AT = "; of peak at the row's best size, host/device at its largest"
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     unsuited = notes.unsuited(run, panel.rows)
     panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
-    versus = versus_name(panel.rows)
-    sizes, where = panel.sizes, _size_of(panel)
-    reached = {
-        (series, size): rates.median_rate(series.rows.get(size), scope)
-        for series in panel.series
-        for size in sizes
-    }
-    compared = {
-        (series, size): rates.compared_rate(run, panel.device, series.rows.get(size), scope)
-        for series, size in reached
-    }
-    best = {size: rates.best_of(compared.get((series, size)) for series in panel.series) for size in sizes}
+    rows = panel.rows
+    compared = by_key((row.problem, rates.compared_rate(run, panel.device, row, scope)) for row in rows)
+    best = {problem: rates.best_of(values) for problem, values in compared.items()}
 
-    def cell(series: Series, size: int) -> Cell:
-        is_best = best[size] is not None and compared.get((series, size)) == best[size]
-        return notes.figure(series.rows.get(size), reached[series, size], is_best, run)
+    def where(row: Row) -> str:
+        return str(getattr(row.problem, panel.axis))
 
-    return Sheet(
-        heading=heading(run, panel.device, panel.dtype),
-        caption=f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
-        f"* best of its column{_COLUMNS_AT if len(sizes) > 1 else ''}",
-        blocks=(tuple(map(str, sizes)), ("of peak", "host/device"), *([(versus,)] if versus else [])),
-        rows=tuple(
-            (
-                Cell(clean(series.label)),
-                *(cell(series, size) for size in sizes),
-                Cell(_of_peak(run, series, scope)),
-                Cell(_host_over_device(series, scope)),
-                *([_largest_versus(series, scope)] if versus else []),
-            )
-            for series in panel.series
-        ),
-        notes=(
-            *notes.scopes(run, panel.device, panel.rows, scope),
+    def cell(row: Row | None) -> Cell:
+        own = rates.compared_rate(run, panel.device, row, scope)
+        is_best = row is not None and own is not None and own == best[row.problem]
+        return notes.figure(row, rates.median_rate(row, scope), is_best, run)
+
+    def of_peak(series: Series) -> Cell:
+        fractions = (rates.peak_fraction(run, row, scope) for row in series.rows.values())
+        return Cell(units.percent(rates.best_of(fractions) or math.nan))
+
+    return _by_size(
+        panel,
+        f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
+        f"* best of its column{_COLUMNS_AT if len(panel.sizes) > 1 else ''}",
+        cell,
+        {"of peak": of_peak, "host/device": lambda series: Cell(_host_over_device(series, scope))},
+        heading(run, panel.device, panel.dtype),
+        (
+            *notes.scopes(run, panel.device, rows, scope),
             *notes.not_for(unsuited),
-            *notes.troubles(panel.rows, where),
-            *notes.noisy(run, panel.rows, where),
-            *([] if any_joules(panel.rows) else remarks(run, panel.rows, where)),
-            *notes.remarks(panel.rows, where),
+            *notes.troubles(rows, where),
+            *notes.noisy(run, rows, where),
+            *([] if any_joules(rows) else remarks(run, rows)),
+            *notes.remarks(rows, where),
             *notes.warnings(run, panel.device),
-            *notes.combinations(panel.rows, scope, where),
-            *(_conclusion(run, panel) if any(reached.values()) else []),
+            *notes.combinations(rows, scope, where),
+            *(_conclusion(panel) if any(rates.median_rate(row, scope) for row in rows) else []),
         ),
     )
-
-
-def _versus_sheet(panel: Panel, scope: str) -> Sheet | None:
-    """How many times as fast as the kernel of ``--versus``, by size; None without one."""
-    name = versus_name(panel.rows)
-    if any(MATH in row.parameters and row.former for row in panel.rows):
-        return None  # see `math_sheets`
-    shown = [each for each in panel.series if any(rates.versus(row, scope) for row in each.rows.values())]
-    if not shown:
-        return None
-    return Sheet(
-        caption=f"{name}: times its rate over {panel.shape}, {scope} scope if both have it; "
-        "batches in turn, 95 % interval",
-        blocks=(tuple(map(str, panel.sizes)),),
-        rows=tuple(
-            (Cell(clean(each.label)), *(versus_cell(each.rows.get(size), scope) for size in panel.sizes))
-            for each in shown
-        ),
-    )
-
-
-def _size_of(panel: Panel) -> Where:
-    return lambda row: str(getattr(row.problem, panel.axis))
-
-
-def _of_peak(run: Run, series: Series, scope: str) -> str:
-    fractions = [rates.peak_fraction(run, row, scope) for row in series.rows.values()]
-    return units.percent(max((value for value in fractions if value is not None), default=float("nan")))
 
 
 def _host_over_device(series: Series, scope: str) -> str:
@@ -135,60 +113,53 @@ def _host_over_device(series: Series, scope: str) -> str:
     return "-"
 
 
-def _largest_versus(series: Series, scope: str) -> Cell:
-    """The ratio to the kernel of ``--versus`` at the largest size that has one."""
-    rows = (row for row in reversed(series.rows.values()) if rates.versus(row, scope))
-    return versus_cell(next(rows, None), scope)
+def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
+    """How many times as fast as the kernel of ``--versus``, by size; None without one."""
+    if any(MATH in row.parameters and row.former for row in panel.rows):
+        return None  # see `math_sheets`
+    shown = tuple(s for s in panel.series if any(rates.versus(row, scope) for row in s.rows.values()))
+    caption = f"{versus_name(panel.rows)}: times its rate over {panel.shape}, {scope} scope if both have it; "
+    caption += "batches in turn, 95 % interval"
+    panel = replace(panel, series=shown)
+    return _by_size(panel, caption, lambda row: versus_cell(row, scope), {}) if shown else None
 
 
-def _conclusion(run: Run, panel: Panel) -> list[Note]:
+def _conclusion(panel: Panel) -> list[Note]:
     """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
     if not panel.sizes or not any(series.is_kernel for series in panel.series):
         return []
-    host = baseline(panel)
+    host, evens = baseline(panel), break_evens(panel)
     if host is None:
         return [Note("Break-even", f"not known: {BASELINE} was not measured beside the device", "dim")]
-    evens = break_evens(panel)
     if not evens:
         return []
-    rival, axis = clean(host.label), panel.axis
-    earliest, fastest = evens[0], max(evens, key=lambda even: even.lead)
-    if earliest.size is None:
-        return [Note("Break-even", f"{_none(evens, axis, rival)}.", "bold")]
-    sentences = [_sentence(earliest, axis, rival)]
-    if fastest is not earliest and fastest.size is not None:
-        sentences.append(_sentence(fastest, axis, rival))
-    ordinary = next(iter(break_evens(panel, PAGEABLE)), None)
-    if ordinary is not None:
-        text = _sentence(ordinary, axis, rival) if ordinary.size else _none((ordinary,), axis, rival)
-        sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
-    doubtful = any(disturbed(run, row) for row in (*host.rows.values(), *earliest.kernel.rows.values()))
-    doubt = " (some of these rows were disturbed: measure again)" if doubtful else ""
-    return [Note("Break-even", "; ".join(sentences) + f"{doubt}.", "bold")]
+    rival, fastest = clean(host.label), max(evens, key=lambda even: even.lead)
+    sentences = [_sentence(evens, panel.axis, rival)]
+    if evens[0].size is not None:
+        if fastest is not evens[0] and fastest.size is not None:
+            sentences.append(_sentence([fastest], panel.axis, rival))
+        if ordinary := break_evens(panel, PAGEABLE):
+            text = _sentence(ordinary[:1], panel.axis, rival)
+            sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
+    return [Note("Break-even", f"{'; '.join(sentences)}.", "bold")]
 
 
-def _none(evens: Sequence[BreakEven], axis: str, rival: str) -> str:
-    """That no kernel passes the host's BLAS, and how close the closest comes."""
-    closest, largest = evens[0], max(even.largest for even in evens)
-    chance = f" (within the noise perhaps from {axis} = {round(closest.low)})" if closest.low else ""
-    return (
-        f"none up to {axis} = {largest}; transfers counted, the closest is {clean(closest.kernel.label)}, "
-        f"at {units.percent(closest.lead)} of {rival}{chance}"
-    )
-
-
-def _sentence(even: BreakEven, axis: str, rival: str) -> str:
-    """From which size a kernel beats the host's BLAS; the break-even has a size."""
-    label, size = clean(even.kernel.label), round(even.size or 0)
+def _sentence(evens: Sequence[BreakEven], axis: str, rival: str) -> str:
+    """From which size the first beats the host's BLAS, or how close it comes."""
+    even = evens[0]
+    label = clean(even.kernel.label)
+    if even.size is None:
+        largest = max(each.largest for each in evens)
+        close = f"the closest is {label}, at {units.percent(even.lead)} of {rival}"
+        return f"none up to {axis} = {largest}; transfers counted, {close}"
+    size, few = round(even.size), f"{notes.FEW}: no interval"
     if even.from_start:
-        sure = "" if even.high == even.size else ", though within the noise"
-        sure = f" ({notes.FEW}: no interval)" if even.is_few else sure
-        return f"{label} beats {rival} from the smallest size on ({axis} = {size}){sure}"
+        unsure = f" ({few})" if even.is_few else ", though within the noise" if even.high != even.size else ""
+        return f"{label} beats {rival} from the smallest size on ({axis} = {size}){unsure}"
     low = round(even.low) if even.low is not None else None
     interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
-    interval = f"{notes.FEW}: no interval" if even.is_few else interval
     start = unbroken(f"from {axis} = {size}")
-    return f"{start} ({interval}) {label} beats {rival}, transfers counted"
+    return f"{start} ({few if even.is_few else interval}) {label} beats {rival}, transfers counted"
 
 
 # --- Every figure of every row: the verbose table -----------------------------------------------------------
@@ -263,13 +234,11 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
         rows=tuple(starmap(line, ranked)),
         left=frozenset({"status"}),
         notes=(
-            *(_all_verified(rows) if about else []),
-            *([_HELPERS] if any(map(rates.helpers_share, rows)) else []),
             *([] if about else _parameters(rows)),
             *(notes.scopes(run, device, rows, compared) if about else notes.gaps(rows, compared)),
             *notes.troubles(rows, shape),
             *notes.noisy(run, rows, shape),
-            *remarks(run, rows, shape),
+            *remarks(run, rows),
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
             *notes.combinations(rows, compared, shape),
@@ -281,9 +250,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
     """The share of the convolutions in AlexNet's products, where all of them were measured."""
     return [Note("", text, "bold") for text in sentences(run, device, dtype)]
-
-
-_HELPERS = Note("helpers", "passes beside the multiplication, of the device scope", "dim")
 
 
 def versus_name(rows: Iterable[Row]) -> str:
@@ -326,7 +292,6 @@ def math_sheets(run: Run, scope: str) -> list[Sheet]:
             *(notes.figure(each, rates.median_rate(each, scope), run=run) for each in (before, row)),
             versus_cell(row, scope),
             *(Cell("-" if value is None else units.number(value)) for value in residuals),
-            Cell(_change(*residuals)),
         )
 
     return [
@@ -335,20 +300,11 @@ def math_sheets(run: Run, scope: str) -> list[Sheet]:
             caption=f"{dtype} {rates.unit(dtype)} with strict and fast math, {scope} scope; ratio: fast over "
             "strict, in turn; residual: of the worst element, over its bound",
             keys=("", "size"),
-            blocks=(("strict", "fast", "ratio"), ("residual", "fast's", "change")),
+            blocks=(("strict", "fast", "ratio"), ("residual", "fast's")),
             rows=tuple(line(*pair) for pair in own_pairs),
         )
         for (device, dtype), own_pairs in pairs.items()
     ]
-
-
-def _change(before: float | None, after: float | None) -> str:
-    """The relative change of a residual: ``+3.1 %``."""
-    if before is None or after is None:
-        return "-"
-    if before == after:
-        return "none"
-    return f"{'+' if after > before else '-'}{units.percent(abs(after / before - 1))}" if before else "-"
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
@@ -416,16 +372,6 @@ def _about(row: Row) -> str:
     dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
     a, b = "A^T" if problem.trans_a else "A", "B^T" if problem.trans_b else "B"
     return f"C = {problem.alpha:g} {a} {b} + {problem.beta:g} C, {row.dtype}, {dimensions}"
-
-
-def _all_verified(rows: Sequence[Row]) -> list[Note]:
-    """That every result is right; nothing where one is not, or was not verified: `notes.troubles` says so."""
-    ran = [row for row in rows if row.status in ("ok", "wrong")]
-    if {row.check.verdict for row in ran} != {"ok"}:
-        return []
-    after = all(row.check_after and row.check_after.verdict == "ok" for row in ran)
-    text = f"every result, before the first batch{' and after the last' if after else ''}"
-    return [Note("verified", text, "green")]
 
 
 def _kernel_of(row: Row) -> tuple[object, ...]:
@@ -570,7 +516,7 @@ def _facts(run: Run, row: Row) -> list[Note]:
     if against := rates.versus(row):
         said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
         facts.append(Note(versus_name([row]), said))
-    facts += line(run, row, shape)
+    facts += _energy_facts(run, row)
     facts += notes.noisy(run, [row], shape)
     facts += [Note("note", clean_lines(text), "dim") for text in row.notes]
     return facts
@@ -580,13 +526,10 @@ def _facts(run: Run, row: Row) -> list[Note]:
 
 
 COLUMNS = ("energy", "GFLOP/J")
-
 _LARGEST = (
     "At the largest size: energy of one problem (every pass, no transfers), power over its window, idle "
     "draw before it."
 )
-
-
 NOT_MEASURED = "not measured"  # in place of joules; a note says why
 
 
@@ -606,50 +549,42 @@ def cells(row: Row) -> tuple[Cell, Cell]:
     )
 
 
-def energy_sheet(run: Run, panel: Panel, where: Where) -> Sheet | None:
+def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
     """GFLOP/J by size, joules and watts at the largest beside them; None if no energy was measured."""
     if not any_joules(panel.rows):
         return None
-    efficiencies = {
-        (series, size): rates.gflop_per_joule(row)
-        for series in panel.series
-        for size, row in series.rows.items()
+    values = by_key((row.problem, rates.gflop_per_joule(row)) for row in panel.rows)
+
+    def cell(row: Row | None) -> Cell:
+        value = rates.gflop_per_joule(row) if row else None
+        if row is None or value is None:
+            return Cell("-" if row else "")
+        return Cell(units.number(value), value == rates.best_of(values[row.problem]))
+
+    def largest(series: Series) -> Row:
+        """The largest with joules, else with a reason why there are none."""
+        rows = reversed(series.rows.values())
+        return min(rows, key=lambda row: (row.energy.joules is None, not rates.asked_for_energy(row)))
+
+    def power(series: Series, value: Callable[[Row], float | None]) -> Cell:
+        known = value(largest(series))
+        return Cell("-" if known is None else units.watts(known))
+
+    columns = {
+        "energy": lambda series: cells(largest(series))[0],
+        "power": lambda series: power(series, rates.watts),
+        "idle": lambda series: power(series, lambda row: row.energy.idle_w),
     }
-
-    def cell(series: Series, size: int) -> Cell:
-        value = efficiencies.get((series, size))
-        if value is None:
-            return Cell("-" if size in series.rows else "")
-        best = rates.best_of(other for (_, at), other in efficiencies.items() if at == size)
-        return Cell(units.number(value), value == best)
-
-    return Sheet(
-        caption=f"{panel.dtype} GFLOP/J over {panel.shape}; * best of its column",
-        blocks=(tuple(map(str, panel.sizes)), ("energy", "power", "idle")),
-        rows=tuple(
-            (Cell(clean(series.label)), *(cell(series, size) for size in panel.sizes), *_draw(series))
-            for series in panel.series
-        ),
-        notes=(Note("", _LARGEST, "dim"), *remarks(run, panel.rows, where)),
-    )
+    caption = f"{panel.dtype} GFLOP/J over {panel.shape}; * best of its column"
+    said = (Note("", _LARGEST, "dim"), *remarks(run, panel.rows))
+    return _by_size(panel, caption, cell, columns, notes=said)
 
 
-def _draw(series: Series) -> tuple[Cell, Cell, Cell]:
-    """Joules of a problem, watts and idle watts, at the largest size that has them."""
-    row = next((row for row in reversed(series.rows.values()) if row.energy.joules is not None), None)
-    if row is None:
-        asked = any(rates.asked_for_energy(row) for row in series.rows.values())
-        return Cell(NOT_MEASURED if asked else "-"), Cell("-"), Cell("-")
-    powers = rates.watts(row), row.energy.idle_w
-    power, idle = (Cell("-" if each is None else units.watts(each)) for each in powers)
-    return cells(row)[0], power, idle
-
-
-def line(run: Run, row: Row, where: Where) -> list[Note]:
+def _energy_facts(run: Run, row: Row) -> list[Note]:
     """All about one row's energy in a line; why it has none, if it was asked for."""
     energy, efficiency, power = row.energy, rates.gflop_per_joule(row), rates.watts(row)
     if energy.joules is None:
-        return remarks(run, [row], where)
+        return remarks(run, [row])
     parts = [f"{units.joules(energy.joules)} for each problem"]
     if efficiency is not None:
         parts.append(f"{units.number(efficiency)} GFLOP/J")
@@ -660,21 +595,16 @@ def line(run: Run, row: Row, where: Where) -> list[Note]:
     return [Note("energy", f"{', '.join(parts)}; {_source(row)}")]
 
 
-def remarks(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
+def remarks(run: Run, rows: Iterable[Row]) -> list[Note]:
     """The source of the energy figures, or why there are none, equal ones together; empty if not asked."""
     if not run.header.policy.energy:
         return []
-    groups = by_key((_source(row), row) for row in rows if row.samples and row.status == "ok")
-    if len(groups) == 1:
-        return [Note("energy", source, "dim") for source in groups]
-    names = Counter(name for alike in groups.values() for name in {row.variant for row in alike})
-
-    def labels(alike: list[Row]) -> str:
-        if any(names[row.variant] > 1 for row in alike):
-            return places(alike, where)
-        return ", ".join(dict.fromkeys(clean(row.variant) for row in alike))
-
-    return [Note("energy", f"{labels(alike)}: {source}", "dim") for source, alike in groups.items()]
+    ran = ((_source(row), clean(row.variant)) for row in rows if row.samples and row.status == "ok")
+    groups = {source: ", ".join(dict.fromkeys(names)) for source, names in by_key(ran).items()}
+    alone = len(groups) == 1
+    return [
+        Note("energy", source if alone else f"{names}: {source}", "dim") for source, names in groups.items()
+    ]
 
 
 def _source(row: Row) -> str:

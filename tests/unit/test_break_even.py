@@ -102,7 +102,7 @@ def test_arrays_in_ordinary_memory_have_a_break_even_of_their_own() -> None:
     assert even.size == pytest.approx(250, rel=0.05)  # 2e-3 + 2e-6 s = 1e-5 s
     (even,) = break_evens(pinned)
     assert even.size == pytest.approx(111, rel=0.05)
-    (note,) = _conclusion(Run(HEADER, ()), pinned)
+    (note,) = _conclusion(pinned)
     assert f"with arrays in ordinary (pageable) memory: {unbroken('from m = 250')}" in note.text
 
 

@@ -15,7 +15,6 @@ from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
-from gemmbench.model.device import Conditions, Readings
 from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
@@ -278,15 +277,14 @@ def test_energy_that_nobody_asked_for_is_not_spoken_of() -> None:
         assert "energy" not in text(show(run), 120)
 
 
-def test_one_variant_with_and_without_joules_has_its_places() -> None:
+def test_kernels_of_one_reason_for_no_joules_are_in_one_line() -> None:
     run = with_energy(fake.fake_sweep_k())
     rows = list(run.rows)
     place = next(n for n, row in enumerate(rows) if row.variant == "tiled")
     rows[place] = replace(rows[place], energy=fake.energy(rows[place], None))
     table = text(sweep(replace(run, rows=tuple(rows)), "k", order=fake.ORDER), 200)
-    assert "energy: naive, register at 16, 32, 64, " in table
-    assert "; tiled at 32, 64, " in table
-    assert "energy: tiled at 16; numpy at 16, 32, 64, " in table  # the same reason, so the same line
+    assert "energy: naive, tiled, register: board" in table
+    assert "energy: tiled, numpy: not measured" in table
 
 
 @pytest.mark.parametrize(
@@ -341,14 +339,6 @@ def test_break_even_in_words(gflops: float, sentence: str) -> None:
     assert ("Break-even: from m = " in table) == (gflops == 200.0)
 
 
-def test_a_break_even_of_disturbed_rows_says_so() -> None:
-    run = one_pair(200.0)
-    busy = Conditions(cores=2, windows={"host": Readings(window_s=1.0, other_cores=1.5)})
-    rows = tuple(replace(row, conditions=busy if row.device == -1 else None) for row in run.rows)
-    tables = [" ".join(text(sweep(each, "m"), 120).split()) for each in (replace(run, rows=rows), run)]
-    assert [" disturbed: measure again)." in table for table in tables] == [True, False]
-
-
 def test_three_rows_of_one_problem_are_a_table_the_fastest_first_and_pages_if_asked_for() -> None:
     problem = Problem(256, 256, 256)
     rates_of = {"tiled": 30.0, "naive": 3.0, "register": 60.0, "prefetch": 61.0}
@@ -367,9 +357,7 @@ def test_three_rows_of_one_problem_are_a_table_the_fastest_first_and_pages_if_as
     assert len(short.splitlines()) < 20
     check = replace(rows[1].check, verdict="wrong")
     wrong = replace(rows[1], status="wrong", reason="it adds 1", check=check)
-    notes = [text(show(replace(run, rows=(*rows[2:], each)))) for each in (rows[1], wrong)]
-    assert ["verified: every result, before" in each for each in notes] == [True, False]
-    assert "wrong: naive at 256: it adds 1" in notes[1]
+    assert "wrong: naive at 256: it adds 1" in text(show(replace(run, rows=(*rows[2:], wrong))))
 
 
 def test_no_break_even_without_the_baseline() -> None:
@@ -531,7 +519,7 @@ def in_turn_with_tiled(run: Run, pairs: int = 40) -> Run:
     return replace(run, rows=tuple(map(beside, run.rows)))
 
 
-def test_a_sweep_in_turn_has_the_ratio_at_the_largest_size_and_at_every_one() -> None:
+def test_a_sweep_in_turn_has_the_ratio_at_every_size() -> None:
     run = in_turn_with_tiled(fake.fake_square())
     table = text(sweep(run, "m", order=fake.ORDER), 160)
     register = next(row for row in run.rows if row.variant == "register" and row.problem == SQUARE_2048)
@@ -539,7 +527,7 @@ def test_a_sweep_in_turn_has_the_ratio_at_the_largest_size_and_at_every_one() ->
     assert ratio is not None
     figures = f"{ratio.median:.1f} [{ratio.low:.1f}, {ratio.high:.1f}]"
     lines = [line for line in table.splitlines() if line.startswith("register ")]
-    assert [line.rstrip().endswith(figures) for line in lines] == [True, True]
+    assert [line.rstrip().endswith(figures) for line in lines] == [False, True]
     assert lines[1].count("[") == 6
     assert "x tiled: times its rate over m = n = k, kernel scope" in table
     assert not any(line.startswith("tiled ") and "[" in line for line in table.splitlines())
