@@ -57,7 +57,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
     """
     problems = {row.problem for row in run.rows if row.kind == "gemm"}
     if run.header.view == "gemm" and (own or len(problems) == 1):
-        rest = [*([] if own else _peaks(run, verbose)), *_below(run, verbose)]
+        rest = [*([] if own else _peaks(run, verbose)), *(conditions(run) if verbose else [])]
         return Group(gemm(run, verbose), *([Text(""), stack(rest)] if rest else []))
     tables = sheets(run, order, verbose, own)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
@@ -73,16 +73,11 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     tables = sweep_table.row_sheets(run, order) if verbose or scope == "all" else view(run, scope, order)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(run, verbose)
-    return [*tables, *_below(run, verbose)]
+    return tables + (conditions(run) if verbose else [])
 
 
 def _peaks(run: Run, verbose: bool) -> list[Sheet]:
     return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
-
-
-def _below(run: Run, verbose: bool) -> list[Sheet]:
-    """Strict against fast math and, if verbose, under which conditions rows were measured."""
-    return sweep_table.math_sheets(run, _scope(run)) + (conditions(run) if verbose else [])
 
 
 def _scope(run: Run) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -29,7 +29,7 @@ from gemmbench.gemm.sweep_table import any_joules
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.report.notes import FEW
@@ -245,16 +245,13 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     if even is None or even.size is None:
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
+    text, bounds = f"break-even {panel.axis} = {round(even.size)}", f" ({FEW}: no interval)"
     if not even.is_few:
         right = even.high if even.high is not None else box.sizes[-1]
         axes.axvspan(even.low or even.size, right, color=pane.BLACK, alpha=0.10, linewidth=0)
-    text = f"break-even {panel.axis} = {round(even.size)}"
-    if even.from_start:
-        text = f"{even.kernel.label} wins from the start"
-    elif even.is_few:
-        text += f" ({FEW}: no interval): {even.kernel.label}"
-    elif even.low is not None and even.high is not None:
-        text += f" ({round(even.low)} to {round(even.high)}): {even.kernel.label}"
+        bounds = f" ({round(even.low)} to {round(even.high)})" if even.low and even.high else ""
+    label = even.kernel.label
+    text = f"{label} wins from the start" if even.from_start else f"{text}{bounds}: {label}"
     left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5
     low, high = axes.get_ylim()
     room = (high / low) ** 0.07  # for the words, above all lines, or below
@@ -270,133 +267,101 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
 _ROOF = 1.8  # its line's width
 
 
-@dataclass(frozen=True, eq=False)
-class Roofs:
-    """What one pane shows: every variant of a device and type at every problem, below the roofs."""
-
-    box: Box  # rows by the number of their problem, from 1
-    names: tuple[str, ...]  # of the problems, by arithmetic intensity
-    intensities: tuple[float, ...]  # flop/byte
-    swept: bool  # whether the problems follow each other, so that lines join them
-    peak: float  # flop/s
-    bandwidth: float | None  # bytes/s
-    notes: tuple[str, ...]  # on where the roofs are from
-
-    @property
-    def ridge(self) -> float | None:
-        """The intensity from which the arithmetic units are the limit, no longer the memory."""
-        return self.peak / self.bandwidth if self.bandwidth else None
-
-
 def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type with measured GEMM rows and a peak.
 
     Peak and bandwidth are the run's own, else those that another of the runs has of the same device.
     """
-    every = [_roofs(subject, runs, families) for subject in pane.subjects(runs)]
-    return [pane.Pane(roofs.box.height + 0.4, partial(_paint_roofs, roofs=roofs)) for roofs in every if roofs]
+    panes = []
+    for subject in pane.subjects(runs):
+        run, device, dtype = subject.run, subject.device, subject.dtype
+        # On a CPU the host's BLAS is under the same roofs.
+        under = (device, HOST) if run.header.devices[device].type == "cpu" else (device,)
+        rows = [row for row in subject.rows if row.device in under and derive.intensity(row) > 0]
+        peak = derive.peak(run, device, dtype, others=runs)
+        if peak is None or not any(derive.shown_rate(row, "kernel") for row in rows):
+            continue
+        notes = pane.about_peaks(run, [peak])
+        bandwidths = [
+            (top[0], other)
+            for other in (run, *runs)
+            for index in range(len(other.header.devices))
+            if pane.device_title(other, index) == pane.device_title(run, device)
+            and (top := derive.best_bandwidth(other, index))
+        ]
+        if not bandwidths:
+            notes.append("No memory roof: bandwidth was not measured; gemmbench peak --all does.")
+        elif bandwidths[0][1] is not run:
+            notes.append(f"The memory roof is that of {pane.stem(bandwidths[0][1])}.")
+        problems = {row.problem: row for row in sorted(rows, key=derive.intensity)}
+        numbers: dict[object, int] = {problem: at for at, problem in enumerate(problems, 1)}
+
+        def number(row: Row, known: Mapping[object, int] = numbers) -> int:
+            return known[row.problem]
+
+        lines = series(rows, number, tuple(families))
+        box = Box(subject.title, dtype, ((run, Panel(device, dtype, "m", lines)),), families)
+        paint = partial(
+            _paint_roofs,
+            box=box,
+            shapes=list(problems.values()),
+            peak=peak.rate,
+            bandwidth=bandwidths[0][0] if bandwidths else None,
+            notes=notes,
+        )
+        panes.append(pane.Pane(box.height + 0.4, paint))
+    return panes
 
 
-def _roofs(subject: pane.Subject, runs: Sequence[Run], families: pane.Families) -> Roofs | None:
-    run, device, dtype = subject.run, subject.device, subject.dtype
-    # On a CPU the host's BLAS is under the same roofs.
-    under = (device, HOST) if run.header.devices[device].type == "cpu" else (device,)
-    rows = [row for row in subject.rows if row.device in under and derive.intensity(row) > 0]
-    peak = derive.peak(run, device, dtype, others=runs)
-    if peak is None or not any(derive.shown_rate(row, "kernel") for row in rows):
-        return None
-    notes = pane.about_peaks(run, [peak])
-    same = [
-        (other, index)
-        for other in (run, *runs)
-        for index in range(len(other.header.devices))
-        if pane.device_title(other, index) == pane.device_title(run, device)
-    ]
-    bandwidths = [(top[0], other) for other, index in same if (top := derive.best_bandwidth(other, index))]
-    if not bandwidths:
-        notes.append("No memory roof: bandwidth was not measured; gemmbench peak --all does.")
-    elif bandwidths[0][1] is not run:
-        notes.append(f"The memory roof is that of {pane.stem(bandwidths[0][1])}.")
-    by_problem = {_problem_of(row): row for row in sorted(rows, key=derive.intensity)}
-    numbers = {problem: number for number, problem in enumerate(by_problem, 1)}
-    lines = series(rows, lambda row: numbers[_problem_of(row)], tuple(families))
-    return Roofs(
-        Box(subject.title, dtype, ((run, Panel(device, dtype, "m", lines)),), families),
-        tuple(clean(row.label) or _problem_of(row).size for row in by_problem.values()),
-        tuple(derive.intensity(row) for row in by_problem.values()),
-        sweep_axis(rows) is not None,
-        peak.rate,
-        bandwidths[0][0] if bandwidths else None,
-        tuple(notes),
-    )
+def _paint_roofs(
+    axes: Axes, box: Box, shapes: Sequence[Row], peak: float, bandwidth: float | None, notes: Sequence[str]
+) -> None:
+    """The roofs, a point for each variant and problem, the ridge. Series are by the number of the problem.
 
-
-def _problem_of(row: Row) -> Problem:
-    assert row.problem is not None  # a gemm row has one
-    return row.problem
-
-
-def _paint_roofs(axes: Axes, roofs: Roofs) -> None:
-    """The roofs, a point for each variant and problem, the ridge."""
+    `shapes` is a row of each problem, by arithmetic intensity; `peak` is in flop/s, `bandwidth` in bytes/s.
+    """
     axes.set_xscale("log")
     axes.set_yscale("log")
-    labels = _points(axes, roofs)
+    intensities, swept = [derive.intensity(row) for row in shapes], sweep_axis(shapes) is not None
+    styles, labels = looks(box), []
+    for curve in box.series:
+        look = styles[0, curve.label]
+        if not swept:  # problems do not follow each other
+            look = replace(look, marker=look.marker or "x", line="")
+        if end := _line(axes, box.parts[0][0], curve, box, _median, look, stands=intensities):
+            labels.append(Label(box.series_name(curve), end, look.colour, look.strength > 1))
     bottom, highest = axes.dataLim.intervaly
-    top = roofs.peak / units.GIGA
+    top, least, most = peak / units.GIGA, intensities[0], intensities[-1]
+    ridge = peak / bandwidth if bandwidth else None  # from which intensity on memory is no limit
     axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 1.8)
-    least, most = min(roofs.intensities), max(roofs.intensities)
-    ridge = roofs.ridge
     axes.set_xlim(min(least, ridge / 8 if ridge else least) / 1.5, max(most, ridge or most) * 1.5)
-    _draw_roofs(axes, roofs)
-    labels.append(
-        Label(f"{roofs.box.dtype} peak {units.number(top)}", End(axes.get_xlim()[1], top, top), pane.GREY)
-    )
+    left, right = axes.get_xlim()
+    axes.plot([ridge or left, right], [top, top], color=pane.GREY, linewidth=_ROOF, label="peak")
+    if ridge and bandwidth:
+        floor = axes.get_ylim()[0]
+        axes.plot([left, ridge], [top * left / ridge, top], color=pane.GREY, linewidth=_ROOF, label="memory")
+        axes.plot([ridge, ridge], [floor, top], color=pane.GREY, linewidth=0.9, linestyle=":", label="ridge")
+        divisor, letter = units.scale(bandwidth)
+        seen = max(left, ridge * floor / top)  # where the slope comes into the picture
+        x = ridge * (seen / ridge) ** 0.2
+        _above(axes, x, top * x / ridge, f"memory {units.number(bandwidth / divisor)} {letter}B/s", "right")
+        _above(axes, ridge, top, f"ridge {units.number(ridge)} flop/byte", "center")
+    labels.append(Label(f"{box.dtype} peak {units.number(top)}", End(right, top, top), pane.GREY))
     pane.log_ticks(axes.xaxis, units.number, math.inf)
     pane.log_ticks(axes.yaxis, units.number)
     axes.tick_params(length=3, color=pane.DARK)
     axes.set_xlabel("arithmetic intensity: flop/byte, with A, B and C moved once")
     axes.set_ylabel("GFLOPS")
-    pane.titles(
-        axes, roofs.box.title, f"{roofs.box.dtype}, {roofs.box.scope} scope{roofs.box.bold}", roofs.box.keys
-    )
-    at_ends(axes, labels, roofs.box, most)
-    missing(axes, roofs.box, roofs.box.series, status, lambda number: roofs.names[number - 1], roofs.notes)
-
-
-def _points(axes: Axes, roofs: Roofs) -> list[Label]:
-    """Every variant, joined by a line where the problems are a sweep."""
-    box, labels = roofs.box, []
-    styles = looks(box)
-    for curve in box.series:
-        look = styles[0, curve.label]
-        if not roofs.swept:
-            look = replace(look, marker=look.marker or "x", line="")
-        if end := _line(axes, box.parts[0][0], curve, box, _median, look, stands=roofs.intensities):
-            labels.append(Label(box.series_name(curve), end, look.colour, look.strength > 1))
-    return labels
+    pane.titles(axes, box.title, f"{box.dtype}, {box.scope} scope{box.bold}", box.keys)
+    at_ends(axes, labels, box, most)
+    names = [clean(row.label) or (row.problem.size if row.problem else "") for row in shapes]
+    missing(axes, box, box.series, status, lambda number: names[number - 1], notes)
 
 
 def _median(row: Row, scope: str) -> Point | None:
     """A rate without its interval."""
     rate = derive.median_rate(row, scope)
     return (rate / units.GIGA, math.nan, math.nan) if rate else None
-
-
-def _draw_roofs(axes: Axes, roofs: Roofs) -> None:
-    """The arithmetic's level, the memory's slope that meets it at the ridge, and their words."""
-    top, (left, right) = roofs.peak / units.GIGA, axes.get_xlim()
-    ridge, floor = roofs.ridge, axes.get_ylim()[0]
-    axes.plot([ridge or left, right], [top, top], color=pane.GREY, linewidth=_ROOF, label="peak")
-    if ridge is None or roofs.bandwidth is None:
-        return
-    axes.plot([left, ridge], [top * left / ridge, top], color=pane.GREY, linewidth=_ROOF, label="memory")
-    axes.plot([ridge, ridge], [floor, top], color=pane.GREY, linewidth=0.9, linestyle=":", label="ridge")
-    divisor, letter = units.scale(roofs.bandwidth)
-    seen = max(left, ridge * floor / top)  # where the slope comes into the picture
-    x = ridge * (seen / ridge) ** 0.2
-    speed = f"memory {units.number(roofs.bandwidth / divisor)} {letter}B/s"
-    _above(axes, x, top * x / ridge, speed, "right")
-    _above(axes, ridge, top, f"ridge {units.number(ridge)} flop/byte", "center")
 
 
 def _above(axes: Axes, x: float, y: float, words: str, side: Literal["center", "right"]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import starmap
+from itertools import groupby, starmap
 from operator import attrgetter
 from typing import TypeVar
 
@@ -115,8 +115,6 @@ def _host_over_device(series: Series, scope: str) -> str:
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
     """How many times as fast as the kernel of ``--versus``, by size; None without one."""
-    if any(MATH in row.parameters and row.former for row in panel.rows):
-        return None  # see `math_sheets`
     shown = tuple(s for s in panel.series if any(rates.versus(row, scope) for row in s.rows.values()))
     caption = f"{versus_name(panel.rows)}: times its rate over {panel.shape}, {scope} scope if both have it; "
     caption += "batches in turn, 95 % interval"
@@ -205,10 +203,12 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
         figure = notes.marked(run, row, units.gflops(rate.median))
         return Cell(figure, rate.median == best[row.problem, scope])
 
-    has_energy, versus = any_joules(rows), [name for name in [versus_name(rows)] if name]
+    versus = [name for name in [versus_name(rows)] if name]
+    residual = ["residual"] if any(MATH in row.parameters for row in rows) else []
+    energy = COLUMNS if any_joules(rows) else ()
 
     def line(rate: float, row: Row) -> tuple[Cell, ...]:
-        fraction = rates.peak_fraction(run, row)
+        fraction, value = rates.peak_fraction(run, row), rates.residual(row)
         size = f"{clean(row.label or row.phase)} {shape(row)}".strip()
         return (
             Cell(clean(row.title)),
@@ -218,7 +218,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
             Cell(units.percent(helpers) if (helpers := rates.helpers_share(row)) else "-"),
             notes.noise(row),
             *([versus_cell(row, "kernel")] if versus else []),
-            *(cells(row) if has_energy else ()),
+            *([Cell("-" if value is None else units.number(value))] if residual else []),
+            *(cells(row) if energy else ()),
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
 
@@ -230,7 +231,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
         heading=heading(run, device, dtype),
         caption=f"{about}\n{caption}; of the best: {by}" if about else f"{dtype} {caption}",
         keys=("", "of the best" if about else "size"),
-        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *(COLUMNS if has_energy else ()), "status")),
+        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *residual, *energy, "status")),
         rows=tuple(starmap(line, ranked)),
         left=frozenset({"status"}),
         notes=(
@@ -268,45 +269,6 @@ def versus_cell(row: Row | None, scope: str) -> Cell:
     return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
 
 
-def math_sheets(run: Run, scope: str) -> list[Sheet]:
-    """Kernels with strict and with fast math: both rates, their ratio in turn, both residuals.
-
-    One for each device and data type that has a kernel with both.
-    """
-    scope = "kernel" if scope == "all" else scope
-    pairs: dict[tuple[int, str], list[tuple[Row, Row]]] = {}
-    strict: dict[object, Row] = {}
-    for row in run.rows:
-        own = {name: value for name, value in row.parameters.items() if name != MATH}
-        case = (row.device, row.variant, row.dtype, row.problem, listed(own))
-        if row.parameters.get(MATH) == "strict":
-            strict[case] = row
-        elif row.parameters.get(MATH) == "fast" and case in strict:
-            pairs.setdefault((row.device, row.dtype), []).append((strict[case], row))
-
-    def line(before: Row, row: Row) -> tuple[Cell, ...]:
-        residuals = rates.residual(before), rates.residual(row)
-        return (
-            Cell(clean(titled(row.variant, {**row.parameters, MATH: ""}, row.grid))),
-            Cell(f"{clean(row.label)} {shape(row)}".strip()),
-            *(notes.figure(each, rates.median_rate(each, scope), run=run) for each in (before, row)),
-            versus_cell(row, scope),
-            *(Cell("-" if value is None else units.number(value)) for value in residuals),
-        )
-
-    return [
-        Sheet(
-            heading=heading(run, device, dtype) if len(pairs) > 1 else (),
-            caption=f"{dtype} {rates.unit(dtype)} with strict and fast math, {scope} scope; ratio: fast over "
-            "strict, in turn; residual: of the worst element, over its bound",
-            keys=("", "size"),
-            blocks=(("strict", "fast", "ratio"), ("residual", "fast's")),
-            rows=tuple(line(*pair) for pair in own_pairs),
-        )
-        for (device, dtype), own_pairs in pairs.items()
-    ]
-
-
 def _parameters(rows: Sequence[Row]) -> list[Note]:
     """What each variant ran with, once if it is the same for all its rows."""
     texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
@@ -333,34 +295,31 @@ def gemm(run: Run, verbose: bool = False) -> RenderableType:
     scope = rates.view_scope(run)
     parts: list[RenderableType] = []
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    # By device and type, which is what a heading is of.
-    unsuited = {
-        subject: notes.unsuited(run, [row for row in gemms if (row.device, row.dtype) == subject])
-        for subject in dict.fromkeys((row.device, row.dtype) for row in gemms)
-    }
-    gemms = [row for row in gemms if row.variant not in unsuited[row.device, row.dtype]]
+    unsuited = notes.unsuited(run, gemms)
+    gemms = [row for row in gemms if row.variant not in unsuited]
     compared: list[Row] = []
     for device, _, rows in by_device(gemms, lambda row: (row.dtype, row.problem)):
         if len(rows) >= _LEAST_COMPARED or any(row.grid for row in rows):
             sheet = _row_sheet(run, device, rows[0].dtype, rows, _about(rows[0]))
             parts.append(sheet if verbose else replace(sheet, notes=(*sheet.notes, _MORE)))
             compared += rows
-    above: tuple[object, ...] = ()
-    for row in gemms:
-        alike = [each for each in gemms if row.grid and _kernel_of(each) == _kernel_of(row)]
-        if alike and row is not max(alike, key=lambda each: rates.median_rate(each, scope) or 0):
-            continue
-        if not verbose and any(row is each for each in compared):
-            continue
-        subject = (row.device, row.dtype, row.problem)
-        if subject != above:
-            above = subject
-            parts.append(Sheet(heading=heading(run, row.device, row.dtype), caption=_about(row)))
-        parts.append(_page(run, row))
-    idle = notes.not_for({name: what for each in unsuited.values() for name, what in each.items()})
-    others = {*range(len(run.header.devices))} - {row.device for row in compared}
-    below = dict.fromkeys((*idle, *(note for index in sorted(others) for note in notes.warnings(run, index))))
-    return stack([*parts, *([Sheet(notes=tuple(below))] if below else [])])
+
+    def subject(row: Row) -> tuple[int, str, object]:
+        return row.device, row.dtype, row.problem
+
+    grids = by_key(
+        ((subject(row), titled(row.variant, row.parameters) if row.grid else id(row)), row) for row in gemms
+    )
+    paged = [max(alike, key=lambda row: rates.median_rate(row, scope) or 0) for alike in grids.values()]
+    paged = [row for row in paged if verbose or not any(row is each for each in compared)]
+    for (device, dtype, _), alike in groupby(paged, subject):
+        first, *others = alike
+        parts.append(Sheet(heading=heading(run, device, dtype), caption=_about(first)))
+        parts += [_page(run, row) for row in (first, *others)]
+    apart = {*range(len(run.header.devices))} - {row.device for row in compared}
+    warned = (note for index in sorted(apart) for note in notes.warnings(run, index))
+    below = tuple(dict.fromkeys((*notes.not_for(unsuited), *warned)))
+    return stack([*parts, *([Sheet(notes=below)] if below else [])])
 
 
 _MORE = Note("", "-v: a page for each, with times, launches, figures of the checks and parameters", "dim")
@@ -372,11 +331,6 @@ def _about(row: Row) -> str:
     dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
     a, b = "A^T" if problem.trans_a else "A", "B^T" if problem.trans_b else "B"
     return f"C = {problem.alpha:g} {a} {b} + {problem.beta:g} C, {row.dtype}, {dimensions}"
-
-
-def _kernel_of(row: Row) -> tuple[object, ...]:
-    """What rows of one kernel, device and problem have in common, with whatever parameters."""
-    return titled(row.variant, row.parameters), row.device, row.dtype, row.problem
 
 
 def _page(run: Run, row: Row) -> RenderableType:

@@ -56,43 +56,14 @@ class Workload:
 # --- AlexNet: a convolution lowered by im2col is one product for each group of channels --------------------
 
 
-@dataclass(frozen=True)
-class Convolution:
-    """One layer: square images, square filters."""
-
-    name: str
-    channels: int  # that come in
-    filters: int  # channels that go out
-    size: int  # edge of a filter
-    stride: int
-    pad: int
-    edge: int  # of the image that comes in
-    groups: int  # towers that do not see each other; one product each, all of one shape
-
-    @property
-    def out(self) -> int:
-        """Edge of the image that goes out."""
-        return (self.edge + 2 * self.pad - self.size) // self.stride + 1
-
-    @property
-    def pixels(self) -> int:
-        """Pixels of the image that goes out."""
-        return self.out * self.out
-
-    def shape(self, batch: int) -> Shape:
-        """Filters x pixels, summed over the input channels under a filter, of one group."""
-        depth = self.channels // self.groups * self.size * self.size
-        return Shape(f"alexnet {self.name}", self.filters // self.groups, batch * self.pixels, depth)
-
-
 # fmt: off
-CONVOLUTIONS = (
-    #           name     in   out  size stride pad edge groups
-    Convolution("conv1",   3,  96, 11,  4,     0,  227, 1),
-    Convolution("conv2",  96, 256,  5,  1,     2,   27, 2),
-    Convolution("conv3", 256, 384,  3,  1,     1,   13, 1),
-    Convolution("conv4", 384, 384,  3,  1,     1,   13, 2),
-    Convolution("conv5", 384, 256,  3,  1,     1,   13, 2),
+CONVOLUTIONS = (  # of one tower
+    # name  filters   pixels  channels x filter  towers
+    ("conv1",  96, 55 * 55,   3 * 11 * 11, 1),
+    ("conv2", 128, 27 * 27,  48 *  5 *  5, 2),
+    ("conv3", 384, 13 * 13, 256 *  3 *  3, 1),
+    ("conv4", 192, 13 * 13, 192 *  3 *  3, 2),
+    ("conv5", 128, 13 * 13, 192 *  3 *  3, 2),
 )
 DENSE = (
     # name    in    out
@@ -104,8 +75,12 @@ DENSE = (
 
 
 def _alexnet(batch: int, _: int) -> tuple[Shape, ...]:
+    lowered = (
+        Shape(f"alexnet {name}", filters, batch * pixels, depth)
+        for name, filters, pixels, depth, _ in CONVOLUTIONS
+    )
     dense = (Shape(f"alexnet {name}", batch, outputs, inputs) for name, inputs, outputs in DENSE)
-    return (*(layer.shape(batch) for layer in CONVOLUTIONS), *dense)
+    return (*lowered, *dense)
 
 
 # --- a transformer's decoder: activations (tokens x inputs) times weights (inputs x outputs) --------------
@@ -272,7 +247,7 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
 # --- The net as its rows have it ----------------------------------------------------------------------------
 
 
-_RUNS = {layer.name: layer.groups for layer in CONVOLUTIONS} | dict.fromkeys((name for name, *_ in DENSE), 1)
+_RUNS = {name: towers for name, *_, towers in CONVOLUTIONS} | {name: 1 for name, *_ in DENSE}
 """How often each layer of AlexNet runs: once for each tower."""
 
 
@@ -293,7 +268,7 @@ class Net:
     @property
     def share(self) -> float:
         """The convolutions' share of the time, where every layer has a figure."""
-        return sum(self.seconds[layer.name] for layer in CONVOLUTIONS) / self.whole_s
+        return sum(self.seconds[name] for name, *_ in CONVOLUTIONS) / self.whole_s
 
     @property
     def sentence(self) -> str:

@@ -32,10 +32,10 @@ def macs(shape: Shape) -> int:
 
 def test_alexnet_does_the_work_that_is_known_of_it() -> None:
     """666 M multiply-adds in the convolutions, 58.6 M in the dense layers, 61 M weights."""
-    convolutions = sum(layer.groups * macs(layer.shape(1)) for layer in CONVOLUTIONS)
+    convolutions = sum(towers * m * n * k for _, m, n, k, towers in CONVOLUTIONS)
     assert convolutions == 665_784_864
     assert sum(inputs * outputs for _, inputs, outputs in DENSE) == 58_621_952
-    filters = sum(layer.groups * layer.shape(1).m * layer.shape(1).k for layer in CONVOLUTIONS)
+    filters = sum(towers * m * k for _, m, _, k, towers in CONVOLUTIONS)
     assert filters + 58_621_952 == 60_954_656
 
 
@@ -45,13 +45,14 @@ def test_alexnet_layers_fit_each_other() -> None:
     def pooled(pixels: int) -> int:
         return (int(pixels**0.5) - 3) // 2 + 1
 
-    first, second, third, fourth, fifth = CONVOLUTIONS
-    assert [layer.pixels for layer in CONVOLUTIONS] == [55 * 55, 27 * 27, 13 * 13, 13 * 13, 13 * 13]
-    assert pooled(first.pixels) == second.edge
-    assert pooled(second.pixels) == third.edge
-    assert [layer.channels for layer in CONVOLUTIONS[1:]] == [layer.filters for layer in CONVOLUTIONS[:-1]]
-    assert (third.edge, fourth.edge) == (fourth.edge, fifth.edge)
-    assert fifth.filters * pooled(fifth.pixels) ** 2 == DENSE[0][1]
+    edges = [int(pixels**0.5) for _, _, pixels, _, _ in CONVOLUTIONS]
+    assert edges == [55, pooled(55**2), pooled(27**2), 13, 13]
+    channels = [
+        k // square * towers
+        for (_, _, _, k, towers), square in zip(CONVOLUTIONS, (121, 25, 9, 9, 9), strict=True)
+    ]
+    assert channels == [3, *(m * towers for _, m, _, _, towers in CONVOLUTIONS[:-1])]
+    assert 2 * 128 * pooled(13**2) ** 2 == DENSE[0][1]
 
 
 def test_a_batch_makes_more_pixels_and_more_rows() -> None:
