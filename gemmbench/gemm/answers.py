@@ -148,6 +148,7 @@ class Answers:
 
     def _before(self, bench: Answering) -> Check:
         exact = freivalds.drawn(self._problem, self._sums, self._without)
+        bench.put(exact.operands.stored(exact.problem))
         checks = [self._exact(bench, scope, 0, exact) for scope in bench.distinct]
         bench.put(self._values.stored(self._problem))
         for scope in bench.distinct:
@@ -165,10 +166,14 @@ class Answers:
         most = _DIGITS if min(dtype.itemsize, self._problem.result.itemsize) > 2 else 2
         digits = int(rng.integers(1, most, endpoint=True)) if dtype.is_float else 0
         exact = freivalds.drawn(self._problem, self._sums, self._without).scaled(digits)
+        every = {index, (index + 1) % bench.sets}
+        for each in every:
+            bench.put(exact.operands.stored(exact.problem), each)
         for scope in (device, str(rng.choice(others or [device]))):
             checks.append(self._exact(bench, scope, index, exact, "after the last batch: "))
-            bench.put(self._values.stored(self._problem), index)
             index = (index + 1) % bench.sets
+        for each in every:
+            bench.put(self._values.stored(self._problem), each)
         check = merged(checks)
         if check.verdict == "ok" and self._case.operands.out and self._result is not None:
             save_result(self._case.operands.out, self._result)
@@ -177,11 +182,10 @@ class Answers:
     def _exact(
         self, bench: Answering, scope: str, index: int, exact: freivalds.Exact, what: str = ""
     ) -> Check:
-        """Freivalds' check of the timed launches on integers.
+        """Freivalds' check of the timed launches on integers, which an operand set holds.
 
         After the batches C before holds numbers, so that a kernel that leaves what is written alone is wrong.
         """
-        bench.put(exact.operands.stored(exact.problem), index)
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
         if error := exact.error(self._inside(result), self._tile):

@@ -111,8 +111,8 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
     "the first slice is not added": ("cpu-packed in slices", "slice = 0;", "slice = 1;", ("exact", "before")),
     "a part is not added by thin": ("thin in parts", "part < parts;", "part < parts - 1;", ("before",)),
     "the first part is not added by thin": ("thin in parts", "part = 0;", "part = 1;", ("exact", "before")),
-    "a part is not added by nv-async": (
-        *("nv-async in parts", "p < parts;", "p < parts - 1;"),
+    "the second part is not added by nv-async": (
+        *("nv-async in parts", "p = 1; p < parts;", "p = 2; p < parts;"),
         ("before",),
     ),
 }
