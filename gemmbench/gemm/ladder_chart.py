@@ -19,7 +19,7 @@ from gemmbench.model import units
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Resources, Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
@@ -419,24 +419,21 @@ def host_parts(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """
     panes = []
     for subject in pane.subjects(runs):
-        rows = [row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s]
-        problems = list(dict.fromkeys(row.problem for row in rows if row.problem))
-        if len(problems) > 1:
+        timed = (row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s)
+        rows_of = by_key((row.problem, row) for row in timed if row.problem)
+        several, rows = len(rows_of) > 1, [row for rows in rows_of.values() for row in rows]
+        if several:
             rows = [
-                max(
-                    (row for row in rows if row.problem == problem),
-                    key=lambda row: derive.median_rate(row, "host") or 0.0,
-                )
-                for problem in problems
+                max(rows, key=lambda row: derive.median_rate(row, "host") or 0) for rows in rows_of.values()
             ]
         bars: dict[int, tuple[str, derive.Split]] = {}
         for row in rows:
-            at = f" {row.label or row.problem.size}" if len(problems) > 1 and row.problem else ""
+            at = f" {row.label or row.problem.size}" if several and row.problem else ""
             for name, parts in ((f"{row.title}{at}", row.parts), ("map cycle", row.cycle)):
                 if split := derive.split(parts):
                     bars[len(bars)] = clean(name), split
         if bars:
-            head = f"{subject.dtype}, host scope" + (f", {problems[0].title}" if len(problems) == 1 else "")
+            head = f"{subject.dtype}, host scope" + ("" if several else f", {next(iter(rows_of)).title}")
             paint = partial(_paint_parts, title=subject.title, head=head, bars=bars)
             panes.append(pane.Pane(1.6 + 1.4 * pane.ROW * len(bars), paint))
     return panes

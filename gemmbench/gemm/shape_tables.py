@@ -20,7 +20,6 @@ from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 
 _FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # device's scope to ratio
-_NO_ENERGY = (Cell(""), Cell(""))
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
@@ -90,7 +89,7 @@ def _workloads_sheet(
             Cell(notes.marked(run, line.best, clean(line.best.title)) if line.best else _why(line)),
             *_cells(line_figures),
             *([sweep_table.versus_cell(line.best, scope)] if versus else []),
-            *((sweep_table.cells(line.best) if line.best else _NO_ENERGY) if joules else ()),
+            *(sweep_table.cells(line.best) if joules else ()),
         )
         for line, line_figures in zip(lines, figures, strict=True)
     ]
@@ -101,10 +100,11 @@ def _workloads_sheet(
             ratio.median for line in lines if line.best and (ratio := rates.versus(line.best, scope))
         )
         beside = [Cell(units.number(times) if times else "")] if versus else []
-        rest = _NO_ENERGY if joules else ()
+        rest = sweep_table.cells(None) if joules else ()
         body.append((Cell("geometric mean"), *empty, *_cells(means), *beside, *rest))
     columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))
     shown = [row for line in lines for row in (line.best, line.host) if row]
+    blas = [Note(BASELINE, clean(run.header.host.blas), "dim")]
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
@@ -113,11 +113,7 @@ def _workloads_sheet(
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
-            *(
-                [Note(BASELINE, clean(run.header.host.blas), "dim")]
-                if any(line.host for line in lines)
-                else notes.numpy_in_turn(run, shown)
-            ),
+            *(blas if any(line.host for line in lines) else notes.numpy_in_turn(run, shown)),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *notes.not_for(unsuited := notes.unsuited(run, rows)),
             *_missing([row for row in rows if row.variant not in unsuited]),
@@ -163,9 +159,8 @@ def _why(line: _Line) -> str:
 
 def _missing(rows: Sequence[Row]) -> list[Note]:
     """How many rows did not run. Their reasons are left to -v: a line shows its best kernel only."""
-    advice = "-v says why"
     return [
-        Note(WORDS[status], f"{count} of {len(rows)} rows; {advice}", "dim")
+        Note(WORDS[status], f"{count} of {len(rows)} rows; -v says why", "dim")
         for status in ("skipped", "unsupported")
         if (count := sum(row.status == status for row in rows))
     ]

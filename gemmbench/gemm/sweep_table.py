@@ -492,11 +492,11 @@ def any_joules(rows: Iterable[Row]) -> bool:
     return any(row.energy.joules is not None for row in rows)
 
 
-def cells(row: Row) -> tuple[Cell, Cell]:
-    """A row's entries in `COLUMNS`."""
-    joules, efficiency = row.energy.joules, rates.gflop_per_joule(row)
-    empty = "-" if row.status == "ok" else ""
-    unknown = NOT_MEASURED if rates.asked_for_energy(row) else empty
+def cells(row: Row | None) -> tuple[Cell, Cell]:
+    """A row's entries in `COLUMNS`; empty without a row."""
+    empty = "-" if row and row.status == "ok" else ""
+    joules, efficiency = (row.energy.joules, rates.gflop_per_joule(row)) if row else (None, None)
+    unknown = NOT_MEASURED if row and rates.asked_for_energy(row) else empty
     return (
         Cell(units.joules(joules) if joules is not None else unknown),
         Cell(units.number(efficiency) if efficiency is not None else empty),
