@@ -54,11 +54,15 @@ class Exact:
         return Matrices(self.a, self.b, self.c, generated=True)
 
     def scaled(self, digits: int) -> Exact:
-        """A and B times 2^digits, and C before times 2^(2 digits)."""
+        """The smaller one of A and B times 2^digits, and C before as well."""
         dtype, result = DTYPES[self.problem.dtype], self.problem.result
-        a, b = (_scaled(matrix, dtype, digits) for matrix in (self.a, self.b))
-        c = _scaled(self.c, result, 2 * digits)
-        return replace(self, a=a, b=b, c=c, expected=4.0**digits * self.expected)
+        a, b = self.a, self.b
+        if a.size <= b.size:
+            a = _scaled(a, dtype, digits)
+        else:
+            b = _scaled(b, dtype, digits)
+        c = _scaled(self.c, result, digits)
+        return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
         """The first wrong element of C with its tile, or "".

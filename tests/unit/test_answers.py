@@ -71,7 +71,7 @@ def _pairs() -> dict[tuple[Gemm, bytes, str], HostArray]:
 
 def _right(problem: Gemm, a: HostArray, b: HostArray, sums: str) -> HostArray:
     """A right kernel's alpha A B, made once for some operands."""
-    known, key = _pairs(), (problem, a.tobytes(), sums)
+    known, key = _pairs(), (problem, a.tobytes() + b.tobytes(), sums)
     if key not in known:
         if len(known) > 8:
             known.clear()
@@ -130,7 +130,7 @@ def in_one_set(bench: Simulated, right: HostArray) -> HostArray:
 
 def clamped(bench: Simulated, right: HostArray) -> HostArray:
     """It takes larger numbers than those of the first checks for half of them."""
-    largest = float(np.abs(bench.values.a.astype(float)).max())
+    largest = float(max(np.abs(matrix.astype(float)).max() for matrix in (bench.values.a, bench.values.b)))
     bench.largest = bench.largest or largest
     return right if largest <= bench.largest else right / 2
 
