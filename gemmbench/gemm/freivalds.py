@@ -36,8 +36,8 @@ class Exact:
     Attributes:
         problem: with an alpha other than 1, and a beta other than 0 where the timed one is not 0.
         a: op(A), m x k of every problem of the batch, one below the other, as a device stores them.
-        b: op(B), k x n, likewise.
-        c: C before, m x n, likewise.
+        b: op(B), k x n, stored in the same way.
+        c: C before, m x n, stored in the same way.
         x: batch x n x `VECTORS`.
         expected: alpha A (B x) + beta C0 x: batch x m x `VECTORS`.
     """
@@ -100,7 +100,7 @@ def exact_limit(problem: Gemm, sums: str = "") -> float:
     fewer digits than float has, half the range: 2^13 for fp8.
 
     Args:
-        problem: its data type tells C's.
+        problem: its data type defines C's.
         sums: the data type that sums are kept in, if it is not C's.
     """
     result = problem.result

@@ -84,7 +84,7 @@ class DrawnRows:
     Args:
         problem: the problem.
         a: op(A), m x k of every problem of the batch, one below the other, as stored.
-        b: op(B), k x n, likewise.
+        b: op(B), k x n, stored in the same way.
         generated: whether the operands are gemmbench's own, uniform ones.
     """
 

@@ -267,8 +267,8 @@ def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
 
 
 _RAGGED = (3, 5, 7)  # elements between the rows of A, B and C: vector loads of rows are not aligned
-_ALIGNED = 64  # elements, of which aligned rows are multiples: with them kernels take their vector paths
-_WHOLE = 16  # elements, of which the lengths of m, n and k are multiples there
+_ALIGNED = 64  # elements: aligned rows are a multiple of it long, so that kernels use their vector paths
+_WHOLE = 16  # m, n and k are multiples of it in the test of aligned rows
 
 Run = Callable[[ExactTest], HostArray]
 
