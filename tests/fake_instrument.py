@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Any
 
@@ -133,11 +133,6 @@ class FakeInstrument:
 
     def release(self, handle: int) -> None:
         self.log.append(("release", handle))
-
-
-def with_ahead(prepared: Prepared, *clocks: str) -> Prepared:
-    """The same, with clocks whose batches are queued while another runs."""
-    return replace(prepared, ahead=clocks)
 
 
 # --- a device that power slows down -------------------------------------------------------------------------

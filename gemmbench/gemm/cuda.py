@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -25,9 +25,6 @@ from gemmbench.opencl.runtime import (
     Counters,
     Span,
 )
-
-if TYPE_CHECKING:
-    pass
 
 _FILES = ("libcuda.so.1", "nvcuda.dll")
 _ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"

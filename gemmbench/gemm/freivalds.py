@@ -17,14 +17,13 @@ from functools import lru_cache
 import numpy as np
 
 from gemmbench.gemm.operands import Matrices
-from gemmbench.gemm.verify import in_tile, numbers, stack
+from gemmbench.gemm.verify import blocks, in_tile, numbers, stack
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, encode
 from gemmbench.model.problem import Gemm
 
 VECTORS = 32
 _SIGMAS = 9  # standard deviations of a sum that stay exact: 1e-18 is the probability of more
 _C_SHARE = 0.25  # of the exact range, for beta C0
-_BLOCK = 1 << 23  # elements that are converted to double at a time: 64 MiB
 _HOST_EXACT = 2.0**53  # integers that the host's double sums hold
 _MOST_DRAWN = 1 << 12  # of an operand in float or double: more finds no more faults
 
@@ -79,7 +78,7 @@ class Exact:
         dtype, result = DTYPES[problem.dtype], problem.result
         a_row = numbers(stack(self.a, batch)[number, row : row + 1], dtype)
         b, right = stack(self.b, batch)[number], np.zeros(problem.n)
-        for steps in _slices(problem.k, problem.n):
+        for steps in blocks(problem.k, problem.n):
             right += (a_row[:, steps] @ numbers(b[steps], dtype))[0]
         right = problem.alpha * right
         if problem.beta != 0:
@@ -142,7 +141,7 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
 
     def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
         stored = np.empty((batch * rows, columns), kind.numpy)
-        for part in _slices(*stored.shape):
+        for part in blocks(*stored.shape):
             values = rng.integers(-largest, largest, stored[part].shape, np.int16)
             values += values >= 0  # never 0
             if share < 1:
@@ -191,13 +190,7 @@ def _times(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
     """A stack of stored matrices (batch x rows x columns) times one of vectors, in double precision."""
     batch, rows, columns = matrices.shape
     product = np.zeros((batch, rows, x.shape[2]))
-    for problems in _slices(batch, rows * columns):
-        for part in _slices(rows, columns):
+    for problems in blocks(batch, rows * columns):
+        for part in blocks(rows, columns):
             product[problems, part] = numbers(matrices[problems, part], dtype) @ x[problems]
     return product
-
-
-def _slices(length: int, size: int) -> list[slice]:
-    """Parts of a length, of elements of a size each, that are converted together."""
-    step = max(1, _BLOCK // max(1, size))
-    return [slice(start, min(start + step, length)) for start in range(0, length, step)]

@@ -23,14 +23,13 @@ from typing import Any
 
 import numpy as np
 
-from gemmbench.gemm.verify import numbers, stack
+from gemmbench.gemm.verify import blocks, numbers, stack
 from gemmbench.model.dtypes import DTYPES, DType, HostArray
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 
 SAFETY = 8.0  # standard deviations allowed to rounding errors
 ROWS = 32  # drawn, of all problems of a batch
-_BLOCK = 1 << 23  # elements that are converted to double at a time: 64 MiB
 _CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of wider types are not cut short
 
 
@@ -100,8 +99,7 @@ class DrawnRows:
         for number in np.unique(self._rows // max(1, problem.m)):
             chosen = self._rows // problem.m == number
             rows = numbers(a[self._rows[chosen]], dtype)
-            for start in range(0, problem.k, step := max(1, _BLOCK // max(1, problem.n))):
-                part = slice(start, start + step)
+            for part in blocks(problem.k, problem.n):
                 block = numbers(stacked[number, part], dtype)
                 self._product[chosen] += rows[:, part] @ block
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power

@@ -18,7 +18,7 @@ from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
 
 GUARD = 37.0  # what the cells around C hold; exact in every data type
-_BLOCK = 1024  # rows converted to double at a time
+_AT_ONCE = 1 << 23  # elements that are converted to double at a time: 64 MiB
 _CHAR = 128  # integers lie from -128 to 127
 
 
@@ -107,8 +107,8 @@ def _stored(values: HostArray, dtype: DType) -> HostArray:
     if values.dtype == dtype.numpy:
         return values
     stored = np.empty(values.shape, dtype.numpy)
-    for start in range(0, len(values), _BLOCK):
-        stored[start : start + _BLOCK] = encode(values[start : start + _BLOCK], dtype)
+    for part in blocks(*values.shape):
+        stored[part] = encode(values[part], dtype)
     return stored
 
 
@@ -165,6 +165,12 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
         f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True)
     )
     return f", in the tile of rows {rows} and columns {columns}"
+
+
+def blocks(length: int, size: int) -> list[slice]:
+    """Parts of a length, of elements of a size each, that are converted together."""
+    step = max(1, _AT_ONCE // max(1, size))
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def numbers(stored: HostArray, dtype: DType) -> HostArray:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.gemm import freivalds
+from gemmbench.gemm import freivalds, verify
 from gemmbench.gemm.freivalds import Exact, drawn, exact_limit
 from gemmbench.gemm.verify import exact_product, stack
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, HostArray, decode, encode
@@ -120,7 +120,7 @@ def test_a_kernel_that_takes_no_scalars_is_checked_without() -> None:
 
 
 def test_large_matrices_are_converted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freivalds, "_BLOCK", 100)
+    monkeypatch.setattr(verify, "_AT_ONCE", 100)
     exact = drawn(Gemm(37, 41, 43, batch=3, beta=1.0))
     c = product(exact)
     assert exact.error(c) == ""
