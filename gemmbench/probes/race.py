@@ -60,6 +60,16 @@ def winner(row: Row) -> Parameters:
     return {**row.parameters, **chosen, **kernels}
 
 
+def control_case(device: DeviceFacts) -> Case:
+    """A multiply-add kernel that keeps all cores of a CPU busy, always with the same parameters.
+
+    How long a fixed amount of its work takes shows whether other programs use the cores. Prepare it, choose
+    the amount once by `trips_for`, and run it by `sized`.
+    """
+    loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": kernels_in([4])}
+    return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
+
+
 def amount(prepared: Prepared) -> int:
     """Operations, or bytes, in a unit of work."""
     return prepared.unit.flops or prepared.unit.bytes

@@ -16,7 +16,7 @@ from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_in
 from gemmbench.probes.measure import race_chains
 from gemmbench.probes.opencl import Chains, ProbeExecutor, Tiles
-from gemmbench.probes.race import Race
+from gemmbench.probes.race import Race, control_case, sized, trips_for
 from tests import in_process
 from tests.device.conftest import runtime
 
@@ -88,6 +88,15 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
     assert row.build_s is not None
     assert row.build_s > 0
     assert [line.split(":")[0] for line in row.race[:2]] == ["raced forms (G/s)", "raced chains (G/s)"]
+
+
+def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: DeviceFacts) -> None:
+    instrument = in_process.InProcess(ProbeExecutor(runtime(device)))
+    with instrument.prepare(control_case(device), device, QUICK) as handle:
+        control = sized(handle, trips_for(handle, 0.005))
+        assert control.verify("before").check.verdict == "ok"
+        assert control.batch(control.prepared.clocks[0], 1).count == 1
+        assert handle.prepared.trips[0] <= control.work <= handle.prepared.trips[1]
 
 
 def test_a_race_out_of_budget_says_so(device: DeviceFacts) -> None:
