@@ -15,7 +15,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
-from gemmbench.model.row import Check, Parameters, Row, Verdict
+from gemmbench.model.row import Check, Parameters, Verdict
 from gemmbench.model.units import GIGA, by_key, number
 from gemmbench.model.units import rate as shown_rate
 from gemmbench.probes.arithmetic import kernels_in
@@ -49,15 +49,6 @@ class Sized(Handle):
 def sized(handle: Handle, work: int) -> Sized:
     """A handle whose problems have so much work."""
     return Sized(handle.instrument, handle.number, handle.prepared, work, watch=handle.watch)
-
-
-def winner(row: Row) -> Parameters:
-    """The parameters of the candidate that won the race of an arithmetic probe's saved row."""
-    chosen: Parameters = {
-        name: row.choice[name] for name in ("form", "chains", "unroll", "groups") if name in row.choice
-    }
-    kernels: Parameters = {} if "groups" in chosen else {"kernels": kernels_in([int(chosen["chains"])])}
-    return {**row.parameters, **chosen, **kernels}
 
 
 def control_case(device: DeviceFacts) -> Case:

@@ -19,7 +19,6 @@ from gemmbench.model.units import seconds as time_of
 from gemmbench.stats import ceilings, intervals
 from gemmbench.stats.intervals import Interval, Measure, Summary, log_median, ratio_in_turn, summarize
 
-ABOVE = 1.02  # a GEMM this many times as fast as the measured peak is suspect, or the peak is too low
 NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
 FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
 DRIFTING = 0.03  # from here on a trend of the samples is told
@@ -396,8 +395,7 @@ def peak(
     """The peak that a device's GEMMs of a type are held against; None if there is none.
 
     It is the peak of the state that the run's rows are in, settled or burst. Rows whose integrity is suspect
-    do not count, nor do those of matrix units that were fed with zeros, with which some run faster. A peak
-    that a GEMM is above stands nevertheless: see `above_peak`.
+    do not count, nor do those of matrix units that were fed with zeros, with which some run faster.
 
     Args:
         run: any.
@@ -441,30 +439,6 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
     """One scope's rate over the peak that it is held against; arguments as of `held_against`."""
     reached, top = shown_rate(row, scope), held_against(run, row, others)
     return reached.median / top.rate if reached and top else None
-
-
-@lru_cache(maxsize=64)
-def above_peak(run: Run, device: int, dtype: str, matrix: bool = False) -> tuple[float, float, Row] | None:
-    """The measured peak, and rate and row of the GEMM that is faster; None if none is, by more than 2 %.
-
-    A GEMM counts against the peak of the units that it runs on: ``matrix`` as in `peak`.
-
-    Then one of the two is wrong, and neither is dropped: the peak may have been measured while the machine
-    ran slower, two virtual processors on one core, say. The host's BLAS counts on the processor of a CPU
-    device, unless the driver has warnings: one that compiles for less than the processor offers has a lower
-    peak indeed.
-    """
-    shared = _on_cpus_alone(run) and not run.header.devices[device].warnings
-    state = run.header.policy.state
-    above = [
-        (top.rate, reached.median, row)
-        for row in run.rows
-        if row.kind == "gemm" and row.dtype == dtype and row.device in (device, HOST)
-        if (row.ran_on == "matrix") == matrix and (shared or not on_host(row))
-        if (reached := shown_rate(row, "kernel")) is not None
-        if (top := _peak(run, device, dtype, matrix, row.sums, state)) and reached.median > ABOVE * top.rate
-    ]
-    return max(above, key=lambda each: each[1], default=None)
 
 
 @lru_cache(maxsize=64)

@@ -146,9 +146,11 @@ class KeptPeaks(_Kept[Row]):
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
         """Keep the believed peaks that a run has measured itself: all but `resumed`. Better ones stay.
 
-        A peak beside busy programs is none to hold later runs against: such a run's are not kept.
+        A run that a busy machine slowed down keeps none: other programs used its cores, or a GEMM was faster
+        than its peak.
         """
-        if run.header.host.busy >= BUSY_CORES:
+        fractions = (rates.peak_fraction(run, row) for row in run.rows if not rates.on_host(row))
+        if run.header.host.busy >= BUSY_CORES or any((each or 0.0) > _ABOVE for each in fractions):
             return
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
         for index, device in enumerate(run.header.devices):
@@ -158,7 +160,6 @@ class KeptPeaks(_Kept[Row]):
                 if row.device == index and row.kind in _PEAKS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed and not disturbed(run, row)
-                if not rates.above_peak(run, index, row.dtype, row.ran_on == "matrix")
             ]
             kept = self._by_key(device)
             fresh = [row for row in fresh if not _is_worse(row, kept.get(row.key))]
@@ -176,6 +177,7 @@ class KeptPeaks(_Kept[Row]):
 
 
 _PEAKS = ("peak", "bandwidth")
+_ABOVE = 1.02  # of the measured peak, for a GEMM
 
 
 def _is_worse(row: Row, kept: Row | None) -> bool:
