@@ -430,7 +430,7 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
     The span from first START to last END lacks at most what launches cost that were made since it began.
     """
-    samples = {name: scope for sampled in windows for name, scope in sampled.scopes.items()}
+    samples = {name: scope for sampled in reversed(windows) for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
     if not events or np.median([_clocks_agree(batch) for batch in events]) > 0:
         return samples, ()
@@ -471,7 +471,7 @@ def _clocks_agree(batch: Batch) -> bool:
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
     """Samples of which those of the device are the wall clock's."""
     samples: dict[str, Scope] = {}
-    for sampled in windows:
+    for sampled in reversed(windows):
         walls = tuple(batch.wall_s for batch in sampled.batches)
         samples |= sampled.scopes
         for name in sampled.scopes.keys() & {"kernel", "device", CHAIN}:

@@ -17,6 +17,7 @@ import pyopencl as cl
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import (
+    LONG_S,
     SPLIT,
     Laps,
     Matrices,
@@ -218,6 +219,7 @@ class Bench:
         self._turns = Turns(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._pageable: list[tuple[Operand, Operand, Operand]] = []
+        self._device_s = 0.0  # of the last verified problem
         self._bound(timed, case)
         self._images = tuple(as_image)
         with errors():
@@ -482,8 +484,10 @@ class Bench:
         queue.finish()
         if scope == "device":
             launched = self._with_scalars(problem, self._on_device()[index], self._buffers[index][0])
+            begin = time.perf_counter()
             events = [(launch.name, launch.enqueue(queue)) for launch in launched]
             queue.finish()
+            self._device_s = time.perf_counter() - begin
             self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
             matrix.to_host(queue)
             self._turns.on_device = False
@@ -560,7 +564,7 @@ class Bench:
         operands = (self._pageable if clock == PAGEABLE else self._operands)[index]
         a, b, c = operands
         self._turns.on_device = False
-        split, cycle = clock in SPLIT, clock == CYCLE
+        split, cycle = clock in SPLIT or self._device_s >= LONG_S, clock == CYCLE
         queue = self.runtime.queue if split else self.runtime.plain_queue
         for matrix in operands:
             matrix.lend(queue) if cycle else matrix.reclaim(queue)

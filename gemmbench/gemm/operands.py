@@ -88,9 +88,14 @@ def same_bits(values: HostArray, others: HostArray) -> bool:
 SPLIT = ("parts", CYCLE)
 """The clocks that split a problem."""
 
+LONG_S = 0.005
+"""From here on a problem in the host scope is split, too: events and waiting cost it less than 0.2 %."""
+
 
 def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
     """So many problems from host memory to host memory.
+
+    If they are split, a batch of the host scope has the finer scopes, too.
 
     Args:
         run: one of them; its seconds as of `Laps.end`.
@@ -100,8 +105,17 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
     begin = time.monotonic()
     runs = [run() for _ in range(count)]
     each = {name: tuple(seconds[name] for seconds in runs) for name in runs[0]}
-    mean = sum(each[WHOLE]) / count
-    return Batch({clock: mean}, begin, time.monotonic(), count, each if clock in SPLIT else {})
+    end, mean = time.monotonic(), {name: sum(values) / count for name, values in each.items()}
+    if clock in SPLIT:
+        return Batch({clock: mean[WHOLE]}, begin, end, count, each)
+    seconds, launch_s = {clock: mean[WHOLE]}, None
+    if clock == "host" and "kernel" in mean:
+        device_s = mean["passes"] + mean["kernel"]
+        seconds = {"kernel": mean["kernel"], "device": device_s, **seconds}
+        launch_s = end - begin - count * (device_s + mean["waiting"])  # all else that the host did
+    elif clock == "host" and "passes" in mean:  # by the wall clock
+        seconds = {"device": mean["enqueue"] + mean["passes"], **seconds}
+    return Batch(seconds, begin, end, count, launch_s=launch_s)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmbench.gemm import opencl
+from gemmbench.gemm import opencl, opencl_bench
 from gemmbench.gemm.opencl import Clblast, ClblastExecutor
 from gemmbench.gemm.verify import edge_problem
 from gemmbench.ladder import BY_NAME
@@ -143,6 +143,18 @@ def test_the_clock_stops_when_all_calls_have_run(
         "call",
         "finish",
     ]  # then the clock begins
+
+
+def test_a_long_problem_has_both_scopes_in_one_batch(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = executor(device).prepare(planned(device, Gemm(60, 60, 60)), QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
+    batch = bench.start("host", 2)
+    assert isinstance(batch, Batch)
+    assert list(batch.seconds) == ["device", "host"]
+    assert 0 < batch.seconds["device"] < batch.seconds["host"]
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

@@ -16,6 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import _busy
 from gemmbench.ladder import BY_NAME, LADDER
@@ -257,6 +258,27 @@ def test_an_upload_without_stamps_is_waited_for_and_a_kernel_without_them_is_an_
     assert _busy(events) == pytest.approx({"upload": 0.0, "passes": 2e-7, "kernel": 3e-7})
     with pytest.raises(cl.Error):
         _busy([("multiply", Stamped(None))])
+
+
+@pytest.mark.parametrize("name", ["naive", "padded"])
+def test_a_long_problem_has_every_scope_in_one_batch(
+    device: DeviceFacts, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (case,) = gemm_plan([device], [BY_NAME[name]], [Gemm(60, 60, 60)])
+    assert isinstance(case, Case)
+    bench = executor(device).prepare(case, QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    short = bench.start("host", 2)
+    assert isinstance(short, Batch)
+    assert list(short.seconds) == ["host"]
+    monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
+    batch = bench.start("host", 2)
+    assert isinstance(batch, Batch)
+    assert list(batch.seconds) == ["kernel", "device", "host"]
+    seconds = batch.seconds
+    assert 0 < seconds["kernel"] <= seconds["device"] < seconds["host"]
+    assert (seconds["kernel"] < seconds["device"]) == (name == "padded")  # which has passes
+    assert bench.verify("after").check.verdict == "ok"
 
 
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:

@@ -239,6 +239,18 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     assert re.fullmatch("uuu" + "d" + "(uuud){2}" + "d+" + "(uuud){7,}" + "uuud" + "uuuud" + "uu", copies)
 
 
+def test_a_long_problem_has_both_scopes_in_one_batch(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    monkeypatch.setattr(cublas, "LONG_S", 0.0)
+    batch = bench.start("host", 2)
+    assert isinstance(batch, Batch)
+    assert list(batch.seconds) == ["device", "host"]
+    assert 0 < batch.seconds["device"] < batch.seconds["host"]
+
+
 def test_cold_runs_rotate_operands(install: Install) -> None:
     install()
     row = measured(Gemm(500, 500, 20), replace(QUICK, cold=True))

@@ -157,6 +157,17 @@ def test_a_batch_keeps_every_problem_of_a_clock_that_splits(name: str, kept: boo
     assert dict(batch.each) == ({WHOLE: (1.0, 3.0), "upload": (1.0, 2.0)} if kept else {})
 
 
+def test_a_long_problem_from_host_to_host_has_the_finer_scopes_too() -> None:
+    parts = {"upload": 1.0, "enqueue": 0.5, "passes": 2.0, "kernel": 4.0, "waiting": 0.5, "download": 2.0}
+    batch = host_batch(lambda: {WHOLE: 10.0} | parts, "host", 2)
+    assert list(batch.seconds.items()) == [("kernel", 4.0), ("device", 6.0), ("host", 10.0)]
+    assert batch.launch_s == pytest.approx(batch.end - batch.begin - 2 * 6.5)
+    library = host_batch(lambda: {WHOLE: 10.0, "enqueue": 0.5, "passes": 6.0}, "host", 1)
+    assert list(library.seconds.items()) == [("device", 6.5), ("host", 10.0)]
+    assert library.launch_s is None
+    assert list(host_batch(lambda: {WHOLE: 10.0} | parts, "pageable", 1).seconds) == ["pageable"]
+
+
 @pytest.mark.parametrize("field", ["parts", "cycle"])
 def test_a_part_that_is_none_is_refused(field: str, tmp_path: Path) -> None:
     text = SAVED[0].read_text(encoding="utf-8").replace(f'"{field}":{{', f'"{field}":{{"lunch":[1.0],', 1)
