@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.device import DeviceFacts
-from gemmbench.stats.ceilings import ceiling, group_local_bytes, most, most_bytes
+from gemmbench.stats.ceilings import ceiling, group_local_bytes, most, most_bytes, why_above
 from tests.fake_runs import CPU, GPU
 
 H200 = replace(GPU, compute_capability=(9, 0))
@@ -66,6 +66,31 @@ def test_cpus_have_bounds() -> None:
     assert moved.per_second == CPU.compute_units * 192 * 7e9
     assert most(H200, "float") == ceiling(H200, "float")
     assert most_bytes(H200) is None
+
+
+RTX_4060 = replace(GPU, compute_capability=(8, 9), compute_units=24, clock_mhz=2505)
+RTX_4090 = replace(GPU, compute_capability=(8, 9), compute_units=128, clock_mhz=2520)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "listed", "reached"),
+    [(RTX_4060, "float", 15.39, 16.67), (RTX_4090, "int", 41.3, 46.5)],
+)
+def test_a_geforce_card_may_exceed_the_clock_that_opencl_lists(
+    device: DeviceFacts, dtype: str, listed: float, reached: float
+) -> None:
+    def is_wrong(tflops: float, max_mhz: float | None) -> bool:
+        return why_above(tflops * 1e12, most(device, dtype, max_mhz=max_mhz), str) != ""
+
+    top = most(device, dtype)
+    assert top is not None
+    assert top.per_second / 1e12 == pytest.approx(listed, rel=1e-3)
+    assert not is_wrong(reached, None)
+    assert is_wrong(1.26 * listed, None)
+    assert not is_wrong(reached, 3105.0)  # by NVML
+    # Where NVML says that the listed clock is the maximum, 2 % more is possible, and no more.
+    assert not is_wrong(1.019 * listed, float(device.clock_mhz))
+    assert is_wrong(reached, float(device.clock_mhz))
 
 
 @pytest.mark.parametrize(
