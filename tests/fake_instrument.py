@@ -17,14 +17,13 @@ from gemmbench.model.instrument import (
     Built,
     Handle,
     Instrument,
-    NotMeasuredError,
     Prepared,
     Verified,
     Watch,
     When,
 )
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, Check, Scope
+from gemmbench.model.row import Check, Scope
 
 Fault = Callable[[], None]
 
@@ -67,7 +66,6 @@ class FakeInstrument:
     faults: dict[int, Exception] = field(default_factory=dict)
     log: list[tuple[object, ...]] = field(default_factory=list)
     most_in_flight: int = 0
-    chains: bool = True  # whether launches can be held until all are queued
     other: Instrument | None = None  # that has the former version of its cases; None: itself
     watch: Watch = field(default_factory=Watch)
 
@@ -125,10 +123,6 @@ class FakeInstrument:
         scopes = {"host": problem_s * asked.work}
         if asked.clock == "device":
             scopes = {"kernel": problem_s * asked.work, "device": problem_s * asked.work}
-        if asked.clock == CHAIN:
-            if not self.chains:
-                raise NotMeasuredError("unsupported", "a library's launches cannot be held")
-            scopes = {CHAIN: problem_s}
         return Batch(scopes, begin, self._free, asked.count)
 
     def release(self, handle: int) -> None:

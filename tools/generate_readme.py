@@ -15,7 +15,7 @@ from rich.console import Console
 from gemmbench import api
 from gemmbench.ladder import BASELINE, VARIANTS
 from gemmbench.model import units
-from gemmbench.model.row import CHAIN, GRAPH, Row
+from gemmbench.model.row import GRAPH, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
 from gemmbench.stats.conditions import disturbed
@@ -119,7 +119,7 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
     """Kernels interleaved with a library: rates of both, and their ratio with its interval."""
 
     def cell(row: Row, scope: str) -> str:
-        rate = rates.rate(row, scope) if scope in (GRAPH, CHAIN) else rates.shown_rate(row, scope)
+        rate = rates.rate(row, scope) if scope == GRAPH else rates.shown_rate(row, scope)
         return units.number(rate.median / scale) if rate else "-"
 
     library = next(row.former.variant for run in runs for row in run.rows if row.former)
@@ -136,7 +136,7 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
             shape = row.label or f"{row.problem.m}{', B transposed' if row.problem.trans_b else ''}"
             driver = run.header.devices[row.device].driver
             interval = "" if ratio.is_few else f" ({ratio.low:.2f} to {ratio.high:.2f})"
-            clock = ratio.scope if ratio.scope in (GRAPH, CHAIN) else "device"
+            clock = GRAPH if ratio.scope == GRAPH else "device"
             cells = (cell(row, "device"), cell(row, GRAPH), cell(former, clock))
             key = driver, row.variant, row.dtype, shape
             rows.setdefault(key, (*cells, f"{ratio.median:.2f}{interval}"))

@@ -37,7 +37,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, PAGEABLE, WHOLE, Check
+from gemmbench.model.row import PAGEABLE, WHOLE, Check
 from gemmbench.opencl.runtime import Span, page_aligned
 
 # --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
@@ -396,7 +396,6 @@ class _Queued:
     count: int
     begin: float
     span: Span | None
-    clock: str = "device"
 
     def done(self) -> bool:
         return self.cuda.reached(self.watch)
@@ -405,7 +404,7 @@ class _Queued:
         """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
         took, end = self.cuda.seconds(self.watch), time.monotonic()
         mhz = self.span.mhz() if self.span else None
-        return Batch({self.clock: max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
+        return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
 
 
 class CublasBench:
@@ -526,8 +525,8 @@ class CublasBench:
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
-        self._last = "device" if clock == CHAIN else clock
-        if clock not in ("device", CHAIN):
+        self._last = clock
+        if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
@@ -535,7 +534,7 @@ class CublasBench:
         watch = self._started(count, graph)
         if span:
             span.end()
-        return _Queued(self._cuda, watch, count, begin, span, clock)
+        return _Queued(self._cuda, watch, count, begin, span)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph.

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.ladder import BY_NAME, CUBLAS, variant_of
+from gemmbench.ladder import BY_NAME, variant_of
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
 from gemmbench.model.case import Case, Policy, Staged
@@ -34,7 +34,6 @@ _LEAST_PARTS, _MOST_PARTS = 3, 10  # problems
 _HOST_SHARE_IN_TURN = 0.15  # or the device's: the rest is for the clock that the ratio is wanted of
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_ON_HOST = 2.0  # of one for two, beside the host's BLAS: each waits longer than that for free cores
-_LONGEST_CHAINED_S = 1e-3  # of a problem: in a longer one, an event is less than a hundredth
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
 _LEAST_EVENTS = 1e-4  # of a batch's wall time: less is no launch's, whatever launches cost
 _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
@@ -209,18 +208,9 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
             short = replace(policy, batch_s=batch_s, min_batches=least)
             sides: tuple[list[Sampled], list[Sampled]] = ([], [])
-            windows = _windows(now, short, host_share)
-            if case.versus and _is_chained(now, past):
-                yield Staged("timing device")
-                half = windows[0].budget_s / 2
-                sampled = alone(now, "device", short, half, windows[0].settle)
-                if not sampled.is_limited:  # held until all is queued, it would cool meanwhile
-                    sides[0].append(sampled)
-                clock = "device" if sampled.is_limited else CHAIN
-                windows = (replace(windows[0], clock=clock, budget_s=half), *windows[1:])
-            for window in windows:
+            for window in _windows(now, short, host_share):
                 yield Staged(f"timing {window.clock}")
-                if window.clock == CHAIN or window.clock in clocks:
+                if window.clock in clocks:
                     pairs = in_turn(now, former, window.clock, short, window.budget_s)
                     sides[0].append(pairs.first)
                     sides[1].append(pairs.second)
@@ -256,24 +246,6 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         if case.versus:
             row = yield from _beside_samples(now, row, device, policy)
     return beside_ceiling(row, device)
-
-
-def _is_chained(now: Handle, other: Case) -> bool:
-    """Whether a short kernel is compared with cuBLAS as a chain of launches without events between them.
-
-    An event adds microseconds to a launch. The CUDA graph of cuBLAS has no events between its launches.
-    """
-    if variant_of(other).executor != CUBLAS or now.prepared.clocks[:1] != ("device",):
-        return False
-    if now.batch("device", 2).seconds["device"] > _LONGEST_CHAINED_S:
-        return False
-    try:
-        now.batch(CHAIN, 1)
-    except NotMeasuredError as error:
-        if error.status != "unsupported":
-            raise
-        return False
-    return True
 
 
 def _share_operands(present: Case, other: Case) -> bool:

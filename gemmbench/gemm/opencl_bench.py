@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,6 @@ _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
 _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
 _AGAIN = 8  # of a row's time limit, a share: batches run again for so long, four times at most
-_HELD = 200  # launches in a queue that waits: of more, a driver may wait itself
 
 
 class Step(Protocol):
@@ -74,10 +72,6 @@ class Prepared:
 
     def enqueue(self, queue: Any) -> Any:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
-
-    def enqueue_behind(self, queue: Any, gate: Any) -> Any:
-        """Enqueue it to run after an event; its own."""
-        return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group, wait_for=[gate])
 
 
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
@@ -312,45 +306,11 @@ class Bench:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            if clock == CHAIN:
-                begin = time.monotonic()
-                return Batch({CHAIN: self._chain_s(count) / count}, begin, time.monotonic(), count)
             was_on_device = self._turns.on_device
             if was_on_device:
                 self._turns.written = self._turns.written or next(self._written(), "")
             looks = iter([*[False] * (count - 1), self._looks(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
-
-    def _chain_s(self, count: int) -> float:
-        """Seconds of so many problems in a chain, from the first START to the last END.
-
-        All launches of a part are in the queue before the first of them begins, and between the first and the
-        last none has an event: each costs a driver time, on the device as well.
-
-        Raises:
-            NotMeasuredError: unsupported: a library's launches are not ours to hold.
-        """
-        plan, queue = self._on_device(), self.runtime.queue
-        all_steps = [step for number in range(count) for step in plan[self._turns.index(number)]]
-        steps = [step for step in all_steps if isinstance(step, Prepared)]
-        if len(steps) < len(all_steps):
-            raise NotMeasuredError("unsupported", "a library's launches cannot be held")
-        launch, seconds = silently(queue), 0.0
-        for start in range(0, len(steps), _HELD):
-            first, *between = steps[start : start + _HELD]
-            gate = cl.UserEvent(self.runtime.context)
-            try:
-                events = [first.enqueue_behind(queue, gate)]
-                for step in between[:-1]:
-                    launch(step.kernel, step.items, step.group)
-                events += [step.enqueue(queue) for step in between[-1:]]
-                queue.flush()
-            finally:
-                gate.set_status(cl.command_execution_status.COMPLETE)
-            queue.finish()
-            seconds += (events[-1].profile.end - events[0].profile.start) * 1e-9
-        self._turns.took(count, "device", self)
-        return max(seconds, self.runtime.facts.timer_resolution_ns * 1e-9)
 
     def _compared_with(self) -> Comparer:
         """What compares each C with the one that was verified."""
@@ -651,7 +611,7 @@ def _stamps(event: Any) -> tuple[float, float, float]:
     return queued, submitted, running
 
 
-# --- results compared on the device, and launches without events ---
+# --- results compared on the device ---
 
 _COMPARE = "check/compare.cl"
 _GROUPS_PER_CORE = 8
@@ -701,26 +661,3 @@ def erase(queue: Any, buffer: Any) -> None:
     """Enqueue setting every bit of a buffer."""
     pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
     cl.enqueue_fill_buffer(queue, buffer, pattern, 0, buffer.size)
-
-
-_Handle, _Count, _Status = ctypes.c_void_p, ctypes.c_uint, ctypes.c_int
-
-
-def silently(queue: Any) -> Callable[[Any, Sequence[int], Sequence[int]], None]:
-    """Launches a kernel in so many work-items and groups without an event, for which pyopencl has nothing."""
-    enqueue = ctypes.CDLL(cl._cl.__file__).clEnqueueNDRangeKernel
-    enqueue.restype = _Status
-    enqueue.argtypes = (_Handle, _Handle, _Count, *([_Handle] * 3), _Count, _Handle, _Handle)
-
-    def launch(kernel: Any, items: Sequence[int], group: Sequence[int]) -> None:
-        sides = ctypes.c_size_t * len(items)
-        handles = queue.int_ptr, kernel.int_ptr
-        status = enqueue(*handles, len(items), None, sides(*items), sides(*group), 0, None, None)
-        _check("clEnqueueNDRangeKernel", status)
-
-    return launch
-
-
-def _check(name: str, status: int) -> None:
-    if status:
-        raise NotMeasuredError("failed", f"{name} answers with status {status}")

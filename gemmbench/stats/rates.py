@@ -113,8 +113,12 @@ def shown_samples(row: Row, scope: str) -> str:
 
     A library's CUDA graph has gaps between its kernels, too; the sum of our kernels' events has none.
     """
-    shown = shown_scope(row, scope)
-    return CHAIN if shown == "device" and CHAIN in row.samples else shown
+    return _chained(row.samples, shown_scope(row, scope))
+
+
+def _chained(samples: Mapping[str, object], scope: str) -> str:
+    """The samples of a scope: a chain of launches for the device scope, where there is one."""
+    return CHAIN if scope == "device" and CHAIN in samples else scope
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
@@ -620,18 +624,18 @@ class Versus(Interval):
 def versus(row: Row, scope: str = "kernel") -> Versus | None:
     """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
 
-    In the scope that is asked for, or the next wider one that both have: a library tells no kernel's time.
-    With cuBLAS, a short kernel has it of a chain of launches. With too few pairs the interval's ends are NaN.
+    In the scope that is asked for, or the next wider one that both have: a library reports no kernel's time.
+    On GPUs the device scope is that of the chain of launches. With too few pairs the interval's ends are NaN.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
-    order = (GRAPH, "kernel", "device", CHAIN, "host")
-    wider = [GRAPH, *order[order.index(scope) :]] if scope != "host" else ["host"]
-    shared = next((name for name in wider if name in row.samples and name in row.former.samples), None)
-    slower = in_turn(row, shared) if shared else None
-    if slower is None or shared is None:
+    own, other = row.samples, row.former.samples
+    wider = [GRAPH, *SCOPES[SCOPES.index(scope) :]] if scope != "host" else ["host"]
+    shared = next((name for name in wider if name in own and name in other), None)
+    if shared is None or row.status != "ok":
         return None
-    times, known = slower.interval(), len(row.samples[shared].seconds) >= intervals.LEAST_EFFECTIVE
+    seconds, theirs = (samples[_chained(samples, shared)].seconds for samples in (own, other))
+    times, known = ratio_in_turn(seconds, theirs).interval(), len(seconds) >= intervals.LEAST_EFFECTIVE
     low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
     return Versus(1 / times.median, low, high, titled(row.former.variant, row.former.parameters), shared)
 

@@ -172,17 +172,6 @@ def test_every_memory_mode_brings_the_right_answer_back(
     _assert_it_adds_up(row, memory)
 
 
-def test_a_chain_of_launches_is_timed_and_leaves_the_right_answer(device: DeviceFacts) -> None:
-    (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(16, 16, 16)])
-    assert isinstance(case, Case)
-    bench = executor(device).prepare(case, QUICK)
-    assert bench.verify("before").check.verdict == "ok"
-    chain = bench.start("chain", 201)  # in two parts, of which the second is a single launch
-    assert isinstance(chain, Batch)
-    assert 0 < 201 * chain.seconds["chain"] <= chain.end - chain.begin
-    assert bench.verify("after").check.verdict == "ok"
-
-
 @pytest.mark.parametrize("memory", ["svm", "svm-fine"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
 def test_shared_virtual_memory_brings_the_right_answer_back(

@@ -719,37 +719,6 @@ def test_in_turn_the_c_that_is_looked_at_is_the_kernels_own() -> None:
             assert instrument.log[number - 1] == batch
 
 
-@pytest.mark.parametrize(
-    ("own_s", "chains", "scope"), [(2e-5, True, "chain"), (2e-5, False, "kernel"), (0.002, True, "kernel")]
-)
-def test_a_short_kernel_is_a_chain_beside_a_cuda_library(own_s: float, chains: bool, scope: str) -> None:
-    """The library is timed as a graph: an event of OpenCL counts more of a launch than that."""
-    instrument = paired(naive=own_s, cublas=1e-5)
-    instrument.chains = chains
-    row = run(instrument, against("cublas"), replace(POLICY, budget_s=3.0))
-    assert row.status == "ok"
-    assert {"kernel", "device"} < set(row.samples)  # by events, beside what is compared with the library
-    ratio = versus(row)
-    assert ratio is not None
-    assert (ratio.median, ratio.scope) == (pytest.approx(1e-5 / own_s), scope)
-    assert row.former is not None
-    assert ("chain" in row.samples) is ("chain" in row.former.samples) is (scope == "chain")
-    by_host = versus(row, "host")
-    assert by_host is not None
-    assert by_host.scope == "host"
-
-
-def test_a_chain_is_held_only_where_no_limit_of_power_is_waited_for() -> None:
-    """It idles until all of it is queued, so that it would have a clock of its own."""
-    instrument = paired(naive=2e-5, cublas=1e-5)
-    instrument.watch = HotWatch(HotDevice(instrument))
-    row = run(instrument, against("cublas"), replace(POLICY, budget_s=3.0, settle_s=1.0))
-    assert row.status == "ok"
-    assert row.samples["device"].middle == "mean"
-    assert "chain" not in row.samples
-    assert [entry[2:4] for entry in instrument.log if entry[0] == "batch"].count(("chain", 1)) == 1
-
-
 def test_with_three_pairs_the_ratio_has_no_interval() -> None:
     instrument = paired(naive=0.2, tiled=0.1)
     row = run(instrument, against(), replace(POLICY, share_s=0.1))

@@ -12,7 +12,7 @@ from gemmbench.gemm.sweep_table import row_sheets, sheets
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, Problem, Row
+from gemmbench.model.row import CHAIN, Partner, Problem, Row
 from gemmbench.model.run_file import Run
 from gemmbench.plan import fitting, gemm_plan
 from gemmbench.stats import panels, rates
@@ -134,6 +134,16 @@ def test_a_kernel_beside_a_library_counts_with_the_gaps_between_its_launches() -
     assert (standings["clblast"].rank, standings["register"].rank) == (1, 2)
     (verbose,) = row_sheets(run)
     assert [[cell.best for cell in line[3:4]] for line in verbose.rows] == [[False], [True]]
+
+
+def test_the_ratio_to_a_library_has_the_gaps_in_it() -> None:
+    kernel = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25)
+    library = {name: kernel.samples[name] for name in ("device", "host")}
+    kernel = replace(kernel, former=Partner("", library, variant="cublas"))
+    for scope in ("kernel", "device"):
+        ratio = rates.versus(kernel, scope)
+        assert ratio is not None
+        assert (ratio.median, ratio.scope) == (pytest.approx(0.8), "device")
 
 
 def test_times_are_of_the_same_samples() -> None:
