@@ -10,9 +10,11 @@ from __future__ import annotations
 import os
 import threading
 import time
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from statistics import fmean, median
 from typing import Any, Protocol
 
@@ -26,6 +28,7 @@ from gemmbench.model.instrument import Batch, Watch
 _LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
 _POLL_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
+_AT = attrgetter("at_s")
 
 _LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
     (0x04, POWER),  # SwPowerCap
@@ -293,10 +296,13 @@ def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     )
 
 
-def _during(readings: Sequence[Reading], batch: Batch) -> list[Reading]:
-    inside = [reading for reading in readings if batch.begin <= reading.at_s <= batch.end]
-    before = [reading for reading in readings if batch.begin - _STALE_S <= reading.at_s < batch.begin]
-    return inside or before[-1:]
+def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
+    """The readings of a batch, or the last one before it; readings are in order of time."""
+    begin = bisect_left(readings, batch.begin, key=_AT)
+    end = bisect_right(readings, batch.end, begin, key=_AT)
+    if begin == end and begin and readings[begin - 1].at_s >= batch.begin - _STALE_S:
+        begin -= 1
+    return readings[begin:end]
 
 
 def _column(

@@ -237,6 +237,22 @@ def test_readings_go_to_the_batches_during_which_they_were_taken() -> None:
     )
 
 
+def test_each_batch_looks_at_few_of_the_readings() -> None:
+    looks = 0
+
+    class Counted(Reading):
+        def __getattribute__(self, name: str) -> object:
+            nonlocal looks
+            looks += name == "at_s"
+            return super().__getattribute__(name)
+
+    count = 1000
+    batches = [batch(number - 0.3, number + 0.3) for number in range(count)]
+    read = assigned([Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches)
+    assert read.clock_mhz == tuple(1000.0 + number for number in range(count))
+    assert looks < 50 * count
+
+
 def test_a_device_that_says_nothing_leaves_no_columns() -> None:
     assert assigned([], [batch(1.0, 2.0)]) == Readings()
     assert assigned([Reading(1.5)], [batch(1.0, 2.0)]) == Readings(begin_s=(1.0,), limits=("",))
