@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import Any, Literal
 
 from gemmbench.model.units import MIB
 
@@ -202,6 +202,15 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
 
 
 def _followed(first: Readings, second: Readings) -> Readings:
+    """The readings of two windows; a column that one of them lacks is filled, so that batches keep theirs."""
+
+    def column(name: str, unknown: str | None) -> tuple[Any, ...]:
+        columns = getattr(first, name), getattr(second, name)
+        if not any(columns):
+            return ()
+        counts = len(first.begin_s), len(second.begin_s)
+        whole = [each or (unknown,) * count for each, count in zip(columns, counts, strict=True)]
+        return whole[0] + whole[1]
 
     def mean(before: float | None, after: float | None) -> float | None:
         if before is None or after is None:
@@ -210,9 +219,11 @@ def _followed(first: Readings, second: Readings) -> Readings:
         return (before * first.window_s + after * second.window_s) / window_s if window_s else before
 
     known = first.switches is not None and second.switches is not None
-    added = ("begin_s", "clock_mhz", "power_w", "celsius", "limits", "window_s", "counted_mhz")
     return Readings(
-        **{name: getattr(first, name) + getattr(second, name) for name in added},
+        begin_s=first.begin_s + second.begin_s,
+        **{name: column(name, None) for name in ("clock_mhz", "power_w", "celsius", "counted_mhz")},
+        limits=column("limits", ""),
+        window_s=first.window_s + second.window_s,
         other_cores=mean(first.other_cores, second.other_cores),
         steal_cores=mean(first.steal_cores, second.steal_cores),
         switches=(first.switches or 0) + (second.switches or 0) if known else None,

@@ -292,3 +292,18 @@ def test_the_windows_of_a_row_are_joined() -> None:
     assert read.windows["device"] == Readings((1.0, 2.0), (1440.0, 1450.0), window_s=3.0)
     assert read.windows["host"].other_cores == 0.5
     assert joined([None, None]) is None
+
+
+def test_what_one_window_lacks_moves_no_column() -> None:
+    limited = Readings((1.0,), (1440.0,), (690.0,), limits=("power",))
+    silent = Readings((2.0, 3.0), celsius=(50.0, 51.0), limits=("", "thermal"))
+    for windows in ((limited, silent), (limited, Readings(), silent)):
+        read = joined([Conditions(windows={"device": window}) for window in windows])
+        assert read is not None
+        assert read.windows["device"] == Readings(
+            begin_s=(1.0, 2.0, 3.0),
+            clock_mhz=(1440.0, None, None),
+            power_w=(690.0, None, None),
+            celsius=(None, 50.0, 51.0),
+            limits=("power", "", "thermal"),
+        )
