@@ -326,13 +326,12 @@ def load(path: str | Path) -> Run:
 
 
 @contextmanager
-def prepared(chosen: Measuring, command: Sequence[str] = ()) -> Iterator[Measurement]:
+def prepared(chosen: Measuring) -> Iterator[Measurement]:
     """What a command would measure, ready to run; no kernel is built yet.
 
-    `command` is for the saved file: the words of the command line, else those that say the same. `UsageError`
-    if there is no such device, or the options do not fit it.
+    `UsageError` if there is no such device, or the options do not fit it.
     """
-    with suite.prepared(chosen, tuple(command) or command_line(chosen), make_machine) as measurement:
+    with suite.prepared(chosen, make_machine) as measurement:
         yield measurement
 
 

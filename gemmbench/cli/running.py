@@ -93,7 +93,7 @@ def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> 
 
     `as_text` makes what is printed instead of the command's table.
     """
-    with api.prepared(options, command_words()) as measurement:
+    with api.prepared(options) as measurement:
         if options.dry_run:
             header = measurement.header
             print_plan(measurement.plan, header.devices, header.policy)

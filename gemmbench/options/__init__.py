@@ -175,7 +175,7 @@ def _converted(name: str, spec: Spec, value: Any) -> Any:
 
 
 def command_line(options: Options) -> tuple[str, ...]:
-    """The words of the command line that gives the same options."""
+    """The words that give the same options, always in the same order and spelling."""
     words = [options.command]
     for name, (spec, each) in specs(type(options)).items():
         value = getattr(options, name)
@@ -189,7 +189,7 @@ def command_line(options: Options) -> tuple[str, ...]:
             words += [first] * value
         else:
             for item in value if spec.many else (value,):
-                words += [first, str(item)]
+                words += [first, f"{item:.15g}" if isinstance(item, float) else str(item)]
     return tuple(words)
 
 

@@ -15,6 +15,7 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
+from gemmbench.options import command_line
 from gemmbench.options.measuring import Ladder, Measuring
 from gemmbench.plan import select
 from gemmbench.suite import session
@@ -79,10 +80,8 @@ class Measurement:
 
 
 @contextmanager
-def prepared(options: Measuring, command: Sequence[str], make_machine: Maker) -> Iterator[Measurement]:
+def prepared(options: Measuring, make_machine: Maker) -> Iterator[Measurement]:
     """Select devices and plan; the measuring process lives as long as the context.
-
-    `command` is for the saved file.
 
     Raises `UsageError` if there is no such device, or the plan cannot be made.
     """
@@ -95,7 +94,7 @@ def prepared(options: Measuring, command: Sequence[str], make_machine: Maker) ->
         if ladder and not ladder.remeasure:
             plan = peaks.fill(plan, devices, options.policy.state)
         policy = session.with_budget(options.policy, plan)
-        header = header_of(devices, host, policy, command, options.command)
+        header = header_of(devices, host, policy, command_line(options), options.command)
         if ladder:
             header = replace(header, scope=ladder.scope or "", named=ladder.named)
         yield Measurement(options, header, plan, peaks, presets, worker)

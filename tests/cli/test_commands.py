@@ -204,6 +204,23 @@ def test_the_saved_header_holds_the_command_but_not_where_it_was_saved(call: Cal
     assert load(tmp_path / "run.jsonl").header.command == words[:-2]
 
 
+def test_a_run_is_resumed_by_options_that_mean_the_same(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("GEMMBENCH_DEVICE", raising=False)
+    path = str(tmp_path / "run.jsonl")
+    words = ("--sizes", "8", "--budget=0.10", "--time-limit", "100", "--no-peak", "--kernel", "naive")
+    assert call("square", *words, "--device=0", "--save", path, "-vvv").exit_code == 0
+    monkeypatch.setenv("GEMMBENCH_DEVICE", "0")
+    alike = ("--kernel=naive", "--budget", ".1", "--no-peak", "--sizes=8", "--time-limit=1e2", "--beta=0")
+    again = call("square", "-qv", f"--save={path}", *alike, "--resume")
+    assert (again.exit_code, again.stderr) == (0, "")
+    assert len(load(path).rows) == 2
+    other = call("square", f"--save={path}", *alike, "--resume", "--seed", "2")
+    assert other.exit_code == 2
+    assert "made by another command" in other.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "sizes"),
     [
