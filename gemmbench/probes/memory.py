@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Literal
 
@@ -97,9 +97,11 @@ _WORKING_SET_WIDTHS: Mapping[str, tuple[int, ...]] = {"cpu": (4, 16), "gpu": (1,
 
 
 def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
-    """How a device may share the work: the ways whose groups it takes."""
-    most = min(device.max_work_group_size, *device.max_work_item_sizes[:1])
-    return tuple(way for way in WAYS[bench][broad_type(device)] if way.group <= most)
+    """How a device may share the work, in smaller groups where it takes no larger ones; powers of two."""
+    most = max(1, min(device.max_work_group_size, *device.max_work_item_sizes[:1]))
+    largest = 1 << most.bit_length() - 1
+    shared = WAYS[bench][broad_type(device)]
+    return tuple(dict.fromkeys(replace(way, group=min(way.group, largest)) for way in shared))
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:

@@ -124,7 +124,12 @@ def test_the_image_fits(device: DeviceFacts) -> None:
 def test_ways_are_those_that_the_device_takes() -> None:
     for bench, by_kind in WAYS.items():
         assert ways(bench, CPU) == by_kind["cpu"]
-        assert {way.group for way in ways(bench, replace(GPU, max_work_group_size=128))} <= {64, 128}
+        for most in (100, 128):
+            groups = [way.group for way in ways(bench, replace(GPU, max_work_group_size=most))]
+            assert groups
+            assert set(groups) <= {64, 128 if most == 128 else 64}
+        flat = replace(GPU, max_work_item_sizes=(128, 1, 1))
+        assert ways(bench, flat) == ways(bench, replace(GPU, max_work_group_size=128))
 
 
 def test_every_probe_is_planned_once_for_each_parameter() -> None:
