@@ -15,7 +15,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts, broad_type
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, Row
@@ -154,25 +154,41 @@ def in_turn_with(
     return tuple(map(paired, plan))
 
 
-def fitting(plan: Plan, optional: Collection[str]) -> Plan:
-    """A plan without the rows of optional variants that say no more than that a device does not support them.
+def fitting(
+    plan: Plan, devices: Sequence[DeviceFacts], groups: Mapping[str, Collection[str]], named: Collection[str]
+) -> Plan:
+    """A plan of GEMMs without those kernels of a group that are for other devices, or that cannot run.
 
-    Where it supports none of them, the rows stay, to say why.
+    Where a device can run nothing, the rows stay and say why.
+
+    Args:
+        plan: with every kernel of the groups on every device.
+        devices: of the plan.
+        groups: by type of device, the kernels and libraries of groups: see `ladder.DEFAULT`.
+        named: the kernels and libraries that were asked for by name.
     """
-
-    def cell(step: Case | Skip) -> tuple[object, ...]:
-        _, device, _, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
-        return device, dtype, problem
-
-    served = {cell(step) for step in plan if isinstance(step, Case) and step.variant in optional}
+    kinds = [broad_type(device) for device in devices]
+    served: set[tuple[object, ...]] = set()
+    asked = []
+    for step in plan:
+        _, device, variant, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
+        if variant in named or device == HOST or variant in groups[kinds[device]]:
+            asked.append((step, variant, (device, dtype, problem)))
+            if isinstance(step, Case):
+                served |= {(device, dtype, problem), (HOST, dtype, problem)}
     return tuple(
         step
-        for step in plan
+        for step, variant, place in asked
         if isinstance(step, Case)
-        or step.row.variant not in optional
+        or variant in named
         or step.row.status != "unsupported"
-        or cell(step) not in served
+        or place not in served
     )
+
+
+def measured_by(plan: Plan) -> set[str]:
+    """The kernels and libraries that a plan measures."""
+    return {step.variant for step in plan if isinstance(step, Case) and step.kind == "gemm"}
 
 
 def peak_plan(

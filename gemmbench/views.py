@@ -14,11 +14,11 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.probes import peak_table
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
-from gemmbench.report.table import Cell, Sheet, heading, markdown, stack
+from gemmbench.report.table import Cell, Note, Sheet, heading, markdown, stack
 from gemmbench.stats import rates
 from gemmbench.stats.conditions import disturbed, known
 from gemmbench.stats.panels import sweep_axis
@@ -57,7 +57,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool =
     """
     problems = {row.problem for row in run.rows if row.kind == "gemm"}
     if run.header.view == "gemm" and (own or len(problems) == 1):
-        rest = [*([] if own else _peaks(run, verbose)), *(conditions(run) if verbose else [])]
+        rest = [*_more(run), *([] if own else _peaks(run, verbose)), *(conditions(run) if verbose else [])]
         return Group(gemm(run, verbose), *([Text(""), stack(rest)] if rest else []))
     tables = sheets(run, order, verbose, own)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
@@ -71,9 +71,16 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool
     scope = _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
     tables = sweep_table.row_sheets(run, order) if verbose or scope == "all" else view(run, scope, order)
+    tables += _more(run)
     if not (own and run.header.view in VIEWS):
         tables += _peaks(run, verbose)
     return tables + (conditions(run) if verbose else [])
+
+
+def _more(run: Run) -> list[Sheet]:
+    """How many more kernels could have been measured, for a run of the default ones."""
+    count = run.header.more_kernels
+    return [Sheet(notes=(Note("", f"{counted(count, 'more kernel')}: --kernel all."),))] if count else []
 
 
 def _peaks(run: Run, verbose: bool) -> list[Sheet]:

@@ -429,6 +429,12 @@ def _rung(variant: str, problem: Problem, dtype: str) -> Row:
     return replace(row, energy=Energy(joules, "", "board"))
 
 
+def _rungs(problems: Sequence[Problem], dtype: str) -> list[Row]:
+    """The rows of a plan: kernels that cannot run have none."""
+    rows = [_rung(variant, problem, dtype) for variant in _TOPS for problem in problems]
+    return [row for row in rows if row.device < 0 or row.status != "unsupported"]
+
+
 def _roofs(dtypes: Sequence[str], bandwidth: bool = True) -> list[Row]:
     rows = []
     for dtype in dtypes:
@@ -446,7 +452,7 @@ def fake_ladder(dtypes: Sequence[str] = ("float",), bandwidth: bool = True) -> R
     """Every kernel that is planned, on a GPU, with energy and roofs."""
     problems = [Problem(size, size, size) for size in (64, 128, 256, 512, 1024, 2048, 4096)]
     rows = _roofs(dtypes, bandwidth)
-    rows += [_rung(variant, problem, dtype) for dtype in dtypes for variant in _TOPS for problem in problems]
+    rows += [row for dtype in dtypes for row in _rungs(problems, dtype)]
     return Run(header(("gemmbench", "square", "--max", "4096"), (GPU,)), tuple(rows), "ladder.jsonl")
 
 
@@ -454,7 +460,7 @@ def fake_ladder_k() -> Run:
     """The same over k, with m = n = 1024."""
     problems = [Problem(1024, 1024, k) for k in (64, 128, 256, 512, 1024, 2048)]
     rows = _roofs(("float",), bandwidth=False)
-    rows += [_rung(variant, problem, "float") for variant in _TOPS for problem in problems]
+    rows += _rungs(problems, "float")
     return Run(header(("gemmbench", "sweep-k"), (GPU,)), tuple(rows), "ladder-k.jsonl")
 
 

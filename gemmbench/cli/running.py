@@ -19,6 +19,7 @@ from gemmbench.ladder import order_of
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
+from gemmbench.model.units import counted
 from gemmbench.options import COUNT, Flag, Options, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
@@ -133,10 +134,21 @@ def print_plan(
             console.print(Text(f"  kept  {row_label(step.row)}"))
         else:
             console.print(Text(f"  {step.row.status}  {row_label(step.row)}: {step.row.reason}"))
-    each_s = cases * policy.budget_s
-    shares = policy.total_s is not None and policy.total_s < each_s
-    time = f"about {policy.total_s:.0f} s" if shares else f"at most about {each_s:.0f} s"
-    console.print(Text(f"{cases} cases, {time} of sampling"))
+    seconds = sum(_estimated_s(step, policy) for step in plan if isinstance(step, Case))
+    about = f"{seconds:.0f} s" if seconds < _LONG_S else f"{seconds / 60:.0f} min"
+    console.print(Text(f"{counted(cases, 'result')}, about {about}"))
+
+
+_OVERHEAD_S = 0.25  # of a row: operands, builds and verification, measured on two cores
+_RACE_S = 1.5  # of a row of a peak, bandwidth or latency, on the same machine
+_ENERGY_S = 2.5  # of a row with ``--energy``
+_LONG_S = 90  # from here on in minutes
+
+
+def _estimated_s(case: Case, policy: Policy) -> float:
+    if case.kind != "gemm":
+        return _RACE_S
+    return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
 
 
 def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:

@@ -20,7 +20,6 @@ from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
 from gemmbench.model.row import PARTS, Problem, Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
-from gemmbench.report import notes
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.conditions import disturbed_points
@@ -78,7 +77,6 @@ def _rungs(
     run, device = subject.run, subject.device
     rungs = pane.rungs(run, device, dtypes, problem, families)
     rows = [row for rung in rungs for row in rung.rows.values()]
-    idle = notes.unsuited(run, rows)
     peaks = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
     said = disturbed_points([(run, row) for row in rows])
     if lacking := [dtype for dtype in dtypes if dtype not in peaks]:
@@ -86,9 +84,6 @@ def _rungs(
     said += pane.about_peaks(run, peaks.values())
     if len(dtypes) == 1 and peaks and len(derive.units_used(run, device, dtypes[0])) > 1:
         said.append("Of peak: of the peak of the units that a kernel runs on; the highest is drawn.")
-    if idle:
-        said.append(f"No row: {'; '.join(note.line for note in notes.not_for(idle))}.")
-    rungs = [rung for rung in rungs if rung.variant not in idle]
     about = run, tuple(runs), device, subject.title
     return Rungs(*about, dtypes, problem, tuple(rungs), peaks, tuple(said))
 

@@ -115,8 +115,7 @@ def _workloads_sheet(
         notes=(
             *(blas if any(line.host for line in lines) else notes.numpy_in_turn(run, shown)),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
-            *notes.not_for(unsuited := notes.unsuited(run, rows)),
-            *_missing([row for row in rows if row.variant not in unsuited]),
+            *_missing(rows),
             *notes.noisy(run, shown, _place),
             *sweep_table.remarks(run, shown),
             *notes.remarks(shown, _place, "shape"),

@@ -64,8 +64,6 @@ _COLUMNS_AT = "; of peak at the row's best size, host/device at its largest"
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
-    unsuited = notes.unsuited(run, panel.rows)
-    panel = replace(panel, series=tuple(each for each in panel.series if each.variant not in unsuited))
     rows = panel.rows
     compared = by_key((row.problem, rates.compared_rate(run, panel.device, row, scope)) for row in rows)
     best = {problem: rates.best_of(values) for problem, values in compared.items()}
@@ -91,7 +89,6 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         heading(run, panel.device, panel.dtype),
         (
             *notes.scopes(run, panel.device, rows, scope),
-            *notes.not_for(unsuited),
             *notes.troubles(rows, where),
             *notes.noisy(run, rows, where),
             *([] if any_joules(rows) else remarks(run, rows)),
@@ -295,8 +292,6 @@ def gemm(run: Run, verbose: bool = False) -> RenderableType:
     scope = rates.view_scope(run)
     parts: list[RenderableType] = []
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    unsuited = notes.unsuited(run, gemms)
-    gemms = [row for row in gemms if row.variant not in unsuited]
     compared: list[Row] = []
     for device, _, rows in by_device(gemms, lambda row: (row.dtype, row.problem)):
         if len(rows) >= _LEAST_COMPARED or any(row.grid for row in rows):
@@ -318,7 +313,7 @@ def gemm(run: Run, verbose: bool = False) -> RenderableType:
         parts += [_page(run, row) for row in (first, *others)]
     apart = {*range(len(run.header.devices))} - {row.device for row in compared}
     warned = (note for index in sorted(apart) for note in notes.warnings(run, index))
-    below = tuple(dict.fromkeys((*notes.not_for(unsuited), *warned)))
+    below = tuple(dict.fromkeys(warned))
     return stack([*parts, *([Sheet(notes=below)] if below else [])])
 
 

@@ -94,6 +94,22 @@ NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
 """By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
+_STEPS = (
+    "naive", "tiled", "coarse", "wide", "rect", "register", "register-wide", "subgroup", "prefetch", "padded",
+    "dot-v8", "block2x2-v4", "mali-sgemm", "image-4x8",
+)  # fmt: skip
+_SPECIAL = (
+    "thin",
+    "nv-mma",
+    "nv-wgmma",
+    "naive-fp8",
+)  # few rows or columns, types of matrix units
+DEFAULT: Mapping[str, tuple[str, ...]] = {
+    "cpu": (*_STEPS, "cpu-packed", *_SPECIAL, "intel-block"),
+    "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL),
+}
+"""By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
+
 
 def variant_of(case: Case) -> Variant:
     """The variant of a case, for its layout: of the ladder, or made from the user's own file."""

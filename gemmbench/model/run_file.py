@@ -97,6 +97,7 @@ class Header:
     view: str = ""  # which tables and charts the run gets: the name of what measured it; "" suits any rows
     scope: str = ""  # that its tables show, or "all"; "" if nothing was asked for
     named: tuple[str, ...] = ()  # kernels that were asked for by name, not as one of a group
+    more_kernels: int = 0  # that can run on the devices, and are not among the default ones
 
 
 @dataclass(frozen=True, eq=False)

@@ -457,6 +457,6 @@ class Kernels(Options):
         "Write a kernel to start from, described and working, into a new file.", FILE, metavar="FILE.cl"
     )
     device: str = measuring.device_option()
-    kernels: str = measuring.kernels_option()
+    kernels: str = measuring.kernels_option(default="all")
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option()
     dtype: str = measuring.dtype_option()

@@ -46,6 +46,7 @@ from gemmbench.plan import (
     fitting,
     gemm_plan,
     in_turn_with,
+    measured_by,
     peak_plan,
     quick_widths,
 )
@@ -80,9 +81,9 @@ def device_option(default: str = "the best found") -> Any:
 
 
 def kernels_option(
-    help: str = "Several with commas (gemmbench kernels lists them). all: every kernel; ladder: the "
-    "published ones; best: gemmbench's own, as far as the device runs them.",
-    default: str = "all",
+    help: str = "Several with commas (gemmbench kernels lists them). default: the best of each family; "
+    "ladder: every published kernel; best: gemmbench's own; all: every kernel that the device runs.",
+    default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
     """Kernels, by name or group."""
@@ -405,10 +406,8 @@ class Ladder(Measuring):
     def _transposed(self, shape: Shape) -> tuple[bool, bool]:
         return self.trans_a, self.trans_b
 
-    def _gemms(
-        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
-    ) -> Plan:
-        problems = [
+    def _problems(self, dtype: str) -> list[Problem]:
+        return [
             Problem(
                 *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
                 *self._transposed(shape),
@@ -416,12 +415,28 @@ class Ladder(Measuring):
             )
             for shape in self.shapes
         ]
+
+    def _gemms(
+        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+    ) -> Plan:
+        problems = self._problems(dtype)
         params = names.choose_params(self.params)
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        return fitting(cases, names.optional_kernels(self.kernels, self.own))
+        groups = {
+            kind: names.of_groups(self.kernels, self.baseline, self.own, kind) for kind in ladder.DEFAULT
+        }
+        return fitting(cases, devices, groups, (*self.named, *self.baseline.split(",")))
+
+    def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
+        """How many kernels can run on the devices and are not in a plan; 0 unless it has the default ones."""
+        if not names.has_default(self.kernels):
+            return 0
+        others = [ladder.BY_NAME[name] for name in ladder.LADDER if name not in measured_by(plan)]
+        problems = [problem for dtype in self.dtypes for problem in self._problems(dtype)]
+        return len(measured_by(gemm_plan(devices, others, problems)))
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:

@@ -17,10 +17,15 @@ from gemmbench.options import rules
 from gemmbench.options.rules import ThresholdError, Thresholds
 
 _ALIASES = {"int8": "char"}  # other names of data types
-_BEST = "best"
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
 _OWN = "own"  # the kernels of --kernel-file
-_MEMBERS = {"all": ladder.LADDER, "ladder": ladder.PUBLISHED, _BEST: ladder.BEST}
+DEFAULT = "default"
+_MEMBERS = {
+    DEFAULT: tuple(dict.fromkeys(name for several in ladder.DEFAULT.values() for name in several)),
+    "all": ladder.LADDER,
+    "ladder": ladder.PUBLISHED,
+    "best": ladder.BEST,
+}
 _NONE = "none"  # of libraries
 _RESERVED = (*_MEMBERS, _OWN, _NONE)  # what --kernel and --baseline take beside names
 
@@ -73,11 +78,16 @@ def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
     return {**_MEMBERS, _OWN: tuple(each.name for each in own)} if own else _MEMBERS
 
 
-def optional_kernels(text: str, own: Sequence[Variant]) -> set[str]:
-    """The kernels that only ``best`` asks for: those that a device does not run need no row."""
-    words = _kernel_words(text, own)
-    named = {name for word in words if word != _BEST for name in _MEMBERS.get(word, (word,))}
-    return set(ladder.BEST if _BEST in words else ()) - named
+def of_groups(text: str, baseline: str, own: Sequence[Variant], kind: str) -> set[str]:
+    """The kernels and libraries that groups ask for, for one type of device: see `ladder.DEFAULT`."""
+    groups = {**_groups(own), DEFAULT: ladder.DEFAULT[kind]}
+    kernels = {name for word in _kernel_words(text, own) for name in groups.get(word, ())}
+    return kernels | {*choose_baselines(baseline)} - {*_words(baseline)}
+
+
+def has_default(text: str) -> bool:
+    """Whether a list of kernels has the default ones."""
+    return DEFAULT in _words(text)
 
 
 def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
-from gemmbench.ladder import BASELINE, BY_NAME, LADDER
-from gemmbench.ladder.variant import unsupported_type
+from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
@@ -87,42 +86,6 @@ def budget_advice(run: Run) -> str:
     if policy.total_s is None:
         return f"raise --budget (now {policy.budget_s:g} s)"
     return f"--budget gives each row its own seconds (now they share out {policy.total_s:g} s)"
-
-
-def unsuited(run: Run, rows: Iterable[Row]) -> dict[str, str]:
-    """The kernels whose place in a table is a line below it, and what they are not for.
-
-    They run nowhere in the table, since they are written for other devices, or for other types. None, where
-    no kernel runs; and none that was asked for by name: its row says why. By variant: this device, or types.
-    """
-    kernels = by_key((row.variant, row) for row in rows if row.variant in LADDER and row.device != HOST)
-    idle = {
-        name: _not_for(run, own_rows)
-        for name, own_rows in kernels.items()
-        if all(row.status == "unsupported" for row in own_rows)
-    }
-    if len(idle) == len(kernels):
-        return {}
-    return {name: what for name, what in idle.items() if name not in run.header.named}
-
-
-def _not_for(run: Run, rows: Sequence[Row]) -> str:
-    """What a kernel is not for: a data type if that is all, and the device would run it in another."""
-    variant, device = BY_NAME[rows[0].variant], run.header.devices[rows[0].device]
-    types = dict.fromkeys(row.dtype for row in rows if row.dtype not in variant.dtypes)
-    lacks = variant.lacks or unsupported_type
-    fits = variant.device_type in ("", device.type) and not all(
-        lacks(device, each) for each in variant.dtypes
-    )
-    return ", ".join(types) if types and fits else "this device"
-
-
-def not_for(unsuited: Mapping[str, str]) -> list[Note]:
-    """A line for what `unsuited` returns: ``not for this device: nv-async, nv-mma``."""
-    return [
-        Note(f"not for {what}", ", ".join(name for name, other in unsuited.items() if other == what), "dim")
-        for what in dict.fromkeys(unsuited.values())
-    ]
 
 
 def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:

@@ -96,7 +96,8 @@ def prepared(options: Measuring, make_machine: Maker) -> Iterator[Measurement]:
         policy = session.with_budget(options.policy, plan)
         header = header_of(devices, host, policy, command_line(options), options.command)
         if ladder:
-            header = replace(header, scope=ladder.scope or "", named=ladder.named)
+            more = ladder.more_kernels(devices, plan)
+            header = replace(header, scope=ladder.scope or "", named=ladder.named, more_kernels=more)
         yield Measurement(options, header, plan, peaks, presets, worker)
 
 

@@ -9,11 +9,12 @@ import pytest
 
 from gemmbench import chart_views
 from gemmbench.gemm.sweep_table import row_sheets, sheets
-from gemmbench.ladder import BY_NAME
+from gemmbench.ladder import BY_NAME, DEFAULT
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, Partner, Problem, Row
 from gemmbench.model.run_file import Run
+from gemmbench.options import names
 from gemmbench.plan import fitting, gemm_plan
 from gemmbench.stats import panels, rates
 from tests import fake_runs as fake
@@ -68,9 +69,12 @@ def test_charts_of_time_show_it() -> None:
     assert times[512] == pytest.approx(2 * 512**3 / 297e9, rel=0.01)
 
 
-def statuses(names: str, optional: set[str], dtype: str = "float") -> dict[str, str]:
-    plan = gemm_plan([fake.CPU], [BY_NAME[name] for name in names.split()], [Gemm(8, 8, 8, dtype)])
-    kept = fitting(plan, optional)
+def statuses(kernels: str, named: str, dtype: str = "float", baseline: str = "none") -> dict[str, str]:
+    """What is planned on a CPU for groups of kernels and for named ones."""
+    chosen = names.choose_kernels(",".join([kernels, *named.split()]), baseline)
+    plan = gemm_plan([fake.CPU], chosen, [Gemm(8, 8, 8, dtype)])
+    groups = {"cpu": names.of_groups(kernels, baseline, (), "cpu")}
+    kept = fitting(plan, [fake.CPU], groups, named.split())
     return {
         (step.row.variant if isinstance(step, Skip) else step.variant): (
             step.row.status if isinstance(step, Skip) else "runs"
@@ -79,24 +83,30 @@ def statuses(names: str, optional: set[str], dtype: str = "float") -> dict[str, 
     }
 
 
-def test_optional_variants_that_do_not_fit_leave_no_row() -> None:
-    names = "naive gpu-tile nv-async cublas"
-    assert statuses(names, {"gpu-tile", "nv-async"}) == {
-        "naive": "runs",
-        "gpu-tile": "runs",
-        "cublas": "unsupported",
-    }
-    assert statuses(names, set())["nv-async"] == "unsupported"
+def test_kernels_of_a_group_that_cannot_run_have_no_row() -> None:
+    planned = statuses("all", "nv-async", baseline="all")
+    assert planned.pop("nv-async") == "unsupported", "it was asked for by name"
+    assert {*planned.values()} == {"runs"}
+    assert {"naive", "gpu-tile", "clblast"} <= {*planned}
+    assert not {"nv-mma", "cublas"} & {*planned}
 
 
-def test_where_none_fits_all_rows_stay() -> None:
-    assert statuses("naive nv-async", {"nv-async"}) == {"naive": "runs", "nv-async": "unsupported"}
+def test_the_default_kernels_of_a_cpu() -> None:
+    planned = statuses("default", "")
+    assert {*planned} <= {*DEFAULT["cpu"]}
+    assert {"naive", "image-4x8", "cpu-packed"} <= {*planned}
+    assert not {"gpu-tile", "dot-v4", "small"} & {*planned}
+    assert statuses("default", "dot-v4") == {**planned, "dot-v4": "runs"}
 
 
-def test_optional_variants_that_are_skipped_keep_their_row() -> None:
-    """Past the cap of images, where another optional variant runs."""
+def test_where_no_kernel_can_run_all_rows_stay() -> None:
+    assert {*statuses("default", "", "bfloat16").values()} == {"unsupported"}
+
+
+def test_a_kernel_of_a_group_that_is_skipped_keeps_its_row() -> None:
+    """Past the cap of images, where another kernel runs."""
     plan = gemm_plan([fake.CPU], [BY_NAME["naive"], BY_NAME["image-4x8"]], [Gemm(8, 8, 20000)])
-    naive, image = fitting(plan, {"naive", "image-4x8"})
+    naive, image = fitting(plan, [fake.CPU], {"cpu": DEFAULT["cpu"]}, ())
     assert isinstance(naive, Case)
     assert isinstance(image, Skip)
     assert image.row.status == "skipped"

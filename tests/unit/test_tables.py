@@ -174,43 +174,23 @@ def test_each_status_is_a_word_and_has_its_reason() -> None:
     assert "warning: PoCL compiles for plain" in table
 
 
-def test_kernels_for_other_devices_are_a_line_below_the_table() -> None:
-    run = fake.fake_troubled()
-    table = text(sweep(run, "m", order=fake.ORDER), 120)
-    assert "\nnot for this device: dot-v8\n" in table
-    assert "\ndot-v8 " not in table
-    assert "unsup" not in table
-    assert "dot-v8" in text(detail(run, fake.ORDER), 120)  # every row, with its reason
-    assert any(record["variant"] == "dot-v8" for record in json.loads(to_json(run)))
-    assert "dot-v8,0," in to_csv(run)
-
-
 def test_a_kernel_that_was_asked_for_by_name_says_why_it_cannot_run() -> None:
-    run = fake.fake_troubled()
-    run = replace(run, header=replace(run.header, named=("dot-v8",)))
-    table = text(sweep(run, "m", order=fake.ORDER), 120)
+    table = text(sweep(fake.fake_troubled(), "m", order=fake.ORDER), 120)
     assert cells(table, "dot-v8")[:2] == ["unsup", "unsup"]
     assert "unsup: dot-v8 at every size: needs cl_khr_something" in table
-    assert "not for" not in table
+
+
+def test_a_run_of_the_default_kernels_says_how_many_more_there_are() -> None:
+    run = fake.fake_square()
+    assert "--kernel all" not in text(show(run), 120)
+    run = replace(run, header=replace(run.header, more_kernels=11))
+    assert "\n11 more kernels: --kernel all." in text(show(run), 120)
 
 
 def test_where_no_kernel_runs_all_say_why() -> None:
     run = fake.fake_troubled()
     run = replace(run, rows=tuple(row for row in run.rows if row.variant == "dot-v8"))
     assert "unsup: dot-v8 at every size: needs cl_khr_something" in text(sweep(run, "m"), 120)
-
-
-def test_a_kernel_of_other_types_is_not_called_one_of_other_devices() -> None:
-    run = fake.fake_troubled()
-    named = {"dot-v8": "image-4x8", "block2x2-v4": "nv-wgmma"}
-    rows = [
-        replace(row, dtype="double", variant=named.get(row.variant, row.variant), status="unsupported")
-        if row.variant in named
-        else replace(row, dtype="double")
-        for row in run.rows
-    ]
-    table = text(sweep(replace(run, rows=tuple(rows)), "m"), 120)
-    assert "\nnot for double: image-4x8\nnot for this device: nv-wgmma\n" in table
 
 
 def test_what_several_rows_lack_in_time_is_said_once() -> None:
