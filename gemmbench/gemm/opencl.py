@@ -326,45 +326,36 @@ class Clblast:
         self._library = opened("CLBlast", _candidates(), _ADVICE)
         self.title = _title(self._library)
 
-    def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int, queue: int) -> None:
-        """Put C = alpha op(A) op(B) + beta C, row-major, into a queue; returns before it has run.
+    def call(
+        self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
+    ) -> ClblastCall:
+        """C = alpha op(A) op(B) + beta C, row-major, ready to be put into one of these queues.
 
-        Args:
-            problem: none of its lengths is 0: CLBlast refuses such. A batch is one call, too.
-            layout: leading dimensions.
-            a: the ``cl_mem`` of A.
-            b: of B.
-            c: of C.
-            queue: the ``cl_command_queue``.
-
-        Raises:
-            NotMeasuredError: it refused; with its status.
+        None of its lengths is 0: CLBlast refuses such. A batch is one call, too.
         """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         several = problem.batch > 1
 
-        def matrix(rows: int, address: int, ld: int) -> tuple[Any, ...]:
+        def matrix(name: str, rows: int, ld: int) -> tuple[Any, ...]:
             apart = (length(rows * ld),) if several else ()
-            return memory(address), length(0), length(ld), *apart
+            return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
-        status = getattr(self._library, f"{name}{_OF_BATCH}" if several else name)(
+        arguments = (
             _ROW_MAJOR,
             _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             *map(length, (problem.m, problem.n, problem.k)),
             scalar(made(problem.alpha)),
-            *matrix(problem.stored_a[0], a, layout.lda),
-            *matrix(problem.stored_b[0], b, layout.ldb),
+            *matrix("A", problem.stored_a[0], layout.lda),
+            *matrix("B", problem.stored_b[0], layout.ldb),
             scalar(made(problem.beta)),
-            *matrix(problem.m, c, layout.ldc),
+            *matrix("C", problem.m, layout.ldc),
             *((length(problem.batch),) if several else ()),
-            ctypes.byref(memory(queue)),
-            None,  # no event: it would be the last pass's alone
         )
-        if status:
-            outcome, why = _REFUSALS.get(status, ("failed", "see clblast_c.h"))
-            raise NotMeasuredError(outcome, f"CLBlast answers with status {status}: {why}")
+        function = getattr(self._library, f"{name}{_OF_BATCH}" if several else name)
+        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
+        return ClblastCall(function, arguments, pointers, buffers)
 
 
 def _candidates() -> list[str]:
@@ -389,18 +380,25 @@ _CLOCK = "device scope, by the wall clock: its event may be the last pass's alon
 
 @dataclass(frozen=True)
 class ClblastCall:
-    """One call with its arguments: a `gemm_bench.Step`."""
+    """One call whose arguments were made before the clock starts: a `opencl_bench.Step`."""
 
-    library: Clblast
-    problem: Gemm
-    layout: Layout
-    buffers: Mapping[str, Any]
+    function: Callable[..., int]
+    arguments: tuple[Any, ...]
+    queues: Mapping[int, Any]  # pointers to them, by their handles
+    buffers: Mapping[str, Any]  # held: the arguments do not keep them alive
     role: str = "multiply"
     name: str = "CLBlast"
 
     def enqueue(self, queue: Any) -> None:
-        a, b, c = (self.buffers[name].int_ptr for name in ("A", "B", "C"))
-        self.library.enqueue(self.problem, self.layout, a, b, c, queue.int_ptr)
+        """Put it into a queue; returns before it has run.
+
+        Raises:
+            NotMeasuredError: it refused; with its status.
+        """
+        # No event: it would be the last pass's alone.
+        if status := self.function(*self.arguments, self.queues[queue.int_ptr], None):
+            outcome, why = _REFUSALS.get(status, ("failed", "see clblast_c.h"))
+            raise NotMeasuredError(outcome, f"CLBlast answers with status {status}: {why}")
 
 
 class ClblastExecutor(GemmExecutor):
@@ -437,7 +435,8 @@ class ClblastExecutor(GemmExecutor):
         fixed: bool = False,
     ) -> list[ClblastCall]:
         """The one call; CLBlast compiles its kernels when it is first made."""
-        return [ClblastCall(self._library, problem, layout, buffers)]
+        queues = self.runtime.queue, self.runtime.plain_queue
+        return [self._library.call(problem, layout, buffers, queues)]
 
 
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
