@@ -33,6 +33,7 @@ class FakeCuda:
         self.replayed: list[int] = []
         self.forgotten: list[int] = []
         self.now_ns = 1 << 60
+        self.destroyed: list[int] = []  # graphs as captured
 
     def cuInit(self, flags: int) -> int:
         return self.start_status
@@ -90,6 +91,7 @@ class FakeCuda:
         return 0
 
     def cuGraphDestroy(self, graph: Any) -> int:
+        self.destroyed.append(graph.value)
         return 0
 
     def cuGraphExecDestroy(self, graph: Any) -> int:
@@ -182,6 +184,7 @@ class FakeCublas:
     def __init__(self, status: int = 0, off_by: float = 0.0, always_reads_c: bool = False) -> None:
         self.status, self.off_by, self.always_reads_c = status, off_by, always_reads_c
         self.driver = FakeCuda()
+        self.results: list[int] = []  # the address of every C, in order
         self.lt = FakeCublasLt(self)
         self.cublasGetStatusString = _Function()
 
@@ -234,6 +237,7 @@ class FakeCublas:
         result = DTYPES[_STORED[c_type]]
 
         def multiply() -> None:
+            self.results.append(c.value)
             first = _columns(a, k, m, lda, left).T if transa else _columns(a, m, k, lda, left)
             second = _columns(b, n, k, ldb, right).T if transb else _columns(b, k, n, ldb, right)
             product = _numbers(first, left) @ _numbers(second, right)
@@ -281,6 +285,14 @@ class FakeCublasLt:
 
     def cublasLtCreate(self, handle: Any) -> int:
         return self._make(handle, "library")
+
+    def _destroy(self, handle: Any) -> int:
+        assert self.made[handle.value] is not None
+        self.made[handle.value] = None
+        return 0
+
+    cublasLtMatmulDescDestroy = cublasLtMatrixLayoutDestroy = _destroy  # noqa: N815
+    cublasLtMatmulPreferenceDestroy = _destroy  # noqa: N815
 
     def cublasLtMatmulDescCreate(self, handle: Any, compute: int, scale: int) -> int:
         assert (compute, scale) == (68, 0)

@@ -38,6 +38,7 @@ from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import PAGEABLE, WHOLE, Check
+from gemmbench.model.units import ceil_div
 from gemmbench.opencl.runtime import Span, page_aligned
 
 # --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
@@ -110,8 +111,11 @@ class CublasLt:
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
         self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
-        self._handle = self._made("Create")
-        self._plans: dict[tuple[Gemm, Layout], Any] = {}
+        self._handle = ctypes.c_void_p()
+        self._call("Create", ctypes.byref(self._handle))
+        self._planned: tuple[Gemm, Layout] | None = None
+        self._plan: tuple[Any, ...] = ()
+        self._held = ExitStack()  # what the plan is made of
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
         """As `Cublas.enqueue`, of a B that is stored transposed.
@@ -120,9 +124,11 @@ class CublasLt:
             NotMeasuredError: unsupported: not this type, shape or layout; failed: with its status.
         """
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
-        if key not in self._plans:
-            self._plans[key] = self._plan(problem, layout)
-        matmul, first, second, result, algorithm = self._plans[key]
+        if key != self._planned:
+            self._planned = None
+            self._held.close()
+            self._plan, self._planned = self._made_plan(problem, layout), key
+        matmul, first, second, result, algorithm = self._plan
         alpha, beta = ctypes.c_float(problem.alpha), ctypes.c_float(problem.beta)
         self._call(
             "Matmul",
@@ -132,13 +138,13 @@ class CublasLt:
             *(algorithm, self._workspace, ctypes.c_size_t(WORKSPACE_BYTES), self._stream),
         )
 
-    def _plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
+    def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
         """Descriptions of the product and its three matrices, and the algorithm that the library prefers."""
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
         c_type = _LT_RESULTS[problem.result.name]
-        matmul = self._made("MatmulDescCreate", _SUMS_IN_FLOAT, _FLOAT)
+        matmul = self._made("MatmulDesc", _SUMS_IN_FLOAT, _FLOAT)
         for attribute, value in (
             (_TRANSPOSE_FIRST, ctypes.c_int32(_TRANSPOSED)),
             (_FAST_SUMS, ctypes.c_int8(1)),
@@ -147,7 +153,7 @@ class CublasLt:
             self._call("MatmulDescSetAttribute", matmul, attribute, ctypes.byref(value), size)
         first, second, result = (
             self._made(
-                "MatrixLayoutCreate",
+                "MatrixLayout",
                 kind,
                 *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(ld)),
             )
@@ -157,7 +163,7 @@ class CublasLt:
                 (c_type, n, m, layout.ldc),
             )
         )
-        preference = self._made("MatmulPreferenceCreate")
+        preference = self._made("MatmulPreference")
         most, size = ctypes.c_uint64(WORKSPACE_BYTES), ctypes.c_size_t(8)
         self._call("MatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, ctypes.byref(most), size)
         answer, count = ctypes.create_string_buffer(_HEURISTIC_BYTES), ctypes.c_int()
@@ -185,10 +191,11 @@ class CublasLt:
             return f"with n, k and rows of A and B that are multiples of {_LT_STEP}"
         return ""
 
-    def _made(self, function: str, *arguments: Any) -> ctypes.c_void_p:
-        """What one of its functions creates; it stays, as long as the process."""
+    def _made(self, what: str, *arguments: Any) -> ctypes.c_void_p:
+        """What one of its functions creates, until the next plan."""
         made = ctypes.c_void_p()
-        self._call(function, ctypes.byref(made), *arguments)
+        self._call(f"{what}Create", ctypes.byref(made), *arguments)
+        self._held.callback(getattr(self._library, f"cublasLt{what}Destroy"), made)
         return made
 
     def _call(self, function: str, *arguments: Any) -> None:
@@ -434,7 +441,7 @@ class CublasBench:
         self._pinned = policy.memory != "pageable"
         self._next, self._last = 0, ""  # the clock of the last batch, if C was not filled since
         self._device_s = 0.0  # of the last verified problem
-        self._graphs: dict[int, ctypes.c_void_p] = {}  # by the number of problems
+        self._graphs: dict[tuple[int, int], ctypes.c_void_p] = {}  # by number of problems and first set
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
             self._counters = self._counted(stack, facts)
@@ -531,36 +538,35 @@ class CublasBench:
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
         span = self._counters.begin() if self._counters else None
-        watch = self._started(count, graph)
-        if span:
-            span.end()
-        return _Queued(self._cuda, watch, count, begin, span)
-
-    def _graph(self, count: int) -> ctypes.c_void_p:
-        """So many problems as a CUDA graph.
-
-        A call of cuBLAS from Python takes 15 to 20 us on the host, many times what a GPU needs for n = 256:
-        a loop of calls would time the host.
-        """
-        if count not in self._graphs:
-            self._graphs[count] = self._cuda.graph(partial(self._enqueue_all, count))
-        return self._graphs[count]
-
-    def _started(self, count: int, graph: ctypes.c_void_p | None) -> Stopwatch:
-        """A stopwatch around so many problems, of their graph if there is one."""
         watch = self._cuda.start()
         if graph:
             self._cuda.replay(graph)
         else:
             self._enqueue_all(count)
         self._cuda.stop(watch)
-        return watch
+        self._next += count
+        if span:
+            span.end()
+        return _Queued(self._cuda, watch, count, begin, span)
+
+    def _graph(self, count: int) -> ctypes.c_void_p:
+        """So many problems as a CUDA graph, from the operand set that is next or one soon after it.
+
+        A call of cuBLAS from Python takes 15 to 20 us on the host, many times what a GPU needs for n = 256:
+        a loop of calls would time the host. A graph always begins with the same set, so there are two or
+        three graphs, half of the sets apart. At most half are skipped: the others fill the caches.
+        """
+        step = max(1, self.sets // 2)
+        self._next = ceil_div(self._next % self.sets, step) * step % self.sets
+        key = count, self._next
+        if key not in self._graphs:
+            self._graphs[key] = self._cuda.graph(partial(self._enqueue_all, count))
+        return self._graphs[key]
 
     def _enqueue_all(self, count: int) -> None:
         """Problems back to back, on one operand set after the other."""
         for number in range(count):
             self._enqueue(self._operands[(self._next + number) % self.sets], self._problem)
-        self._next += count
 
     def _next_host_run(self, clock: str) -> dict[str, float]:
         operands = self._operands[self._next % self.sets]

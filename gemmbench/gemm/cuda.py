@@ -128,13 +128,16 @@ class Cuda:
         captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
         try:
-            enqueue()
-        except NotMeasuredError:
-            self._library.cuStreamEndCapture(self.stream, ctypes.byref(captured))
-            raise
-        self._call("cuStreamEndCapture", self.stream, ctypes.byref(captured))
-        self._call("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
-        self._call("cuGraphDestroy", captured)
+            try:
+                enqueue()
+            except BaseException:
+                self._library.cuStreamEndCapture(self.stream, ctypes.byref(captured))
+                raise
+            self._call("cuStreamEndCapture", self.stream, ctypes.byref(captured))
+            self._call("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
+        finally:
+            if captured:
+                self._library.cuGraphDestroy(captured)
         return graph
 
     def replay(self, graph: ctypes.c_void_p) -> None:

@@ -167,13 +167,44 @@ def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None
     assert sorted(driver.forgotten) == [1, 2]
 
 
-def test_what_cannot_be_captured_ends_the_capture(install: Install) -> None:
+def test_what_cannot_be_captured_ends_the_capture(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
     driver, library = install()
     bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
     library.status = NOT_SUPPORTED
     with pytest.raises(NotMeasuredError):
         bench.start("device", 5)
     assert driver.capturing is None
+    monkeypatch.setattr(bench._library, "enqueue", lambda *_: 1 // 0)
+    with pytest.raises(ZeroDivisionError):
+        bench.start("device", 5)
+    assert driver.capturing is None
+
+
+def test_a_graph_as_captured_is_given_back_whatever_happens(install: Install) -> None:
+    driver, _ = install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
+    bench.start("device", 5)
+    driver.cuGraphInstantiateWithFlags = lambda *_: 2  # type: ignore[method-assign]  # out of memory
+    with pytest.raises(NotMeasuredError):
+        bench.start("device", 6)
+    assert driver.destroyed == [1, 2]
+
+
+@pytest.mark.parametrize("length", [16, 24])
+def test_every_call_in_a_graph_has_cold_operands(install: Install, length: int) -> None:
+    """With 64 sets, 65 or 100 problems would begin with the set that the last ones had."""
+    _, library = install()
+    bench = CublasExecutor(DEVICE).prepare(case(Gemm(length, 8, 8)), replace(QUICK, cold=True))
+    assert bench.sets == 64
+    for count in (65, 65, 100, 100, 1, 65):
+        bench.start("device", count)
+        assert bench._operands[(bench._next - 1) % 64].device["C"] == library.results[-1]
+    last: dict[int, int] = {}
+    for number, address in enumerate(library.results):
+        assert number - last.get(address, -64) > 32
+        last[address] = number
+    assert len(bench._graphs) <= 4
+    bench.release()
 
 
 def test_half_is_held_to_sums_in_float(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -411,6 +442,23 @@ def test_other_fp8_is_refused_with_what_it_takes(install: Install, problem: Gemm
     found = refusal(problem=problem)
     assert (found.status, found.restart) == ("unsupported", False)
     assert found.reason == f"cuBLAS takes {problem.dtype} only {only}"
+
+
+def test_descriptions_of_fp8_are_given_back(install: Install) -> None:
+    _, library = install()
+    executor = CublasExecutor(DEVICE)
+
+    def descriptions() -> int:
+        return sum(each not in (None, "library") for each in library.lt.made)
+
+    for size in (16, 32, 48):
+        assert exact_error(executor, Gemm(size, size, size, "e4m3", trans_b=True)) == ""
+        assert descriptions() == 5
+    library.status = NOT_SUPPORTED
+    for _ in range(2):
+        with pytest.raises(NotMeasuredError):
+            exact_error(executor, Gemm(16, 16, 16, "e4m3", trans_b=True))
+        assert descriptions() == 5
 
 
 def test_a_lt_that_cannot_is_unsupported_and_one_that_fails_starts_again(install: Install) -> None:
