@@ -137,13 +137,22 @@ def test_the_clock_stops_when_all_calls_have_run(
     batch = bench.start("device", 3)
     assert isinstance(batch, Batch)
     assert batch.seconds["device"] > 0
-    assert queue.log == [
-        "finish",
-        "call",
-        "call",
-        "call",
-        "finish",
-    ]  # then the clock begins
+    assert queue.log == ["finish", "call", "call", "call", "finish"]  # the clock begins after the first
+
+
+@pytest.mark.parametrize("beta", [0.0, 0.5])
+def test_a_call_that_does_nothing_in_a_batch_is_wrong(
+    device: DeviceFacts, beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench = executor(device).prepare(planned(device, Gemm(33, 20, 44, beta=beta)), QUICK)
+    assert bench.verify("before").check.verdict == "ok"
+    bench.start("device", 2)
+    assert bench.verify("after").check.verdict == "ok"
+    with monkeypatch.context() as patch:
+        patch.setattr(ClblastCall, "enqueue", lambda *_: None)
+        assert getattr(bench.start("device", 3), "count", 0) == 2  # that were timed
+    bench.start("device", 1)
+    assert bench.verify("after").check.reasons[0].startswith("in a batch: ")
 
 
 def test_a_long_problem_has_both_scopes_in_one_batch(
