@@ -91,7 +91,8 @@ def skips(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         limit(self, seconds)
 
     def monotonic() -> float:
-        at_work = {each._process.pid for each in children if each._process}
+        workers = [worker for each in children for worker in each._family]
+        at_work = {worker._process.pid for worker in workers if worker._process and worker._is_active}
         hangs = int(pid.read_text() or 0) if pid.exists() else 0
         if at_work == {hangs}:
             hung.add(hangs)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import numpy as np
@@ -18,7 +17,6 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
-from gemmbench.opencl import discovery
 
 _MOST_BYTES = 4 << 30  # of all operand sets
 _WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
@@ -52,7 +50,7 @@ class NumpyBench:
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
-        cache = discovery.last_level_cache_bytes() if policy.cold else 0
+        cache = _last_level_cache_bytes() if policy.cold else 0
         sets = rotating_sets(self._problem, cache, _MOST_BYTES) if policy.cold else 1
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
@@ -77,8 +75,7 @@ class NumpyBench:
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
-        with own_cores():
-            gemm(problem or self._problem, *self._inside(self._a, self._b, self._c, self._out))
+        gemm(problem or self._problem, *self._inside(self._a, self._b, self._c, self._out))
         self._c[...] = self._stored.c
         return np.array(self._out)
 
@@ -109,11 +106,10 @@ class NumpyBench:
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
         self._next += count
         problem = self._problem
-        with own_cores():
-            begin = time.monotonic()
-            for a, b, c, out in order:
-                gemm(problem, a, b, c, out)
-            end = time.monotonic()
+        begin = time.perf_counter()
+        for a, b, c, out in order:
+            gemm(problem, a, b, c, out)
+        end = time.perf_counter()
         self._last = stored[(self._next - 1) % len(sets)][-1]
         self._has_run = True
         return Batch({clock: (end - begin) / count}, begin, end, count)
@@ -122,9 +118,10 @@ class NumpyBench:
         """Nothing to do: arrays go with the last reference."""
 
 
-def own_cores() -> AbstractContextManager[None]:
-    """Keep the caller off the cores of the other threads of its BLAS, where these have cores of their own."""
-    return host.on_cores(host.all_cores()[:1] if host.numpy_is_apart() else host.all_cores())
+def _last_level_cache_bytes() -> int:
+    from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
+
+    return discovery.last_level_cache_bytes(cores=host.all_cores() or None)
 
 
 def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:

@@ -1,4 +1,4 @@
-"""The parent's side of an instrument: starts its process, asks, and survives its death."""
+"""The parent's side of an instrument: starts its processes, asks, and survives their death."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
@@ -45,6 +45,11 @@ BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
+_WARM_S = 0.02  # of work after which a system has spread threads that slept over its cores
+_WARM_ENOUGH_S = 0.4  # a problem as long as this is not run twice for that
+_SPIN_S = 0.15  # how long threads of a BLAS or a driver wait for work in a loop
+_STOP_LOOK_S, _STOP_LIMIT_S = 1e-4, 1.0  # for a process to be stopped; one that hangs in the kernel is not
+_CAN_STOP = sys.platform == "linux"  # elsewhere a stopped process would outlive a parent that is killed
 _DEAF_S = 1.0  # at most between two moments at which Ctrl-C is heard
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
@@ -58,10 +63,10 @@ Maker = Callable[..., object] | partial[object]
 def for_threads() -> dict[str, str]:
     """Environment variables of an instrument's process, where the user's has no others.
 
-    CPU drivers keep each thread on a core of its own: a system may wake several on one core though another is
+    CPU drivers pin each thread to a core of its own: a system may wake several on one core though another is
     idle, and leave them there, so that kernels have half their rate for whole rows. Drivers count cores from
-    the first, so that they must all be ours. OpenBLAS's threads look for work for 2^24 cycles after a call,
-    a few ms, not 2^28: as long as they do, drivers lack their cores.
+    the first, so this process must own all cores. OpenBLAS's threads look for work for 2^24 cycles after a
+    call, a few ms, not 2^28.
     """
     is_ours = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
@@ -78,11 +83,16 @@ class Worker:
     A process that dies, hangs or refuses with `restart` is replaced at the next request, and the handles that
     it held are prepared again when they are next used.
 
+    The host's BLAS has a second process. Threads of a BLAS, and of some drivers, spin on their cores for 30
+    to 130 ms after a call. So the processes of devices are stopped while the BLAS works, and it is stopped
+    while they do.
+
     Args:
         make: makes the machine, in the child.
         checkout: a folder with another ``gemmbench/`` than this one; None for this one.
-        environment: variables of the process beside this one's.
-        first: the number of its first handle: those of two instruments in turn are told apart by it.
+        environment: variables of the process in addition to this one's.
+        root: the worker that this one belongs to: another version's, or the host's.
+        is_host: whether it runs the host's BLAS.
     """
 
     def __init__(
@@ -90,14 +100,21 @@ class Worker:
         make: Maker,
         checkout: Path | None = None,
         environment: Mapping[str, str] | None = None,
-        first: int = 0,
+        root: Worker | None = None,
+        is_host: bool = False,
     ) -> None:
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
-        self._numbers = itertools.count(first)
+        self._is_host = is_host
+        self._is_active = False  # whether its process may run; a new one does until it is first used
+        self._is_cold = False  # whether its process was stopped since its last batch
+        self._family: list[Worker] = root._family if root else []  # the root, its BLAS and its other versions
+        self._family.append(self)
+        self._numbers: Iterator[int] = root._numbers if root else itertools.count()
+        self._took_s: dict[int, float] = {}  # one problem of each handle, in its last batch
         self._asked: dict[int, wire.Prepare] = {}  # by handle, to prepare it again
         self._held: set[int] = set()  # the handles that the living process knows
         self._monitors: dict[int | None, Monitor] = {}  # by the index of a device; None: the host
@@ -110,7 +127,8 @@ class Worker:
 
     def limit(self, seconds: float) -> None:
         """From now on all requests together may take so long; what is not spent waiting does not count."""
-        self._limit_s = self._left_s = seconds
+        for worker in self._group:
+            worker._limit_s = worker._left_s = seconds
 
     @property
     def left_s(self) -> float:
@@ -118,8 +136,8 @@ class Worker:
         return self._left_s - (time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
-        """List the devices and describe the host."""
-        return self._call(wire.Open(), wire.Opened)
+        """List the devices, or describe the host if this is its worker."""
+        return self._call(wire.Open(self._is_host), wire.Opened)
 
     def build(self, case: Case, device: DeviceFacts) -> wire.Built:
         return self._call(wire.Build(case, device), wire.Built)
@@ -132,6 +150,8 @@ class Worker:
         like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:
+        if device is None and not self._is_host:
+            return self._host.prepare(case, device, policy, like, problem)
         if like is not None:
             self._hold(like)
         number = next(self._numbers)
@@ -140,6 +160,21 @@ class Worker:
         self._asked[number] = request
         self._held.add(number)
         return Handle(self, number, prepared, watch=self._watch(device))
+
+    @property
+    def _group(self) -> Sequence[Worker]:
+        """This worker, and those that belong to it."""
+        return [*self._family] if self in self._family[:1] else [self]
+
+    @property
+    def _host(self) -> Worker:
+        """The worker of the host's BLAS."""
+        for worker in self._family:
+            if worker._is_host:
+                return worker
+        host = Worker(self._make, root=self, is_host=True)
+        host.limit(self._limit_s)
+        return host
 
     def _watch(self, device: DeviceFacts | None) -> Monitor:
         def pid() -> int | None:
@@ -157,7 +192,7 @@ class Worker:
         if not former.startswith(DRIVER) and not checkout_of(former):
             return self, past, device
         if former not in self._others:
-            self._others[former] = other_version(self._make, former)
+            self._others[former] = other_version(self._make, former, self)
         worker, devices = self._others[former]
         worker.limit(self._limit_s)
         assert device is not None  # kernels run on devices
@@ -169,18 +204,34 @@ class Worker:
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
         self._hold(handle)
+        request = wire.AskBatch(handle, clock, count, work)
+        self._take_turn()
+        if self._is_cold:
+            self._warm(request)
         if not self._batches:
             self._since = time.monotonic()
-        self._send(wire.AskBatch(handle, clock, count, work))
+        self._send(request)
         self._batches.append(handle)
 
+    def _warm(self, request: wire.AskBatch) -> None:
+        """Run batches that nobody times: threads of a process that was stopped may wake up on one core."""
+        self._is_cold, handle = False, request.handle
+        warmed_s = 0.0 if self._took_s.get(handle, 0.0) < _WARM_ENOUGH_S else _WARM_S
+        while warmed_s < _WARM_S:
+            batch = self._call(request, Batch, handle)
+            self._took_s[handle] = batch.wall_s
+            warmed_s += max(batch.end - batch.begin, _WARM_S / 100)
+
     def finish(self) -> Batch:
-        self._handle = self._batches.popleft() if self._batches else None
+        self._handle = handle = self._batches.popleft() if self._batches else None
         batch: Batch = self._expect(Batch)
+        if handle is not None:
+            self._took_s[handle] = batch.wall_s
         return batch
 
     def release(self, handle: int) -> None:
         self._asked.pop(handle, None)
+        self._took_s.pop(handle, None)
         for monitor in self._monitors.values():
             monitor.close()  # of a window that failed: it would read on, on a core that the next row needs
         self._settle()
@@ -194,7 +245,7 @@ class Worker:
     def _hold(self, handle: int) -> None:
         """Prepare a handle again if the process that knew it is gone; once, since what fails raises."""
         if self._process is not None and self._process.poll() is not None and not self._batches:
-            self.stop()
+            self._end()
         if handle not in self._held:
             request = self._asked[handle]
             if request.like is not None and request.like in self._asked:
@@ -206,6 +257,7 @@ class Worker:
 
     def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
         self._settle()
+        self._take_turn()
         self._since = time.monotonic()
         self._send(request)
         self._handle = handle
@@ -231,7 +283,7 @@ class Worker:
             pipe.send(request)
         except OSError:
             if not needs_handle:
-                self.stop()
+                self._end()
                 with contextlib.suppress(OSError):
                     self._start().send(request)
 
@@ -254,7 +306,7 @@ class Worker:
         if pipe is None:  # it went with an earlier batch
             return LostError("crashed", "the driver's process is gone")
         if not pipe.wait(self.left_s):
-            self.stop()
+            self._end()
             limit_s = self._limit_s
             return LostError("timed-out", f"stopped after {limit_s:.0f} s (--time-limit {limit_s:g})")
         try:
@@ -264,16 +316,41 @@ class Worker:
         self._left_s, self._since = self.left_s, time.monotonic()
         if isinstance(answer, wire.Refusal):
             if answer.restart:  # an answer, but the driver is not to be trusted any more
-                self.stop()
+                self._end()
             return NotMeasuredError(answer.status, answer.reason, answer.restart, answer.needs_s)
         return answer
 
     # --- the process ---
 
+    def _take_turn(self) -> None:
+        """Let this worker's process run: alone of those of the BLAS and of the devices."""
+        for other in self._family:
+            if other._is_host != self._is_host and other._is_active:
+                other._pause()
+        if not self._is_active and self._is_cold:
+            self._signal("SIGCONT")
+        self._is_active = True
+
+    def _pause(self) -> None:
+        """Stop the process until its next turn, once it has answered; elsewhere wait until it is idle."""
+        self._settle()
+        self._is_active, self._is_cold = False, True
+        if not _CAN_STOP:
+            time.sleep(_SPIN_S)
+            return
+        self._signal("SIGSTOP")
+        end = time.monotonic() + _STOP_LIMIT_S
+        while self._process and not is_stopped(self._process.pid) and time.monotonic() < end:
+            select.select([], [], [], _STOP_LOOK_S)
+
+    def _signal(self, name: str) -> None:
+        if _CAN_STOP and self._process is not None and self._process.poll() is None:
+            os.kill(self._process.pid, signal.Signals[name])
+
     def _start(self) -> Pipe:
         if self._process is not None and self._process.poll() is None and self._pipe is not None:
             return self._pipe
-        self.stop()
+        self._end()
         self._output.seek(0)
         self._output.truncate()
         folders = [str(self._checkout)] if self._checkout else []
@@ -301,7 +378,7 @@ class Worker:
         process = self._process
         assert process is not None
         code = process.wait()  # it has closed its end of the pipe already
-        self.stop()
+        self._end()
         if code < 0:
             try:
                 name = signal.Signals(-code).name
@@ -322,9 +399,11 @@ class Worker:
         return " ".join(text.split())[-_DRIVER_WORDS:]
 
     def stop(self) -> None:
-        """End the child, at once, and those of other versions; the next request starts another."""
-        for other, _ in self._others.values():
-            other.stop()
+        """End the child, at once, and those that belong to it; the next request starts another."""
+        for worker in self._group:
+            worker._end()
+
+    def _end(self) -> None:
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -350,11 +429,12 @@ class Worker:
 
     def close(self) -> None:
         self.stop()
-        for other, _ in self._others.values():
-            other.close()
-        for monitor in self._monitors.values():
-            monitor.close()
-        self._output.close()
+        for worker in self._group:
+            for monitor in worker._monitors.values():
+                monitor.close()
+            worker._output.close()
+            if worker in self._family:
+                self._family.remove(worker)
 
     # --- cases one by one: whatever happens to the process, there is a row to return ---
 
@@ -362,8 +442,22 @@ class Worker:
         """Every device and the host.
 
         Raises:
-            WorkerError: the child died or hung while listing them, or is of another protocol.
+            WorkerError: a child died or hung meanwhile, or is of another protocol.
         """
+        with contextlib.suppress(OSError):  # told below
+            self._host._start()  # which imports its modules while the devices are listed
+        devices = self.opened().devices
+        host = self._host.opened().host
+        assert host is not None
+        return devices, host
+
+    def opened(self) -> wire.Opened:
+        """What the child says of itself.
+
+        Raises:
+            WorkerError: it died or hung meanwhile, or is of another protocol.
+        """
+        what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(_START_LIMIT_S)
         try:
             opened = self.open()
@@ -371,15 +465,15 @@ class Worker:
             how = f"failed: {error.reason}"
             if error.status == "timed-out":
                 how = f"took more than {_START_LIMIT_S:.0f} s"
-            raise WorkerError(f"listing the OpenCL devices {how}") from None
+            raise WorkerError(f"{what} {how}") from None
         except ValueError as error:
-            raise WorkerError(f"listing the OpenCL devices failed: {error}") from None
+            raise WorkerError(f"{what} failed: {error}") from None
         if opened.protocol != wire.PROTOCOL:
             raise WorkerError(
                 f"gemmbench {opened.gemmbench} speaks protocol {opened.protocol} of the instrument, "
                 f"this one {wire.PROTOCOL}"
             )
-        return opened.devices, opened.host
+        return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
         """Measure one case, yielding its stages."""
@@ -407,10 +501,19 @@ class Worker:
         return replace(case.row("ok"), build_s=built.build_s, choice=built.choice, resources=built.resources)
 
 
-_OTHERS_FIRST = 1_000_000  # handle of an instrument of another version
+def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
+    """Whether every thread of a process is stopped, or the process is gone; Linux reports it."""
+    try:
+        states = [
+            (task / "stat").read_text().rpartition(")")[2].split()[0]
+            for task in Path(tasks.format(pid)).iterdir()
+        ]
+    except OSError:  # a thread has ended
+        return not Path(tasks.format(pid)).exists()
+    return set(states) <= set("TtXZ")
 
 
-def other_version(make: Maker, former: str) -> tuple[Worker, tuple[DeviceFacts, ...]]:
+def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
     """An instrument of another checkout, or with another driver, and its devices.
 
     Raises:
@@ -422,9 +525,9 @@ def other_version(make: Maker, former: str) -> tuple[Worker, tuple[DeviceFacts, 
         environment = {name: former.removeprefix(DRIVER)}
     else:
         checkout = Path(former)
-    worker = Worker(make, checkout, environment, _OTHERS_FIRST)
+    worker = Worker(make, checkout, environment, root)
     try:
-        return worker, worker.devices()[0]
+        return worker, worker.opened().devices
     except WorkerError as error:
         worker.close()
         raise NotMeasuredError("unsupported", str(error)) from None

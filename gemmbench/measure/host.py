@@ -7,9 +7,9 @@ import os
 import platform
 import threading
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -44,54 +44,31 @@ def numpy_pool() -> Pool | None:
 
 @cache
 def all_cores() -> tuple[int, ...]:
-    """The cores that this process may use; to be asked before a driver keeps the caller on one of them."""
+    """The cores that this process may use; to be asked before the caller is pinned to one of them."""
     return tuple(sorted(usable_cores() or ()))
 
 
-def other_threads() -> set[int]:
-    """The system's numbers of this process's threads, without the caller's."""
-    return {thread.id for thread in psutil.Process().threads()} - {threading.get_native_id()}
+def pin_blas_threads() -> None:
+    """Pin the caller and each thread of its BLAS to a core of its own, for the process of the host's BLAS.
 
-
-def keep_apart(threads: Collection[int]) -> bool:
-    """Keep the threads of a BLAS on cores of their own, all but the first, which is left for their caller.
-
-    Linux may wake one on its caller's core and leave it there. Each then waits for the other until a tick
-    ends its turn: a product of 512 x 512 takes 24 ms, not 2. CPU drivers keep theirs apart, too: see
-    `measure.child.for_threads`. Returns whether each has a core; a container may refuse that.
+    Linux may wake a thread on its caller's core and leave it there. Each then waits for the other until a
+    tick ends its turn: a product of 512 x 512 takes 24 ms, not 2. Nothing is pinned if the BLAS has another
+    number of threads, as a user's variable may ask for, or if the system refuses, as a container may.
     """
-    cores = all_cores()[1:]
-    if not cores or len(cores) != len(threads):
-        return False
-    try:
-        for thread, core in zip(sorted(threads), cores, strict=True):
-            with suppress(ProcessLookupError):  # it has ended
-                os.sched_setaffinity(thread, {core})
-    except OSError:
-        return False
-    return True
+    caller, *cores = all_cores() or (0,)
+    python = {thread.native_id for thread in threading.enumerate()}
+    threads = sorted({thread.id for thread in psutil.Process().threads()} - python)
+    if not hasattr(os, "sched_setaffinity") or len(threads) % max(1, len(cores)):
+        return
+    with suppress(OSError):
+        for thread, core in zip(threads, cycle(cores)):  # those of scipy's BLAS follow those of numpy's
+            os.sched_setaffinity(thread, {core})
+        os.sched_setaffinity(threading.get_native_id(), {caller})
 
 
-@cache
-def numpy_is_apart() -> bool:
-    """Whether numpy's BLAS has its threads apart; to be asked first while it alone has any."""
-    return keep_apart(other_threads())
-
-
-@contextmanager
-def on_cores(cores: Collection[int]) -> Iterator[None]:
-    """Keep the calling thread on these cores, or where it is if there are none or the system refuses."""
-    before = usable_cores() if cores else None
-    try:
-        if before is not None:
-            os.sched_setaffinity(0, cores)
-    except OSError:  # a container may forbid it
-        before = None
-    try:
-        yield
-    finally:
-        if before is not None:
-            os.sched_setaffinity(0, before)
+def limit_blas_threads() -> None:
+    """Give numpy's BLAS one thread, for a device's process: others would spin on after a verification."""
+    threadpoolctl.threadpool_limits(1, "blas")
 
 
 def pool_title(pool: Pool) -> str:

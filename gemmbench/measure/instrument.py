@@ -1,4 +1,4 @@
-"""The instrument's own process: ``python -m gemmbench.measure.instrument MAKER [ARGUMENT...]``.
+"""An instrument's own process: ``python -m gemmbench.measure.instrument MAKER [ARGUMENT...]``.
 
 It answers the requests of `model.instrument` until its parent goes. The maker, ``module:function``, makes the
 machine that does the work.
@@ -11,18 +11,14 @@ import ctypes
 import os
 import signal
 import sys
-import threading
-import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from importlib import import_module
-from pathlib import Path
 from typing import Any, Protocol
 
 from gemmbench import __version__
 from gemmbench.measure.child import Pipe
-from gemmbench.measure.host import numpy_is_apart
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -89,8 +85,6 @@ class Machine(Protocol):
 class _Held:
     bench: Bench
     executor: Executor  # which has a queue of its own
-    cores: str  # what uses the host's cores: blas, cpu; "" for neither
-    took_s: float = 0.0  # one of its problems, in its last batch
 
 
 class Server:
@@ -102,8 +96,6 @@ class Server:
         self._held: dict[int, _Held] = {}  # by handle
         self._queue: Executor | None = None  # whose queue the last batch went into
         self._free_since = 0.0  # when the last batch ended
-        # What used the cores last, in a batch; reference: the BLAS, which makes it for a verification.
-        self._last = ""
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
         """Do what is asked; a batch may still be running."""
@@ -128,7 +120,8 @@ class Server:
     def _answer(self, request: wire.Request) -> wire.Answer | Running:
         self._made = machine = self._made or self._make()
         if isinstance(request, wire.Open):
-            return wire.Opened(machine.devices(), machine.host(), wire.PROTOCOL, __version__)
+            devices, host = ((), machine.host()) if request.host else (machine.devices(), None)
+            return wire.Opened(devices, host, wire.PROTOCOL, __version__)
         if isinstance(request, wire.Build):
             return machine.executor(request.case, request.device).build(request.case)
         if isinstance(request, wire.Prepare):
@@ -139,15 +132,11 @@ class Server:
             return wire.Released()
         held = self._held[request.handle]
         if isinstance(request, wire.Verify):
-            verified = held.bench.verify(request.when)
-            self._last = "reference"
-            return verified
-        self._make_ready(request, held)
+            return held.bench.verify(request.when)
         started = held.bench.start(request.clock, request.count, request.work)
         if not isinstance(started, Batch):
             self._queue = held.executor
             return started
-        held.took_s = started.wall_s
         return self._stamped(started)
 
     def _prepare(self, machine: Machine, request: wire.Prepare) -> wire.Answer:
@@ -155,27 +144,8 @@ class Server:
         like = None if request.like is None else self._held[request.like].bench
         executor = machine.executor(case, request.device)
         bench = executor.prepare(case, request.policy, like, request.problem)
-        cores = "blas" if request.device is None else "cpu" if request.device.type == "cpu" else ""
-        self._held[request.handle] = _Held(bench, executor, cores)
+        self._held[request.handle] = _Held(bench, executor)
         return bench.prepared
-
-    def _make_ready(self, request: wire.AskBatch, held: _Held) -> None:
-        """Wait for free cores where a CPU's kernel follows the host's BLAS, or the BLAS a kernel.
-
-        Where they run in turn, the threads of the next sleep by then, and several may wake up on one core:
-        problems that are not timed keep them at work until the system has spread them. One that takes half a
-        second needs no such time.
-        """
-        user, bench = held.cores, held.bench
-        last, self._last = self._last, user or self._last
-        if not user or last in ("", user) or (user, last) == ("blas", "reference"):
-            return
-        until_idle()
-        warmed_s = _WARM_S if last == "reference" or held.took_s > _LONG_S else 0.0
-        while warmed_s < _WARM_S:
-            started = bench.start(request.clock, 1, request.work)
-            batch = started if isinstance(started, Batch) else started.finish()
-            warmed_s += max(batch.end - batch.begin, _IDLE_LOOK_S / 100)
 
     def _stamped(self, batch: Batch) -> Batch:
         """A batch that was in the queue before the last had ended began when that ended."""
@@ -191,47 +161,6 @@ class Server:
             return wire.Refusal("failed", f"the host ran out of memory {error}".strip(), restart=True)
         except Exception as error:
             return wire.Refusal("failed", f"{type(error).__name__}: {error}".removesuffix(": "), restart=True)
-
-
-_IDLE_LOOK_S, _IDLE_LIMIT_S = 0.001, 0.3
-_TICKS_S, _IDLE_SHARE = 0.02, 0.1
-_WARM_S = 0.02  # of load after which a system has its threads on cores of their own: some of its ticks
-_LONG_S = 0.5
-_PAUSE = threading.Event()  # waited for: time.sleep fails under a library that shifts the clock
-
-
-def until_idle(
-    is_busy: Callable[[], bool] | None = None, sleep: Callable[[float], object] = _PAUSE.wait
-) -> None:
-    """Wait until no other thread of this process waits for work in a loop.
-
-    OpenBLAS's threads do for 30 to 130 ms after a call (its THREAD_TIMEOUT, in cycles), on cores that a CPU's
-    driver needs for a batch: its kernels run at half their rate beside them.
-    """
-    end = time.monotonic() + _IDLE_LIMIT_S
-    for _ in range(round(_IDLE_LIMIT_S / _IDLE_LOOK_S)):
-        if not (is_busy or others_run)() or time.monotonic() > end:
-            return
-        sleep(_IDLE_LOOK_S)
-
-
-def others_run(tasks: Path = Path("/proc/self/task")) -> bool:
-    """Whether another thread of this process runs, or would if it had a core.
-
-    Linux tells it of each thread. The processor time of a thread that runs on another core is as of the last
-    tick there (4 ms ago, or 10), so that in a short look a thread in a loop seems to be asleep.
-    """
-    own, states = str(threading.get_native_id()), []
-    with contextlib.suppress(OSError):  # a thread has ended, or the system has no such files
-        for task in tasks.iterdir():
-            if task.name != own:
-                states.append((task / "stat").read_text().rpartition(")")[2].split()[0])
-        return "R" in states
-    if states:
-        return True
-    before = time.process_time()
-    _PAUSE.wait(_TICKS_S)
-    return time.process_time() - before > _IDLE_SHARE * _TICKS_S
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
@@ -284,7 +213,6 @@ def _die_with_parent() -> None:
 
 def main(maker: str, *arguments: str) -> None:
     """The process's life; `maker` is a ``module:function`` that takes the arguments."""
-    numpy_is_apart()  # nothing else has threads yet
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     pipe = _take_over_stdio()

@@ -1,4 +1,4 @@
-"""The real machine: every OpenCL device of this process, the host's BLAS, and other libraries.
+"""The real machine: the OpenCL devices of this process with their libraries, or the host's BLAS.
 
 Its name is part of the instrument's protocol: other versions of gemmbench are asked for `default` of it.
 """
@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import Any
 
 from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
+from gemmbench.measure.host import host_facts, limit_blas_threads, pin_blas_threads
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.opencl import drivers
@@ -30,21 +31,20 @@ EXECUTORS = {
 class OpenCLMachine:
     """Registers drivers, opens devices when they are first used, and hands cases to executors.
 
-    pyopencl is imported only after the drivers are registered, which is why imports stand in methods.
+    pyopencl is imported only after the drivers are registered, which is why imports stand in methods. The
+    process of the host's BLAS does neither.
     """
 
     def __init__(self) -> None:
-        self._registered = drivers.register()
         self._executors: dict[tuple[int, str], Any] = {}
 
     def devices(self) -> tuple[DeviceFacts, ...]:
+        registered = drivers.register()
         from gemmbench.opencl import discovery
 
-        return discovery.devices(self._registered)
+        return discovery.devices(registered)
 
     def host(self) -> HostFacts:
-        from gemmbench.measure.host import host_facts
-
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
@@ -57,9 +57,11 @@ class OpenCLMachine:
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
         module, _, name = EXECUTORS[kind].partition(":")
         make = getattr(import_module(module), name)
-        if kind == BASELINE:
+        if device is None:
+            pin_blas_threads()
             return make()
-        assert device is not None
+        drivers.register()
+        limit_blas_threads()
         if kind == CUBLAS:
             return make(device)
         from gemmbench.opencl.runtime import Runtime

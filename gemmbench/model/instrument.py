@@ -30,7 +30,9 @@ after: what the last batch left, and one more problem."""
 
 @dataclass(frozen=True)
 class Open:
-    """List the devices and describe the host. Answered by `Opened`."""
+    """List the devices, or describe the host and its BLAS. Answered by `Opened`."""
+
+    host: bool = False  # describe the host: no driver is loaded
 
 
 @dataclass(frozen=True)
@@ -91,8 +93,8 @@ Request = Open | Build | Prepare | Verify | AskBatch | Release
 class Opened:
     """What the instrument is, and what it measures on."""
 
-    devices: tuple[DeviceFacts, ...]
-    host: HostFacts
+    devices: tuple[DeviceFacts, ...]  # none if the host was asked for
+    host: HostFacts | None  # None if the devices were asked for
     protocol: int
     gemmbench: str  # its version
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -79,6 +80,9 @@ class Bench:
     def __init__(self, case: Case, like: object) -> None:
         self.variant, self.like = case.variant, like
         self.prepared = Prepared(("device",), ahead=("device",))
+        self.batches = 0
+        if case.variant == "spins":
+            threading.Thread(target=spin, daemon=True).start()
 
     def verify(self, when: When) -> Verified:
         return Verified(Check("ok", {"shares": float(isinstance(self.like, Bench))}))
@@ -91,11 +95,16 @@ class Bench:
             time.sleep(60)
         if self.variant == "fails":
             raise OSError(5, "input/output error")
-        return Flight(time.monotonic(), count) if self.variant == "flies" else self._batch(count, work)
+        if self.variant in ("flies", "spins"):
+            return Flight(time.monotonic(), count)
+        return self._batch(count, work)
 
     def _batch(self, count: int, work: int) -> Batch:
         begin = time.monotonic()
-        return Batch({"pid": float(os.getpid()), "work": float(work)}, begin, time.monotonic(), count)
+        self.batches += 1
+        seconds = {"pid": float(os.getpid()), "work": float(work), "batches": float(self.batches)}
+        time.sleep(_FLIGHT_S if self.variant == "long" else 0.0)
+        return Batch(seconds, begin, time.monotonic(), count)
 
     def release(self) -> None:
         """Nothing to do."""
@@ -116,6 +125,12 @@ class Flight:
     def finish(self) -> Batch:
         time.sleep(max(0.0, self.end - time.monotonic()))
         return Batch({"queued": self.begin}, self.begin, self.end, self.count)
+
+
+def spin() -> None:
+    """Look for work as a BLAS does."""
+    while True:
+        pass
 
 
 def make() -> Machine:
@@ -139,6 +154,10 @@ def case(variant: str = "plain") -> Case:
 
 def prepared(child: Worker, variant: str = "plain", like: int | None = None) -> Handle:
     return child.prepare(case(variant), fake_runs.CPU, POLICY, like)
+
+
+def on_host(child: Worker, variant: str = "plain") -> Handle:
+    return child.prepare(case(variant), None, POLICY)
 
 
 def pid(handle: Handle) -> int:
@@ -332,6 +351,108 @@ def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: py
         worker.open()
     assert seen["GEMMBENCH_OTHER"] == "kept"
     assert BUILD_OPTIONS not in seen
+
+
+# --- the host's BLAS has a process of its own ---------------------------------------------------------------
+
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are stopped on Linux alone")
+
+
+def states(process: int) -> set[str]:
+    """Of the threads of a process."""
+    tasks = Path(f"/proc/{process}/task").iterdir()
+    return {(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks}
+
+
+@on_linux
+def test_no_thread_of_the_other_process_runs_while_one_measures(child: Worker) -> None:
+    """OpenBLAS's threads spun on after a call: a kernel that alternated with it had half its rate."""
+    handles = prepared(child, "spins"), on_host(child, "spins")
+    processes = [handle.instrument._process.pid for handle in handles]  # type: ignore[attr-defined]
+    assert len(set(processes)) == 2
+    for turn in (0, 1, 0):
+        handles[turn].start("device", 1)
+        while not select.select([handles[turn].instrument._pipe], [], [], 0.05)[0]:  # type: ignore[attr-defined]
+            assert states(processes[1 - turn]) == {"T"}
+            assert "T" not in states(processes[turn])
+        assert handles[turn].finish().count == 1
+
+
+@pytest.mark.parametrize("variant", ["plain", "long"])
+def test_a_process_that_was_stopped_works_before_it_is_timed(child: Worker, variant: str) -> None:
+    device, host = prepared(child, variant), on_host(child)
+    turns = (device, device, host, device, device)
+    first, second, _, later, last = (int(handle.batch("device", 1).seconds["batches"]) for handle in turns)
+    assert (second, last) == (first + 1, later + 1)
+    if variant == "long":  # a problem of half a second is not run twice
+        assert later == second + 1
+    else:
+        assert later > second + 2
+
+
+def test_batches_that_nobody_came_for_end_before_the_process_is_stopped(child: Worker) -> None:
+    device, host = prepared(child, "flies"), on_host(child)
+    device.start("device", 1)
+    assert pid(host) > 0
+    assert not child._batches
+
+
+@pytest.mark.parametrize("dying", [0, 1])
+def test_a_stopped_process_can_be_killed_and_is_replaced(child: Worker, dying: int) -> None:
+    handles = prepared(child), on_host(child)
+    before = [pid(handle) for handle in handles]
+    pid(handles[1 - dying])
+    os.kill(before[dying], signal.SIGKILL)
+    os.waitid(os.P_PID, before[dying], os.WEXITED | os.WNOWAIT)
+    assert pid(handles[1 - dying]) == before[1 - dying]
+    assert pid(handles[dying]) != before[dying]
+    child.stop()
+    assert pid(handles[1 - dying]) != before[1 - dying]
+
+
+@pytest.mark.parametrize("on", [fake_runs.CPU, None])
+def test_one_that_outlasts_its_time_leaves_the_other_process(child: Worker, on: DeviceFacts | None) -> None:
+    other = on_host(child) if on else prepared(child)
+    before = pid(other)
+    hangs = child.prepare(case("hangs"), on, POLICY)
+    child.limit(0.5)
+    with pytest.raises(LostError, match="--time-limit") as caught:
+        hangs.batch("device", 1)
+    assert caught.value.handle == hangs.number != other.number
+    child.limit(100)
+    assert pid(other) == before
+
+
+PARENT = """
+import os, signal
+from tests.unit import test_child
+from gemmbench.measure.child import Worker
+child = Worker(test_child.make)
+handles = test_child.prepared(child), test_child.on_host(child)
+print(*map(test_child.pid, handles), flush=True)
+{end}
+"""
+
+
+@on_linux
+@pytest.mark.parametrize("end", ["child.close()", "os.kill(os.getpid(), signal.SIGKILL)"])
+def test_a_stopped_process_ends_with_its_parent(end: str) -> None:
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    parent = [sys.executable, "-c", PARENT.format(end=end)]
+    done = subprocess.run(parent, env=environment, stdout=subprocess.PIPE, check=False)
+    processes = [int(word) for word in done.stdout.split()]
+    assert len(processes) == 2
+    until = time.monotonic() + 60
+    for process in processes:
+        while Path(f"/proc/{process}").exists() and states(process) != {"Z"}:
+            assert time.monotonic() < until, states(process)
+            time.sleep(0.01)
+
+
+def test_the_host_is_described_by_its_own_process(child: Worker) -> None:
+    devices, host = child.devices()
+    assert (devices, host) == ((fake_runs.CPU,), fake_runs.HOST)
+    assert child._host.last_words() == ""  # it has not listed the devices
 
 
 # --- another checkout ---------------------------------------------------------------------------------------

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from gemmbench.gemm.numpy_blas import NumpyExecutor
-from gemmbench.measure import host
+from gemmbench.measure import host, machine
+from gemmbench.measure.child import Worker
 from gemmbench.measure.host import all_cores
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
@@ -27,7 +28,7 @@ BYTES = 3 * 64 * 64 * 4
 
 
 def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda: 4 * BYTES)
+    monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda cores: 4 * BYTES)
     bench = NumpyExecutor().prepare(CASE, Policy(cold=True))
     assert bench.prepared.sets == 8
     assert bench.start("host", 8).count == 8
@@ -40,7 +41,7 @@ def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda: 0)
+    monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda cores: 0)
     prepared = NumpyExecutor().prepare(CASE, Policy(cold=True)).prepared
     assert prepared.sets == 1
     assert prepared.notes == (
@@ -63,43 +64,40 @@ def test_the_last_level_caches_that_can_be_used_add_up(tmp_path: Path) -> None:
     assert last_level_cache_bytes(tmp_path / "none") == 0
 
 
-# In a process that begins as an instrument's does; then a driver keeps the caller on the last core.
-APART = """
-import os
-import gemmbench.measure.instrument
-from gemmbench.gemm.numpy_blas import own_cores
-from gemmbench.measure import host
-
-assert host.numpy_is_apart()
-first, *others = host.all_cores()
-os.sched_setaffinity(0, others[-1:])
-with own_cores():
-    assert os.sched_getaffinity(0) == {first}
-    on = [os.sched_getaffinity(thread) for thread in host.other_threads()]
-assert sorted(map(list, on)) == [[core] for core in others], on
-assert os.sched_getaffinity(0) == {others[-1]}
-"""
-
-
-@pytest.mark.skipif(len(all_cores()) < 2, reason="one core is nothing to be apart on")
-def test_the_threads_of_numpy_do_not_meet_on_a_core() -> None:
-    """Two did, and a product of 512 took 24 ms where it takes 1.3 ms."""
-    free = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
-    done = subprocess.run(
-        [sys.executable, "-c", APART], env=free, capture_output=True, text=True, check=False
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+@pytest.mark.skipif(sys.platform != "linux" or len(all_cores()) < 2, reason="reads /proc; needs two cores")
+def test_numpy_has_a_process_with_a_thread_on_each_core_and_no_driver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two threads met on a core, and a product of 512 took 24 ms where it takes 1.3 ms."""
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    with Worker(machine.default) as worker:
+        with worker.prepare(CASE, None, Policy()) as handle:
+            assert handle.verify("before").check.verdict == "ok"
+            assert handle.batch("host", 3).count == 3
+        assert worker._process is None
+        assert worker._host._process is not None
+        process = Path(f"/proc/{worker._host._process.pid}")
+        libraries = {Path(line.split()[-1]).name for line in (process / "maps").read_text().splitlines()}
+        threads = [os.sched_getaffinity(int(task.name)) for task in (process / "task").iterdir()]
+    assert any("blas" in library for library in libraries)
+    assert not any(part in library.lower() for library in libraries for part in ("opencl", "ocl"))
+    assert {core for cores in threads if len(cores) == 1 for core in cores} == set(all_cores())
+    assert len([cores for cores in threads if len(cores) > 1]) == 1  # the thread that reads requests
 
 
 def test_numpy_is_measured_where_threads_cannot_be_pinned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Containers may refuse sched_setaffinity."""
+    refused: list[object] = []
 
-    def refuse(*_: object) -> None:
+    def refuse(thread: int, _: object) -> None:
+        refused.append(thread)
         raise PermissionError(errno.EPERM, "Operation not permitted")
 
-    monkeypatch.setattr(os, "sched_setaffinity", refuse)
-    assert not host.keep_apart(range(1, len(all_cores())))
-    assert NumpyExecutor().prepare(CASE, Policy()).start("host", 3).count == 3
+    threads = [SimpleNamespace(id=number) for number in range(1, len(all_cores()))]
+    monkeypatch.setattr("psutil.Process", lambda: SimpleNamespace(threads=lambda: threads))
+    monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
+    host.pin_blas_threads()
+    assert len(refused) == 1
 
 
 def test_a_blas_is_named_with_its_threads_and_kernels() -> None:

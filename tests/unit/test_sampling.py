@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import itertools
-import threading
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,7 +14,6 @@ import pytest
 from gemmbench.measure import instrument as child
 from gemmbench.measure import sampling
 from gemmbench.measure.child import for_threads
-from gemmbench.measure.instrument import until_idle
 from gemmbench.measure.sampling import Metered, Pairs, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import (
@@ -25,7 +22,6 @@ from gemmbench.model.instrument import (
     Handle,
     Prepare,
     Prepared,
-    Verify,
 )
 from gemmbench.model.problem import Gemm
 from tests import fake_runs
@@ -180,58 +176,6 @@ def test_pairs_on_a_device_that_wakes_up_are_no_shorter_than_a_batch() -> None:
     assert result.first.size == result.second.size == 5
 
 
-def test_a_cpus_kernel_and_the_hosts_blas_wait_for_each_others_threads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """OpenBLAS's threads spun on after a call: the kernel in turn with it had half its rate."""
-    order: list[object] = []
-    seconds = [0.3]  # of a batch
-    monkeypatch.setattr(child, "until_idle", lambda: order.append("waits"))
-
-    class Anything:
-        """A machine, its executors and their benches."""
-
-        prepared = Prepared(("host",))
-
-        def executor(self, *_: object) -> Anything:
-            return self
-
-        prepare = executor
-
-        def start(self, _clock: str, count: int, _work: int) -> Batch:
-            order.append(count)
-            return Batch({"host": 1.0}, 0.0, seconds[0], count)
-
-        def verify(self, _when: str) -> None:
-            """Nothing to say."""
-
-    server = child.Server(Anything)  # type: ignore[arg-type]  # all that it asks for
-    for number, device in enumerate((None, fake_runs.CPU, replace(fake_runs.CPU, type="gpu"))):
-        server.answer(Prepare(number, Case("gemm", 0, "naive", "float", {}), device, POLICY))
-    for number in (0, 0, 1, 1, 2, 1, 0):
-        server.answer(AskBatch(number, "host", number + 1))
-    assert len(order) == 11
-    for number in (1, 1, 0, 2):  # the reference of a verification is the BLAS's
-        server.answer(Verify(number, "after"))
-        server.answer(AskBatch(number, "host", number + 1))
-    assert order[11:] == ["waits", 2, "waits", 2, 1, 3]
-    del order[11:]
-    server.answer(AskBatch(0, "host", 1))
-    del order[11:]
-    seconds[:] = [0.008]  # threads that wake up on one core are kept at work for 20 ms
-    server.answer(AskBatch(1, "host", 2))
-    assert order[11:] == ["waits", 1, 1, 1, 2]
-    server.answer(AskBatch(0, "host", 3))
-    assert order[16:] == ["waits", 1, 1, 1, 3]
-    seconds[:] = [0.6]  # a problem of half a second needs no more warmth
-    for number in (1, 0, 1):
-        server.answer(AskBatch(number, "host", 1))
-    assert order[21:] == ["waits", 1, 1, "waits", 1, 1, "waits", 1]
-    del order[11:]
-    # A batch that is not timed follows the wait; a GPU between them changes nothing.
-    assert order == [1, 1, "waits", 1, 2, 2, 3, 2, "waits", 1, 1]
-
-
 @pytest.mark.parametrize("other", [0, 1, 2])
 def test_a_batch_is_put_behind_another_in_the_same_queue_alone(other: int) -> None:
     """A library's batch began while the kernel's ran in another queue: both times had some of the other's."""
@@ -307,33 +251,6 @@ def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
     child.main("nobody:makes")
     assert ends[0] == bool(failure)
     assert ("not of protocol 1" in capsys.readouterr().err) == bool(failure)
-
-
-def test_idle_is_when_no_other_thread_runs() -> None:
-    """A library's thread spins for 12 looks; one that never stops costs the limit."""
-    for spins, expected_s in ((12, 0.012), (10**6, 0.3)):
-        slept: list[float] = []
-        until_idle(lambda spins=spins, slept=slept: len(slept) < spins, slept.append)  # type: ignore[misc]
-        assert sum(slept) == pytest.approx(expected_s)
-
-
-def test_a_thread_in_a_loop_runs_though_its_processor_time_stands_still(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Linux counted it at the next tick only: the wait ended after 2 ms, and kernels had half their rate."""
-    own, other = tmp_path / str(threading.get_native_id()), tmp_path / "1"
-    for task in (own, other):
-        task.mkdir()
-    (own / "stat").write_text("9 (python) R 1 9")
-    for state, runs in (("S", False), ("R", True)):
-        (other / "stat").write_text(f"1 (a) R) {state} 1 9")
-        assert child.others_run(tmp_path) == runs
-    # Elsewhere their processor time is looked at, for long enough.
-    clock = itertools.count()
-    monkeypatch.setattr("time.process_time", lambda: next(clock) * 0.004)
-    assert child.others_run(tmp_path / "nothing")
-    monkeypatch.setattr("time.process_time", lambda: 1.0)
-    assert not child.others_run(tmp_path / "nothing")
 
 
 @pytest.mark.parametrize("cores", [2, 1])
