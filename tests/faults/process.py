@@ -111,10 +111,10 @@ def _stat(pid: str) -> list[str]:
 
 
 def driver_child(parent: int) -> int:
-    """The process that runs the driver; 0 while there is none."""
+    """The process that measures, of the devices or of the host's BLAS; 0 while there is none."""
     for pid in _pids():
         fields = _stat(pid)
-        if fields and fields[0] != "Z" and int(fields[1]) == parent:
+        if fields and fields[0] not in "ZT" and int(fields[1]) == parent:
             try:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes()
             except OSError:
