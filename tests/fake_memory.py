@@ -93,7 +93,7 @@ def _bandwidth() -> list[Row]:
     rows[15] = replace(rows[15], check=Check("suspect", {}, reasons))
     rows[13] = replace(rows[13], status="failed", reason="out of resources", samples={}, choice={})
     rows.append(
-        Row("bandwidth", 0, "image-row", "float", {"width": 4}, "unsupported", "the device has no images")
+        Row("bandwidth", 0, "image-read", "float", {"width": 4}, "unsupported", "the device has no images")
     )
     return rows
 

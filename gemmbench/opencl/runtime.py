@@ -646,44 +646,9 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
     return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
 
 
-def ptx(built: Built) -> str:
-    """A program as PTX text; "" where the driver gives something else back."""
-    with errors():
-        text = _binary(built)
-    return text if _TARGET.search(text) else ""
-
-
 def _binary(built: Built) -> str:
     (binary,) = built.program.get_info(cl.program_info.BINARIES)
     return bytes(binary).decode("latin-1").rstrip("\0")
-
-
-def least_in_loop(text: str, kernel: str, instruction: str) -> int:
-    """The least that an instruction occurs in a kernel's innermost loops, of those that have it.
-
-    A compiler may unroll a loop further and leave a second one for the rest: that has each step once. An
-    instruction is a regular expression; comments of the PTX are left out.
-
-    Returns:
-        0 if no loop has it, or there is no such kernel.
-    """
-    entry = re.search(rf"\.entry\s+{re.escape(kernel)}\b.*?^}}", text, re.DOTALL | re.MULTILINE)
-    lines = [line.partition("//")[0] for line in entry[0].splitlines()] if entry else []
-    labels: dict[str, int] = {}
-    loops: list[tuple[int, int]] = []
-    for number, line in enumerate(lines):
-        if label := re.match(r"\s*([$\w]+):", line):
-            labels[label[1]] = number
-        elif (jump := re.search(r"\bbra(?:\.uni)?\s+([$\w]+)", line)) and jump[1] in labels:
-            loops.append((labels[jump[1]], number))
-    matches = [len(re.findall(instruction, line)) for line in lines]
-    counts = {loop: sum(matches[slice(*loop)]) for loop in loops}
-    innermost = [
-        count
-        for (begin, end), count in counts.items()
-        if count and not any(begin <= a and b < end and counts[a, b] for a, b in loops)
-    ]
-    return min(innermost, default=0)
 
 
 # --- The average clock of a batch by a GPU's own counters ---------------------------------------------------

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.probes.arithmetic import DOT8, FLOPS, MAD24, MIXED, MMA, WGMMA, Probe
+from gemmbench.probes.arithmetic import DOT8, FLOPS, MMA, WGMMA, Probe
 
 # --- The compute probes: what they need, what they race, and which rows they make ---------------------------
 
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """The data types that ``peak`` measures by default."""
 
-_EVERY: tuple[Probe, ...] = (FLOPS, MIXED, MAD24, DOT8, MMA, WGMMA)
+_EVERY: tuple[Probe, ...] = (FLOPS, DOT8, MMA, WGMMA)
 PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _EVERY}
 QUICK: tuple[Probe, ...] = (FLOPS, MMA, WGMMA)
 """The probes that ``peak`` runs by default. A device without matrix units gets no row for them."""

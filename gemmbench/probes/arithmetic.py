@@ -29,21 +29,6 @@ def kernels_of(bits: int) -> tuple[int, ...]:
     return tuple(count for count in CHAINS if bits >> count & 1)
 
 
-# Of each recurrence an instruction of PTX that every step has once, and how many lanes it serves. A product
-# and a sum that are not contracted count by the sum.
-_FLOAT_ADD = r"\b(?:fma|mad|add)(?:\.\w+)*\.KIND\b"
-_INTEGER_MULTIPLY = r"\b(?:mad|mul)(?:24)?\.(?:lo|wide)\.\w+"
-_IN_PTX: Mapping[str, tuple[str, int]] = {
-    "linear": (_FLOAT_ADD, 1),
-    "mixed": (_FLOAT_ADD, 1),
-    "packed": (r"\bfma\.rn\.b?f16PAIR\b", 2),  # a lane alone is a register of 16 bits
-    "square": (_INTEGER_MULTIPLY, 1),
-    "cross": (_INTEGER_MULTIPLY, 1),
-    "24 bits": (_INTEGER_MULTIPLY, 1),
-}
-WIDENING = r"\bcvt(?:\.\w+)*\.f32\.f16\b"  # in PTX, of a half
-
-
 @dataclass(frozen=True)
 class Form:
     """One way to write the step of a recurrence: a program of its own, so that it fails alone."""
@@ -64,20 +49,6 @@ class Form:
         if self.real in DEVICE_DTYPES and self.real not in device.dtypes:
             extension = DTYPES[self.real].extension
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
-
-    def in_ptx(self, width: int, steps: int) -> dict[str, int]:
-        """What a trip must have as PTX: instructions, as regular expressions, and how often; {} if not known.
-
-        `width` is in lanes, `steps` are those of all chains together.
-        """
-        if self.recurrence not in _IN_PTX:
-            return {}
-        instruction, lanes = _IN_PTX[self.recurrence]
-        kind = {"float": "f32", "double": "f64", "": "f32"}.get(self.real, "")
-        if "KIND" in instruction and not kind:
-            return {}
-        instruction = instruction.replace("KIND", kind).replace("PAIR", "x2" if width > 1 else "")
-        return {instruction: steps * max(1, width // lanes)}
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
         """The -D list of one program, which has a kernel for each number of chains."""
@@ -172,28 +143,6 @@ FLOPS = ChainProbe(
     },
 )
 
-MIXED = ChainProbe(
-    name="mixed",
-    idea="products of halves added up in float, a half widened for each step and shared by the chains",
-    forms={
-        "half": (
-            Form("convert_float", "peak/mixed.cl", "FORM_CONVERT", "mixed", extension="cl_khr_fp16"),
-            Form("vload_half", "peak/mixed.cl", "FORM_VLOAD", "mixed"),
-        )
-    },
-)
-
-MAD24 = ChainProbe(
-    name="mad24",
-    idea="multiply-adds of 24-bit integers, which some devices have faster than those of 32",
-    forms={
-        "int": (
-            Form("mad24(a,b,c)", _FLOPS, "FORM_MAD24", "24 bits", "int"),
-            Form("mul24(a,b)+c", _FLOPS, "FORM_MUL24", "24 bits", "int"),
-        )
-    },
-)
-
 DOT8 = ChainProbe(
     name="dot8",
     idea="dot products of four bytes, added up in an int",
@@ -270,9 +219,6 @@ class MatrixProbe:
             if (candidate.dtype, candidate.accumulator, candidate.shape)
             == (dtype, parameters["accumulator"], parameters["shape"])
         )
-
-    def in_ptx(self, instruction: Instruction, steps: int) -> dict[str, int]:
-        return {rf"\b{self.name}\.[\w.]*\b{instruction.shape}\b": steps}
 
     def options(self, instruction: Instruction, chains: int, unroll: int) -> tuple[str, ...]:
         chosen = f"{self.name.upper()}_{instruction.dtype}_{instruction.accumulator}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from operator import attrgetter
 from weakref import WeakKeyDictionary
 
@@ -13,29 +14,21 @@ import numpy as np
 from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, alone
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.device import Conditions, DeviceFacts, joined
+from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
 from gemmbench.model.row import Parameters, Row, Scope, Work
-from gemmbench.model.units import MIB, by_key
+from gemmbench.model.units import MIB
 from gemmbench.probes import PROBES
 from gemmbench.probes import race as races
-from gemmbench.probes.arithmetic import CHAINS, MIXED, UNROLLS, ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, kernels_in
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates, transfer_sizes
-from gemmbench.probes.race import LAUNCH_S, Entry, Evidence, Race, Unit, sized, trips_for
+from gemmbench.probes.race import LAUNCH_S, Evidence, Race, sized, trips_for
 from gemmbench.stats.ceilings import most, most_bytes
 from gemmbench.stats.intervals import summarize
 
-_CPU_BATCH_S = 0.03  # several launches: threads that sleep between launches may wake on one core
-_RACE_SHARE = 1 / 2  # of a row's budget
-_SAMPLING_SHARE = 1 / 6  # for one round of sampling: the best batch is asked for, not the median
-_SAMPLING_ROUNDS = 3
-_SLOWER = 0.95
+_FAVOURITES = 2  # numbers of chains that go on from the first form to the others
 
-_FAVOURITES = 2
-_MARGIN = 0.97  # a candidate this close to the best stays in the race for unrolling
-
-_IN_PTX = "{:g} counted instructions in the loop, by the driver's PTX: its machine code was not looked at"
-
+_SAMPLING_SHARE = 1 / 6  # of a row's budget for the clock of a memory probe
 _MEMORY_BATCH_S = 0.02
 _HOPELESS = 3.0  # times the best time: not run again
 _FINALISTS = 3
@@ -58,8 +51,8 @@ Clocked = Callable[[Batch], float]  # seconds of a problem
 class Known:
     """What the rows of a device so far have shown."""
 
-    rates: dict[Unit, float] = field(default_factory=dict)  # the best that were believed, per second
     moving: dict[str, bool] = field(default_factory=dict)  # by direction: whether mapping moves anything
+    winners: dict[object, Parameters] = field(default_factory=dict)  # of races that further rows confirm
 
 
 _KNOWN: WeakKeyDictionary[Instrument, dict[int, Known]] = WeakKeyDictionary()
@@ -73,23 +66,16 @@ class _Task:
     policy: Policy
     known: Known
 
-    def race(self, budget_s: float = float("inf"), hopeless: float = float("inf")) -> Race:
-        return Race(self.instrument, self.case, self.device, self.policy, budget_s, hopeless)
+    def race(self, hopeless: float = float("inf")) -> Race:
+        return Race(self.instrument, self.case, self.device, self.policy, hopeless)
 
-    def judged(self, row: Row, evidence: Evidence) -> Row:
-        """The row with the verdict on it; a rate that is believed is known from now on."""
-        check = races.judge(evidence)
-        if check.verdict == "ok" and evidence.rate:
-            rates, unit = self.known.rates, evidence.unit
-            rates[unit] = max(evidence.rate, rates.get(unit, 0.0))
-        if check.verdict == "wrong":
-            return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
-        return replace(row, check=check)
 
-    @property
-    def unit(self) -> Unit:
-        """What its rate is known of."""
-        return self.case.variant, self.case.dtype, int(self.case.parameters.get("width", 0))
+def judged(row: Row, evidence: Evidence) -> Row:
+    """The row with the verdict on it."""
+    check = races.judge(evidence)
+    if check.verdict == "wrong":
+        return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
+    return replace(row, check=check)
 
 
 def measured(
@@ -126,140 +112,107 @@ def _event_over_wall(batches: Sequence[Batch]) -> float:
 
 
 def _arithmetic(task: _Task) -> Stages:
-    """The compute probes: the winner's best batch counts, so that it is sampled on where it was slower."""
-    probe, case = PROBES[task.case.variant], task.case
+    """The compute probes: race, check, sample the winner. Its best batch counts."""
+    probe, case, known = PROBES[task.case.variant], task.case, task.known.winners
     yield Staged("racing")
-    with task.race(task.policy.budget_s * _RACE_SHARE) as race:
+    with task.race() as race:
         if isinstance(probe, ChainProbe):
-            race_chains(race, probe, task.device, case.dtype)
+            race_chains(race, probe, task.device, case, known)
             words = {"form": "forms", "chains": "chains"}
         else:
-            race_matrices(race, probe)
+            race_matrices(race, probe, case, known)
             words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
-        best = race.ranked()[0]
         yield Staged("checking")
-        verified = best.handle.verify("before").check
-        winner = sized(best.handle, trips_for(best.handle, LAUNCH_S))
-        work = Work(flops=winner.prepared.unit.flops * winner.work)
+        best = race.ranked()[0].handle
+        wrong = "; ".join(best.verify("before").check.reasons)
         yield Staged("timing")
-        batches, last = _sampled_fast(task, winner, work.flops / race.best_rate)
-        agreement = _event_over_wall(batches)
+        winner = sized(best, trips_for(best, LAUNCH_S))
+        sampled = alone(winner, winner.prepared.clocks[0], task.policy, task.policy.budget_s)
+        agreement = _event_over_wall(sampled.batches)
         seconds: Clocked = attrgetter("finest_s" if races.events_agree(agreement) else "wall_s")
-        samples = {"kernel": Scope(tuple(map(seconds, batches)), last.size, last.stop)}
-        burst: dict[str, Scope] = {}
-        if last.is_limited:  # the first tenth of a second after a rest, before power limits it
-            cold = replace(task.policy, batch_s=LAUNCH_S, state="burst")
-            share_s = cold.budget_s * _SAMPLING_SHARE
-            cool = alone(winner, winner.prepared.clocks[0], cold, share_s, one_s=LAUNCH_S)
-            burst = {"kernel": Scope(tuple(map(seconds, cool.batches)), cool.size, cool.stop)}
+        samples = Scope(tuple(map(seconds, sampled.batches)), sampled.size, sampled.stop)
         subject = races.MATRIX if probe.ran_on == "matrix" else races.ARITHMETIC
-        twice = races.doubling(winner, 1, subject.tolerance, seconds=seconds)
-        seen = _IN_PTX.format(verified.figures["in_ptx"]) if "in_ptx" in verified.figures else ""
-        counted_as = _COUNTED_AS.get(probe.name, case.dtype)
+        work = Work(flops=winner.prepared.unit.flops * winner.work)
         row = replace(
             case.row("ok"),
             work=work,
-            choice={**best.choice, "trips": winner.work},
-            samples=samples,
+            choice={**winner.prepared.built.choice, "trips": winner.work},
+            samples={"kernel": samples},
             build_s=race.build_s,
-            race=(*race.summary(**words), *filter(None, [seen])),
-            notes=(*race.notes, last.note) if last.note else race.notes,
-            conditions=last.conditions,
-            burst=burst,
+            race=race.summary(**words),
+            notes=(sampled.note,) if sampled.note else (),
+            conditions=sampled.conditions,
         )
-        # A race is run on a device that is as cool as in a burst.
-        fastest_s = min(min(scope.seconds) for scope in (*samples.values(), *burst.values()))
         evidence = Evidence(
-            unit=task.unit,
-            rate=work.flops / fastest_s,
-            doubling=twice,
-            unrolling=race.unrolling(best, subject.unrolling),
+            case.dtype,
+            rate=work.flops / min(samples.seconds),
+            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds),
             event_over_wall=agreement,
-            wrong_result="; ".join(verified.reasons),
-            ceiling=most(task.device, counted_as, case.ran_on == "matrix", row.max_mhz),
-            known=task.known.rates,
-            raced=race.best_rate,
+            wrong_result=wrong,
+            ceiling=most(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
+            unrolling=race.unrolling(winner, subject.unrolling),
             subject=subject,
-            in_program=seen,
         )
-        judged = task.judged(row, evidence)
-        judged = replace(judged, check=replace(judged.check, figures=judged.check.figures | verified.figures))
-        if not task.policy.energy or judged.status != "ok":
-            return judged
+        row = judged(row, evidence)
+        if not task.policy.energy or row.status != "ok":
+            return row
         yield Staged("measuring energy")
         with Metered(winner, winner.prepared.clocks[0]) as run:
-            return replace(judged, energy=measure_energy(run, device=task.device))
+            return replace(row, energy=measure_energy(run, device=task.device))
 
 
-_COUNTED_AS = {MIXED.name: "float"}  # the type of the operations, where it is not the operands'
+def race_chains(
+    race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, known: dict[object, Parameters]
+) -> None:
+    """Race numbers of chains, then forms, then depths of unrolling.
 
-
-def _sampled_fast(task: _Task, winner: Handle, raced_s: float) -> tuple[list[Batch], Sampled]:
-    """Sample the winner; where the machine has become slower since the race, sample on. All is kept.
-
-    The batches, and how the sampling ended, with the conditions of all of them.
-    """
-    policy = replace(task.policy, batch_s=_CPU_BATCH_S if task.device.type == "cpu" else LAUNCH_S)
-    windows: list[Sampled] = []
-    batches: list[Batch] = []
-    for _ in range(_SAMPLING_ROUNDS):
-        share_s = policy.budget_s * _SAMPLING_SHARE
-        clock = winner.prepared.clocks[0]
-        windows.append(alone(winner, clock, policy, share_s, settle=not batches, one_s=LAUNCH_S))
-        batches += windows[-1].batches
-        if windows[-1].is_limited or min(batch.finest_s for batch in batches) <= raced_s / _SLOWER:
-            break
-    return batches, replace(windows[-1], conditions=joined([sampled.conditions for sampled in windows]))
-
-
-def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, dtype: str) -> None:
-    """Race forms, chains and unrolling; whatever comes close in one round goes into the next.
-
-    First every number of chains of one form, then the other forms at the numbers that were best, then
-    (if another form won) all its numbers, then the other unroll depths of what is close to the best.
+    At the first width of a type that is all numbers of chains of the first form that compiles, then the other
+    forms with the best two. Further widths confirm: every form, with as many chains as won there and with as
+    many elements in flight. Last the best of all is raced at the other depths, which its verdict needs too.
     Raises `NotMeasuredError` if no form compiles.
     """
-    forms = probe.usable(device, dtype)
-    first, *others = UNROLLS
+    key, width = (probe.name, case.dtype), int(case.parameters["width"])
+    depth, *depths = UNROLLS
+    won = known.get(key)
+    counts = confirmed_chains(won, width) if won else CHAINS
 
-    def enter(form: Form, unroll: int, chains: Sequence[int], late: bool = False) -> bool:
-        program: Parameters = {"form": form.name, "unroll": unroll, "kernels": kernels_in(chains)}
-        return race.enter([{**program, "chains": count} for count in chains], late)
+    def enter(form: str, unroll: int, chains: Sequence[int]) -> bool:
+        program: Parameters = {"form": form, "unroll": unroll, "kernels": kernels_in(chains)}
+        return race.enter({**program, "chains": count} for count in chains)
 
-    def form_of(entry: Entry) -> Form:
-        return next(form for form in forms if form.name == entry.choice["form"])
-
-    for form in forms:  # the first that compiles
-        if enter(form, first, CHAINS):
-            break
-    else:
+    for form in probe.usable(device, case.dtype):
+        if enter(form.name, depth, counts) and len(counts) > _FAVOURITES:
+            counts = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
+    if not race.entries:
         raise NotMeasuredError("failed", "no form of the probe compiles: " + race.failure)
-    favourites = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
-    for other in forms:
-        if other is not form:
-            enter(other, first, favourites)
-    winner = form_of(race.ranked()[0])
-    if winner is not form:
-        enter(winner, first, [count for count in CHAINS if count not in favourites])
-    close = by_key(
-        (str(entry.choice["form"]), int(entry.choice["chains"])) for entry in race.close_to_best(_MARGIN)
+    best = race.ranked()[0].choice
+    for unroll in depths:
+        enter(str(best["form"]), unroll, [int(best["chains"])])
+    known.setdefault(key, {"width": width, "chains": best["chains"]})
+
+
+def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
+    """The numbers of chains that a width is tried with: what won at another, as chains and as elements."""
+    same, elements = int(won["chains"]), int(won["chains"]) * int(won["width"])
+    return tuple({same, min(CHAINS, key=lambda count: (abs(count * width - elements), -count))})
+
+
+def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: dict[object, Parameters]) -> None:
+    """Race chains, unroll depths and work-groups a unit; `NotMeasuredError` if nothing assembles.
+
+    For other operands of the same instruction, what won is raced at every depth only.
+    """
+    key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
+    won = known.get(key)
+    pairs = [(int(won["chains"]), int(won["groups"]))] if won else product(probe.chains, probe.groups)
+    race.enter(
+        {"chains": chains, "unroll": unroll, "groups": groups}
+        for chains, groups in pairs
+        for unroll in probe.unrolls
     )
-    for unroll in others:
-        for form in forms:
-            if form.name in close:
-                enter(form, unroll, close[form.name])
-    best = race.ranked()[0]
-    if others and race.unrolling(best) is None:  # the verdict on it needs a second depth
-        enter(form_of(best), others[0], [int(best.choice["chains"])], late=True)
-
-
-def race_matrices(race: Race, probe: MatrixProbe) -> None:
-    """Race chains, unroll depths and work-groups a unit; `NotMeasuredError` if nothing assembles."""
-    for unroll in probe.unrolls:
-        for chains in probe.chains:
-            race.enter([{"chains": chains, "unroll": unroll, "groups": groups} for groups in probe.groups])
     if not race.entries:
         raise NotMeasuredError("failed", race.failure)
+    known.setdefault(key, race.ranked()[0].choice)
 
 
 # --- memory, transfers, latencies ---------------------------------------------------------------------------
@@ -299,9 +252,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Stages:
         conditions=sampled.conditions,
     )
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
-    known = task.known.rates
-    evidence = Evidence(task.unit, rate, twice, None, agreement, wrong, top, known, subject=races.MEMORY)
-    return task.judged(row, evidence)
+    return judged(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
 
 
 def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, None, Sampled]:

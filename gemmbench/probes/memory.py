@@ -30,7 +30,6 @@ class MemoryProbe:
     idea: str
     file: str = ""
     kernel: str = ""
-    options: tuple[str, ...] = ()  # of its kernel, beside what is raced
     loads: int = 0  # streams that are read, each as large as the other ones
     stores: int = 0  # and written
     widths: tuple[int, ...] = ()  # vector widths to measure; () where there is no such choice
@@ -47,7 +46,7 @@ class MemoryProbe:
         """Hash of everything that may be compiled for a row; "" if nothing is."""
         if not self.file:
             return ""
-        return fingerprint((self.file,), (self.kernel, *self.options, f"WIDTH={width}", repr(WAYS)))
+        return fingerprint((self.file,), (self.kernel, f"WIDTH={width}", repr(WAYS)))
 
 
 # --- what is raced ------------------------------------------------------------------------------------------
@@ -135,17 +134,11 @@ def _bandwidth(
 ) -> MemoryProbe:
     """A probe whose kernel has its name, in the file of its bench."""
     file, kernel = f"memory/{bench.replace('-', '_')}.cl", name.replace("-", "_")
-    return MemoryProbe(name, "bandwidth", bench, idea, file, kernel, (), loads, stores, widths)
+    return MemoryProbe(name, "bandwidth", bench, idea, file, kernel, loads, stores, widths)
 
 
 def _launch(name: str, idea: str, chain: int = 0) -> MemoryProbe:
     return MemoryProbe(name, "latency", "launch", idea, "memory/empty.cl", "empty", chain=chain)
-
-
-def _image(order: str, idea: str) -> MemoryProbe:
-    file, kernel, options = "memory/image.cl", "image_read", (f"-DORDER_{order.upper()}",)
-    widths = (4,)  # a texel is four floats
-    return MemoryProbe(f"image-{order}", "bandwidth", "image", idea, file, kernel, options, 1, widths=widths)
 
 
 def _transfer(direction: Direction, way: str, bench: Bench, idea: str) -> MemoryProbe:
@@ -166,9 +159,7 @@ PROBES: tuple[MemoryProbe, ...] = (
     _bandwidth(
         "local-copy", "local", "local memory, copied from one array to another; both directions count", 1, 1
     ),
-    _image("row", "an image of RGBA floats, neighbouring work-items along a row"),
-    _image("column", "the same, neighbouring work-items down a column"),
-    _image("tile", "the same, neighbouring work-items in tiles of 8 x 8 texels"),
+    _bandwidth("image-read", "image", "an image of RGBA floats, a texel is four", widths=(4,)),
     _bandwidth(
         "working-set",
         "working-set",

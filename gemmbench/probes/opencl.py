@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,9 @@ from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl.runtime import Built as Program
-from gemmbench.opencl.runtime import Runtime, errors, least_in_loop, page_aligned, ptx
+from gemmbench.opencl.runtime import Runtime, errors, page_aligned
 from gemmbench.probes import PROBES, reference
-from gemmbench.probes.arithmetic import WIDENING, ChainProbe, Form, MatrixProbe, kernels_of
+from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
 from gemmbench.probes.memory_opencl import (
     MOST_TRIPS,
@@ -235,7 +233,7 @@ class Chase:
     def bench(self, parameters: Parameters) -> Bench:
         """See `Operands`: its trips are hops."""
         runtime, probe = self._row.runtime, self._row.probe
-        launched = launcher(runtime, probe.file, probe.options, probe.kernel, 1, 1)
+        launched = launcher(runtime, probe.file, (), probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
         self._start()
         if self._cycle.size <= _MOST_WARMING:
@@ -258,7 +256,7 @@ class Launches:
 
     def __init__(self, row: MemoryRow) -> None:
         self._runtime, self._probe = row.runtime, row.probe
-        launched = launcher(row.runtime, row.probe.file, row.probe.options, row.probe.kernel, 1, 1)
+        launched = launcher(row.runtime, row.probe.file, (), row.probe.kernel, 1, 1)
         self._kernel, self.operands = launched.kernel, self
         self.prepared = Prepared(("host",), built=launched.build)
 
@@ -362,24 +360,6 @@ _CPU_GROUP, _GPU_GROUP = 64, 256
 _CPU_ITEMS, _GPU_ITEMS = 8 * _CPU_GROUP, 32 * _GPU_GROUP  # for each compute unit
 
 
-def in_ptx(built: Program, kernel: str, counted: Mapping[str, int]) -> tuple[str, dict[str, float]]:
-    """Whether a kernel's loop has what is counted, where the driver gives its program back as PTX.
-
-    What becomes of it later, when PTX is assembled, is not seen. `counted` says how often a trip must have
-    each instruction (a regular expression). What is missing, or "", and the number seen, as ``in_ptx``.
-    """
-    text = ptx(built) if counted else ""
-    if not text:
-        return "", {}
-    seen = {instruction: least_in_loop(text, kernel, instruction) for instruction in counted}
-    missing = [
-        f"its loop as PTX has {seen[instruction]} of {count} instructions that are counted"
-        for instruction, count in counted.items()
-        if seen[instruction] < count
-    ]
-    return "; ".join(missing), {"in_ptx": float(sum(seen.values()))}
-
-
 class Chains:
     """The operands of one row of a chain probe, which its candidates share."""
 
@@ -404,11 +384,7 @@ class Chains:
         choice |= {"items": self.items, "group": launched.group}
         unit = Work(flops=self._probe.operations * self.items * self.width * chains * unroll)
         chain = Chain(self, launched, form, chains, unroll)
-        counted = form.in_ptx(self.width, chains * unroll)
-        if form.recurrence == "mixed":
-            counted |= {WIDENING: unroll * self.width}
-        inspect = partial(in_ptx, self.runtime.build(form.file, options), kernel, counted)
-        return Bench(self, chain, choice, unit, (1, MOST_TRIPS), inspect=inspect)
+        return Bench(self, chain, choice, unit, (1, MOST_TRIPS))
 
     def drawn(self, recurrence: str) -> tuple[Drawn, Any, Any]:
         """The operands on the host, and buffers of seeds and coefficients: once for all such forms."""
@@ -501,9 +477,7 @@ class Tiles:
         choice |= {"groups": groups, "items": items, "group": _GROUP}
         products = groups * self._units * self.products(chains)
         unit = Work(flops=instruction.operations * products * unroll)
-        inspect = partial(in_ptx, built, probe.name, probe.in_ptx(instruction, chains * unroll))
-        product = Product(self, launched, chains, unroll)
-        return Bench(self, product, choice, unit, (1, MOST_TRIPS), inspect=inspect)
+        return Bench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
 
     def products(self, chains: int) -> int:
         return chains * (_GROUP // _WARP // self.probe.warps)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
 
-from gemmbench.measure.sampling import Clock, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
-from gemmbench.model.row import Check, Parameters, Verdict
+from gemmbench.model.row import Check, Parameters
 from gemmbench.model.units import GIGA, by_key, number
 from gemmbench.model.units import rate as shown_rate
 from gemmbench.probes.arithmetic import kernels_in
@@ -25,11 +24,10 @@ LAUNCH_S = 0.01  # one launch that is sampled lasts about this
 _RACE_S = 0.004  # and one in the race
 _RACE_RUNS = 3
 _FIRST_TRIPS = 16
-_IN_TURN_S = 1.0  # for two depths of unrolling whose rates are suspicious
 
-_DOUBLING_RUNS = 4
-_MOST_DOUBLING_RUNS = 24
-_MOST_DOUBLING_S = 2.0
+_RATIO_RUNS = 4
+_MOST_RATIO_RUNS = 24
+_MOST_RATIO_S = 2.0
 _SHORT_S = 2e-4  # of launches so short, only the minima of many tell anything
 
 
@@ -101,27 +99,20 @@ class Entry:
 class Race:
     """Candidates of a case and their rates: a context manager that holds their handles.
 
-    Once its budget is spent, who has not entered stays out. A candidate that is `hopeless` times slower than
-    the best is not run again. `failure` is why the last candidate that was refused was, `kept` a handle that
-    outlives the race.
+    A candidate that is `hopeless` times slower than the best is not run again. `failure` is why the last
+    candidate that was refused was, `kept` a handle that outlives the race.
     """
 
     instrument: Instrument
     case: Case
     device: DeviceFacts
     policy: Policy
-    budget_s: float = math.inf
     hopeless: float = math.inf
-    now: Clock = time.monotonic
     entries: list[Entry] = field(default_factory=list)
     failure: str = ""
     kept: Handle | None = None
     _handles: list[Handle] = field(default_factory=list)
     _builds: dict[str, float] = field(default_factory=dict)  # seconds by source: several may share a program
-    _cut_short: bool = False
-
-    def __post_init__(self) -> None:
-        self._end = self.now() + self.budget_s
 
     def __enter__(self) -> Race:
         return self
@@ -131,15 +122,11 @@ class Race:
             if self.kept is None or handle.number != self.kept.number:
                 handle.__exit__(kind)
 
-    def enter(self, candidates: Iterable[Parameters], late: bool = False) -> bool:
+    def enter(self, candidates: Iterable[Parameters]) -> bool:
         """Prepare candidates and time each for a few launches; whether there was any.
 
-        Building takes most of the time, so that nothing is built any more when the budget is spent, unless
-        what comes late is needed as evidence. A candidate that is refused is left out.
+        A candidate that is refused is left out.
         """
-        if self.entries and not late and self.now() > self._end:
-            self._cut_short = True
-            return False
         handles = [handle for candidate in candidates if (handle := self._prepared(candidate))]
         for handle in handles:
             least, most = handle.prepared.trips
@@ -187,19 +174,17 @@ class Race:
     def ranked(self) -> list[Entry]:
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
-    def close_to_best(self, margin: float) -> list[Entry]:
-        return [entry for entry in self.entries if entry.rate >= margin * self.best_rate]
+    def unrolling(self, best: Handle, most: float) -> float | None:
+        """A step's rate with the deepest unrolling over that with the shallowest; None if only one was raced.
 
-    def unrolling(self, best: Entry, most: float = math.inf) -> float | None:
-        """Its rate with the deepest unrolling over that with the shallowest; None if only one was raced.
-
-        Where the race shows more than the most, perhaps since the machine's speed changed, they are measured
-        in turn.
+        Where the race shows more than the most, perhaps since the machine's speed changed, they are run
+        again, alternating.
         """
+        choice = best.prepared.built.choice
         depths = {
             int(entry.choice["unroll"]): entry
             for entry in self.entries
-            if {**entry.choice, "unroll": best.choice["unroll"]} == best.choice
+            if {**entry.choice, "unroll": choice["unroll"]} == choice
         }
         if len(depths) < 2:
             return None
@@ -207,12 +192,15 @@ class Race:
         if deep.rate <= most * shallow.rate:
             return deep.rate / shallow.rate
         first, second = (sized(each.handle, trips_for(each.handle, LAUNCH_S)) for each in (deep, shallow))
-        pairs = in_turn(first, second, first.prepared.clocks[0], self.policy, _IN_TURN_S, self.now)
-        return amount(first.prepared) * first.work / (amount(second.prepared) * second.work) / pairs.ratio
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        return ("the race was cut short by its budget: a larger --budget tries more",) * self._cut_short
+        clock = first.prepared.clocks[0]
+        scale = amount(first.prepared) * first.work / (amount(second.prepared) * second.work)
+        seconds = time_ratio(
+            lambda: first.batch(clock, 1).finest_s,
+            lambda: second.batch(clock, 1).finest_s,
+            lambda ratio: max(0.0, ratio * scale - 1),
+            most - 1,
+        )
+        return seconds * scale
 
     def summary(self, **words: str) -> tuple[str, ...]:
         """What the race has shown: the best rate of each value of some choices, in the words for them."""
@@ -241,6 +229,36 @@ class Race:
 # --- twice the work -----------------------------------------------------------------------------------------
 
 
+def time_ratio(
+    first: Callable[[], float], second: Callable[[], float], off: Callable[[float], float], tolerance: float
+) -> float:
+    """Seconds of the second over seconds of the first, from pairs of runs next to each other.
+
+    A disturbance can only lengthen a run, so that the ratio of the two minima approaches the truth with more
+    runs, unless the whole machine changes its speed meanwhile: then the median of the pairs' ratios does. The
+    better of the two counts, unless runs are so short that chance would make it good.
+
+    Args:
+        first: runs one and returns its seconds.
+        second: the same.
+        off: how far a ratio is from what is expected.
+        tolerance: how far off is near enough to stop early.
+    """
+    firsts: list[float] = []
+    seconds: list[float] = []
+    end = time.monotonic() + _MOST_RATIO_S
+    while True:
+        for _ in range(_RATIO_RUNS):
+            firsts.append(first())
+            seconds.append(second())
+        least, pairs = min(seconds) / min(firsts), float(np.median(np.divide(seconds, firsts)))
+        short = min(seconds) < _SHORT_S
+        ratio = least if short else min(least, pairs, key=off)
+        right = off(ratio) <= tolerance
+        if (right and not short) or len(firsts) >= _MOST_RATIO_RUNS or time.monotonic() > end:
+            return ratio
+
+
 def doubling(
     handle: Handle,
     work: int,
@@ -248,38 +266,23 @@ def doubling(
     launches: int = 1,
     seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
 ) -> float:
-    """Time of twice the work over time of the work, from pairs of runs next to each other.
+    """Time of twice the work over time of the work; a loop that does less than it should is not near 2.
 
-    A disturbance can only lengthen a run, so that the ratio of the two minima nears the truth with more
-    runs, unless the whole machine changes its pace meanwhile: then the pairs' own ratios do, and their
-    median. The better of the two counts, unless the runs are so short that chance would make it good. A loop
-    that does less than it should fails both.
-
-    `tolerance` is how far from 2 is near enough to stop early; of several launches of the single work the
-    mean counts; `seconds` is the clock that is believed.
+    `tolerance` is how far from 2 is near enough; of several launches of the single work the mean counts;
+    `seconds` is the clock that is believed.
     """
-    single: list[float] = []
-    double: list[float] = []
-    clock, end = handle.prepared.clocks[0], time.monotonic() + _MOST_DOUBLING_S
-    while True:
-        for _ in range(_DOUBLING_RUNS):
-            single.append(seconds(handle.batch(clock, launches, work)))
-            double.append(seconds(handle.batch(clock, 1, 2 * work)))
-        least, pairs = min(double) / min(single), float(np.median(np.divide(double, single)))
-        short = min(double) < _SHORT_S
-        ratio = least if short else min(least, pairs, key=lambda value: abs(value - 2))
-        right = abs(ratio / 2 - 1) <= tolerance
-        if (right and not short) or len(single) >= _MOST_DOUBLING_RUNS or time.monotonic() > end:
-            return ratio
+    clock = handle.prepared.clocks[0]
+    return time_ratio(
+        lambda: seconds(handle.batch(clock, launches, work)),
+        lambda: seconds(handle.batch(clock, 1, 2 * work)),
+        lambda ratio: abs(ratio / 2 - 1),
+        tolerance,
+    )
 
 
 # --- When a probe's figure is believed: the evidence of a row, and the verdict on it ------------------------
 
 EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
-
-ALIKE = 0.005  # measuring.md: a rate this near that of a loop without the conversion is a suspicion
-
-SLOWED = 0.8  # of the race's rate: two virtual processors on one core have half
 
 _SLACK = 24.0
 
@@ -307,23 +310,24 @@ MEMORY = Subject(0.1, "work")
 class Evidence:
     """What was measured about a figure beside its rate."""
 
-    unit: Unit
+    dtype: str
     rate: float  # operations or bytes per second; 0 for a latency
     doubling: float  # time of twice the work over time of the work
-    unrolling: float | None  # rate with deep over rate with shallow unrolling, if both were raced
     event_over_wall: float  # event time over wall time of the same launches
     wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
     ceiling: Ceiling | None  # that cannot be exceeded, if known
-    known: Mapping[Unit, float]  # believed rates of other units
-    raced: float = 0.0  # per second, that the same kernel reached in the race before
+    unrolling: float | None = None  # rate with deep over rate with shallow unrolling, if both were raced
     subject: Subject = ARITHMETIC
-    in_program: str = ""  # the conversions that its name promises, as counted in the program; "" if not known
 
 
 def judge(evidence: Evidence) -> Check:
-    """`ok`, `suspect` with every reason, or `wrong`: above its ceiling. NaN is never ok."""
-    reasons = [evidence.wrong_result]
+    """`ok`, `suspect` with every reason, or `wrong`: other results than the host's, or above the ceiling.
+
+    NaN is never ok.
+    """
     subject = evidence.subject
+    too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
+    reasons = [evidence.wrong_result, too_fast]
     if not abs(evidence.doubling / 2 - 1) <= subject.tolerance:
         reasons.append(
             f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2"
@@ -337,37 +341,18 @@ def judge(evidence: Evidence) -> Check:
         reasons.append(
             f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
         )
-    too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
-    reasons.append(too_fast)
-    if not evidence.rate >= SLOWED * evidence.raced:
-        raced = _shown(evidence, evidence.raced)
-        reasons.append(f"the race before it saw {raced}: the machine has become slower since")
-    reasons.append(impossible_ratio(evidence.unit, evidence.rate, evidence.known))
-    reasons.append("" if evidence.in_program else _alike(evidence))
     reasons = [reason for reason in reasons if reason]
     figures = {"doubling": evidence.doubling, "event_over_wall": evidence.event_over_wall}
     if evidence.unrolling is not None:
         figures["unrolling"] = evidence.unrolling
-    verdict: Verdict = "wrong" if too_fast else "suspect" if reasons else "ok"
-    return Check(verdict, figures, tuple(reasons))
-
-
-def _alike(evidence: Evidence) -> str:
-    """Why a rate is too near another's for a loop that does more, or ""."""
-    promised = _PLAIN_OF.get(evidence.unit[:2])
-    plain = evidence.known.get((*promised, evidence.unit[2]), math.nan) if promised else math.nan
-    if promised is None or not abs(evidence.rate / plain - 1) <= ALIKE:
-        return ""
-    near = f"{ALIKE:.1%}".replace("%", " %")
-    return (
-        f"as fast as {_name(promised)} within {near}: the conversion that the name promises may be left out"
-    )
+    is_wrong = evidence.wrong_result or too_fast
+    return Check("wrong" if is_wrong else "suspect" if reasons else "ok", figures, tuple(reasons))
 
 
 def _shown(evidence: Evidence, rate: float) -> str:
     if evidence.subject is MEMORY:
         return f"{number(rate / GIGA)} GB/s"
-    return shown_rate(rate, not DTYPES[evidence.unit[1]].is_float)
+    return shown_rate(rate, not DTYPES[evidence.dtype].is_float)
 
 
 def events_agree(event_over_wall: float) -> bool:
@@ -393,81 +378,3 @@ def compare_results(got: HostArray, expected: HostArray, dtype: DType, slack: fl
         f"{wrong} of {got.size} stored results differ from the host's; "
         f"number {where} is {float(values[first]):.6g}, not {float(expected[first]):.6g}"
     )
-
-
-# --- What no device can do: rates that are wrong whatever else speaks for them ------------------------------
-
-Kind = tuple[str, str]
-"""A probe and a data type."""
-
-Unit = tuple[str, str, int]
-"""A probe, a data type and a vector width (0 where there is none): what a rate is known of."""
-
-# Matrix units: today's best are at 30 times float in half precision, and twice that in a byte.
-_MATRIX = {"half": 64, "bfloat16": 64, "tf32": 32, "fp8": 128, "char": 128}
-
-_TIMES_FLOAT: Mapping[str, Mapping[str, float]] = {
-    "flops": {"double": 1.1, "half": 4.5, "bfloat16": 4.5, "long": 1.1, "int": 2.2, "short": 4.5, "char": 9},
-    "mixed": {"half": 4.5},
-    "mad24": {"int": 2.2},
-    "dot8": {"char": 9},
-    "mma": _MATRIX,
-    "wgmma": _MATRIX,
-}
-
-# No device runs the first faster than this multiple of the second.
-RATIO_CEILINGS: tuple[tuple[Kind, Kind, float], ...] = (
-    *(
-        ((probe, dtype), ("flops", "float"), limit)
-        for probe, limits in _TIMES_FLOAT.items()
-        for dtype, limit in limits.items()
-    ),
-    (("mma", "double"), ("flops", "double"), 4.5),
-)
-
-_PLAIN_OF: Mapping[Kind, Kind] = {("mixed", "half"): ("flops", "float")}
-"""What a probe would be without the conversions in its loop."""
-
-_LOWER_MARGIN = 1.25  # the two were not measured at the same moment
-
-_COPY_MARGIN = 2.0  # a store may read the line first, unless the driver knows a copy when it sees one
-
-
-def impossible_ratio(unit: Unit, rate: float, known: Mapping[Unit, float]) -> str:
-    """Why a rate cannot be true beside other units' rates, in operations or bytes per second, or "".
-
-    A rate can be too high beside the best of another type; or so low beside another at the same width that
-    its loop must do more than was counted. Copying and the triad can move no more than reading and writing
-    do together, nearly.
-    """
-    if unit[0] in ("global-copy", "global-triad"):
-        most = sum(_best(known, (probe, unit[1])) for probe in ("global-read", "global-write"))
-        if not rate <= _COPY_MARGIN * most:
-            times = f"{rate / most:.1f} times what reading and writing move together"
-            return f"{times}, where {_most(_COPY_MARGIN)}"
-    for faster, slower, limit in RATIO_CEILINGS:
-        if faster == unit[:2]:
-            best = _best(known, slower)
-            if rate > limit * best:
-                return f"{rate / best:.1f} times the rate of {_name(slower)}, where {_most(limit)}"
-        elif slower == unit[:2]:
-            other = known.get((*faster, unit[2]), 0.0)
-            if other > limit * _LOWER_MARGIN * rate:
-                return (
-                    f"{_name(faster)} ran {other / rate:.1f} times as fast, where {_most(limit)}: this loop "
-                    "does more than is counted, or something else was running"
-                )
-    return ""
-
-
-def _best(known: Mapping[Unit, float], kind: Kind) -> float:
-    return max((rate for unit, rate in known.items() if unit[:2] == kind), default=math.inf)
-
-
-def _most(limit: float) -> str:
-    return f"{limit:g} is the most possible"
-
-
-def _name(kind: Kind) -> str:
-    probe, dtype = kind
-    return dtype if probe == "flops" else f"{probe} {dtype}"

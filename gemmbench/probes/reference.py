@@ -25,7 +25,6 @@ class Lanes:
     """The chains of some work-items, as the host computes them."""
 
     x: HostArray  # work-items x chains x lanes
-    seeds: HostArray  # what x began with
     first: HostArray  # coefficients of the lanes
     second: HostArray
 
@@ -36,7 +35,7 @@ class Recurrence:
 
     draw: Callable[[DType, int, np.random.Generator], Operands]  # for a type and a number of lanes
     widen: Callable[[HostArray, DType], HostArray]  # from stored to what the host computes with
-    step: Callable[[Lanes, int, DType], HostArray]  # x after the n-th step, from 0
+    step: Callable[[Lanes, DType], HostArray]  # x after one more step
     sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
 
     def sum_type(self, dtype: DType) -> DType:
@@ -60,10 +59,10 @@ def expected_sums(
     index = (np.arange(unique)[:, None] * chains + np.arange(chains)) % vectors
     if merged:
         index = np.repeat(index[:, :1], chains, axis=1)
-    lanes = Lanes(seeds[index], seeds[index], first, second)
+    lanes = Lanes(seeds[index], first, second)
     with np.errstate(over="ignore"):
-        for n in range(steps):
-            lanes = Lanes(recurrence.step(lanes, n, dtype), lanes.seeds, first, second)
+        for _ in range(steps):
+            lanes = Lanes(recurrence.step(lanes, dtype), first, second)
         sums = lanes.x.sum(axis=(1, 2), dtype=lanes.x.dtype)
     if not recurrence.sum_type(dtype).is_float:
         sums = sums.astype(recurrence.sum_type(dtype).numpy)
@@ -91,12 +90,6 @@ def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> Operan
     )
 
 
-def _draw_24_bits(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
-    """Multipliers of 1, which no compiler knows: a short run stays within the 24 bits that mad24 asks for."""
-    coefficients = np.concatenate([np.ones(width), rng.integers(1, 1 << 9, width)])
-    return Operands(rng.integers(-(1 << 20), 1 << 20, SEEDS).astype(np.int32), coefficients.astype(np.int32))
-
-
 def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
     """Registers of four bytes; addends so small that no sum saturates."""
     coefficients = [rng.integers(-(2**31), 2**31, width), rng.integers(-(2**30), 2**30, width)]
@@ -104,33 +97,23 @@ def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
     return Operands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
 
 
-_SIGN, _EXPONENT, _MANTISSA = 0x8000, 0x3800, 0x3FF  # of a half between 1/2 and 1, as in mixed.cl
-
-
-def _draw_mixed(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
-    """A multiplier, and what its bits grow by in every step: its sign and, by an odd number, its mantissa."""
-    multipliers = encode(rng.uniform(0.5, 0.999, width), dtype)
-    growth = (_SIGN | 1 | rng.integers(64, 512, width)).astype(np.uint16).view(multipliers.dtype)
-    return Operands(encode(rng.uniform(-1, 1, SEEDS), dtype), np.concatenate([multipliers, growth]))
-
-
 # --- steps --------------------------------------------------------------------------------------------------
 
 
-def _linear(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+def _linear(lanes: Lanes, dtype: DType) -> HostArray:
     return np.asarray(lanes.x * lanes.first + lanes.second)
 
 
-def _rounded(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+def _rounded(lanes: Lanes, dtype: DType) -> HostArray:
     """One rounding for both operations; the product of two 16-bit numbers is exact in double precision."""
-    return decode(encode(_linear(lanes, n, dtype), dtype), dtype)
+    return decode(encode(_linear(lanes, dtype), dtype), dtype)
 
 
-def _square(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+def _square(lanes: Lanes, dtype: DType) -> HostArray:
     return np.asarray(lanes.x * lanes.x + lanes.second)
 
 
-def _cross(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+def _cross(lanes: Lanes, dtype: DType) -> HostArray:
     """Chains one after the other: the last one's neighbour is the first, which has made its step."""
     x: HostArray = lanes.x.copy()
     chains = x.shape[1]
@@ -139,18 +122,10 @@ def _cross(lanes: Lanes, n: int, dtype: DType) -> HostArray:
     return x
 
 
-def _dot(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+def _dot(lanes: Lanes, dtype: DType) -> HostArray:
     left, right = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
     products = left.astype(np.int64) * right
     return np.asarray(lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1))
-
-
-def _mixed(lanes: Lanes, n: int, dtype: DType) -> HostArray:
-    """The multiplier's bits change before every step, but for its exponent's: see ``mixed.cl``."""
-    bits, growth = (encode(v, dtype).view(np.uint16).astype(np.int64) for v in (lanes.first, lanes.second))
-    for _ in range(n + 1):
-        bits = ((bits + growth) & (_SIGN | _MANTISSA)) | _EXPONENT
-    return np.asarray(lanes.x + decode(bits.astype(np.uint16).view(dtype.numpy), dtype) * lanes.seeds)
 
 
 # --- all of them --------------------------------------------------------------------------------------------
@@ -170,9 +145,7 @@ RECURRENCES: dict[str, Recurrence] = {
     "packed": Recurrence(_draw_floats, decode, _rounded, "float"),
     "square": Recurrence(_draw_integers, _modulo_2_64, _square),
     "cross": Recurrence(_draw_integers, _modulo_2_64, _cross),
-    "24 bits": Recurrence(_draw_24_bits, _signed, _linear),
     "dot": Recurrence(_draw_bytes, _signed, _dot, "int"),
-    "mixed": Recurrence(_draw_mixed, decode, _mixed, "float"),
 }
 """By name, as the forms of the probes name them."""
 
@@ -187,7 +160,6 @@ SCALAR = 3.0  # of the triad, as in global.cl
 _LARGEST = 1 << 21  # b + 3 c stays below 2^24
 _KNUTH = np.uint64(2654435761)  # as in global.cl
 _SPREAD = np.uint64(0x9E3779B1)  # as in working_set.cl
-_TILE_SHIFT = 3  # tiles of 8 x 8, as in image.cl
 _SEED = 20261121
 _WRAP = 1 << 32
 
@@ -213,12 +185,6 @@ class RepeatedTable:
         """Sum of the bits of a stretch, modulo 2^32."""
         return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
 
-    def sum_at(self, positions: HostArray, elements: int) -> int:
-        """Sum of the bits of blocks of ``elements`` elements, modulo 2^32; positions count such blocks."""
-        rows = positions[:, None] * elements + np.arange(elements)
-        table_words: HostArray = self.table[rows % TABLE_ELEMENTS]
-        return sum_bits(table_words)
-
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
         """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
 
@@ -240,24 +206,6 @@ class RepeatedTable:
         """`sum_before` of several unsigned integers, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
         return np.asarray(rounds * self._before[-1] + self._before[rest])
-
-
-def walked_texels(order: str, count: int, width_shift: int, height_shift: int) -> HostArray:
-    """Where the first texels of a walking order of ``image.cl`` lie in the image: by row, column or tile.
-
-    Width and height of the image are powers of two.
-    """
-    i = np.arange(count)
-    if order == "row":
-        return i
-    if order == "column":
-        x, y = i >> height_shift, i & ((1 << height_shift) - 1)
-    else:
-        tile, across = i >> (2 * _TILE_SHIFT), width_shift - _TILE_SHIFT
-        mask = (1 << _TILE_SHIFT) - 1
-        x = ((tile & ((1 << across) - 1)) << _TILE_SHIFT) + (i & mask)
-        y = ((tile >> across) << _TILE_SHIFT) + ((i >> _TILE_SHIFT) & mask)
-    return (y << width_shift) + x
 
 
 def written(first: int, count: int) -> HostArray:

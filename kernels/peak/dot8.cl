@@ -43,7 +43,6 @@ static inline int dot(char4 x, char4 a, int b)
     const int a = coefficients[0], b = coefficients[1];                                                      \
     int x[CHAINS];
 #define LOAD(c, n) x[c] = seeds[n]
-#define BEFORE_STEP
 #define STEP(c) x[c] = DOT(x[c], a, b)
 #define TO_TOTAL(c) x[c]
 #define ADD_LANES(t) (t)

@@ -5,8 +5,7 @@
  *
  * In floating point |a| < 1 keeps values finite and a < 0 keeps them moving. Integers are unsigned, so that they
  * wrap around and the compiler may assume nothing of them; their steps are quadratic, since linear ones could be
- * folded into one. The steps of 24 bits are linear with a = 1, which the compiler does not know; a short run stays
- * in range and is checked, a long one leaves it, where the result is the device's own affair. */
+ * folded into one. */
 #include "common.clh"
 #include "peak/lanes.clh"
 
@@ -20,12 +19,8 @@
 #define STEP(c) x[c] = x[c] * x[c] + b
 #elif defined(FORM_CROSS) /* the neighbouring chain is the multiplier */
 #define STEP(c) x[c] = x[c] * x[((c) + 1) % CHAINS] + b
-#elif defined(FORM_MAD24)
-#define STEP(c) x[c] = mad24(x[c], a, b)
-#elif defined(FORM_MUL24)
-#define STEP(c) x[c] = mul24(x[c], a) + b
 #else
-#error "one of FORM_EXPRESSION, FORM_FMA, FORM_MAD, FORM_SQUARE, FORM_CROSS, FORM_MAD24, FORM_MUL24 must be defined"
+#error "one of FORM_EXPRESSION, FORM_FMA, FORM_MAD, FORM_SQUARE, FORM_CROSS must be defined"
 #endif
 
 #define SEED REAL
@@ -35,7 +30,6 @@
     const VECTOR a = VECTOR_AT(0, coefficients), b = VECTOR_AT(1, coefficients);                             \
     VECTOR x[CHAINS];
 #define LOAD(c, n) x[c] = VECTOR_AT(n, seeds)
-#define BEFORE_STEP
 #define TO_TOTAL(c) x[c]
 #define ADD_LANES(t) add_lanes(t)
 

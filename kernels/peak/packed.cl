@@ -65,7 +65,6 @@ static inline float add_registers(const REGISTER *x)
 #define LOAD(c, n)                                                                                           \
     for (int r = 0; r < REGISTERS; r++)                                                                      \
         x[c][r] = seeds[(n) * REGISTERS + r]
-#define BEFORE_STEP
 #define STEP(c)                                                                                              \
     for (int r = 0; r < REGISTERS; r++)                                                                      \
         asm volatile(INSTRUCTION " %0, %0, %1, %2;" : "+" KIND(x[c][r]) : KIND(a[r]), KIND(b[r]))

@@ -18,8 +18,7 @@ from gemmbench.model.instrument import Batch
 from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
-from gemmbench.probes import PROBES, measure, memory_opencl
-from gemmbench.probes.arithmetic import FLOPS
+from gemmbench.probes import measure, memory_opencl
 from gemmbench.probes.measure import Known
 from gemmbench.probes.memory_opencl import Enqueue, timed
 from gemmbench.probes.opencl import ProbeExecutor
@@ -106,7 +105,7 @@ def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
     if device.type != "cpu":
         pytest.skip("whether this compiler folds is its own affair, and it may fold nothing")
 
-    def add(lanes: Lanes, n: int, dtype: DType) -> HostArray:
+    def add(lanes: Lanes, dtype: DType) -> HostArray:
         return np.asarray(lanes.x + lanes.second)
 
     plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")
@@ -147,46 +146,3 @@ def test_an_event_clock_that_shows_a_fraction_is_not_believed(
     assert shown is not None
     ceiling = 1e12 * max(1, device.compute_units)  # seventy times a peak would be far above
     assert shown.best < ceiling
-
-
-def test_an_instruction_that_is_not_counted_shows_beside_another_type(
-    device: DeviceFacts, plant: Plant
-) -> None:
-    """Seventeen multiply-adds where one is counted: double then seems six times as fast as float or more.
-
-    Five would do on a quiet machine: 1.4 times is allowed, and double may lose half its rate to neighbours.
-    """
-    if "double" not in device.dtypes:
-        pytest.skip("the device has no double")
-    peaks = Peaks(device)
-    peaks.known.rates["flops", "double", WIDTH] = max(honest(peaks, device, "double"), 1.0)
-    extra = range(16)
-    more = " ".join(f"y{n}[c] = y{n}[c] * b + a;" for n in extra)
-    plant("STEP(c);", f"STEP(c); {more}")
-    plant("VECTOR x[CHAINS];", f"VECTOR x[CHAINS], {', '.join(f'y{n}[CHAINS]' for n in extra)};")
-    plant("#define LOAD(c, n) ", f"#define LOAD(c, n) {' '.join(f'y{n}[c] =' for n in extra)} ")
-    plant(
-        "#define TO_TOTAL(c) x[c]",
-        f"#define TO_TOTAL(c) (x[c] + ({' + '.join(f'y{n}[c]' for n in extra)}) * (REAL)0)",
-    )
-    found = suspicion(device, "float", peaks)
-    assert "double ran" in found
-    assert "this loop does more than is counted" in found
-    assert "sums" not in found
-
-
-def honest(peaks: Peaks, device: DeviceFacts, dtype: str) -> float:
-    shown = rate(run(peaks, device, dtype), "kernel")
-    assert shown is not None
-    return shown.best
-
-
-def test_operations_that_are_not_there_show_beside_another_type(
-    device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Sixteen operations counted where there are two."""
-    peaks = Peaks(device)
-    peaks.known.rates["flops", "float", WIDTH] = honest(peaks, device, "float")
-    monkeypatch.setitem(PROBES, "flops", replace(FLOPS, operations=16))
-    dtype = "double" if "double" in device.dtypes else "int"
-    assert "times the rate of float, where" in suspicion(device, dtype, peaks)

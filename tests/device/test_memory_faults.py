@@ -36,7 +36,7 @@ KERNEL_FAULTS = [
     ("global-write", "to += first;", "to += first; if (i == 0) i += step;", "is not what the host expects"),
     ("global-copy", "from[i", "2 * from[i", "is not what the host expects"),
     ("global-triad", "3.0f", "2.0f", "is not what the host expects"),
-    ("image-tile", "left + (i &", "left + 1 + (i &", "the sum of all that was read"),
+    ("image-read", "i >> width_shift)", "i >> width_shift >> 1)", "the sum of all that was read"),
 ]
 
 

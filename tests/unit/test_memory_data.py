@@ -11,7 +11,6 @@ from gemmbench.probes.reference import (
     RepeatedTable,
     random_cycle,
     sum_bits,
-    walked_texels,
     written,
 )
 
@@ -77,17 +76,3 @@ def test_a_random_cycle_goes_through_every_node() -> None:
         assert here == place
         here = int(memory[here])
     assert here == 0
-
-
-@pytest.mark.parametrize("order", ["row", "column", "tile"])
-def test_a_walking_order_takes_every_texel_once(order: str) -> None:
-    places = walked_texels(order, 1 << 11, 6, 5)
-    assert sorted(places) == list(range(1 << 11))
-    assert places[1] == {"row": 1, "column": 64, "tile": 1}[order]
-    assert places[8] == {"row": 8, "column": 8 * 64, "tile": 64}[order]
-
-
-def test_sums_at_places() -> None:
-    places = walked_texels("column", 10, 6, 5)
-    values = np.concatenate([TABLE.values(4 * int(place), 4) for place in places])
-    assert TABLE.sum_at(places, 4) == sum_bits(values)

@@ -61,7 +61,7 @@ def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:
         {"source": "another kernel"},
         {"parameters": {"width": 8}},
         {"dtype": "double"},
-        {"variant": "mad24"},
+        {"variant": "dot8"},
         {"kind": "latency"},
     ],
 )

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
-from gemmbench.measure import sampling
-from gemmbench.measure.sampling import Sampled
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions
-from gemmbench.model.instrument import Batch, Handle, NotMeasuredError, Watch
+from gemmbench.model.instrument import Batch, NotMeasuredError, Watch
 from gemmbench.model.row import Energy, Parameters, Row, Work
 from gemmbench.probes import measure as probe_measure
-from gemmbench.probes.measure import Known, measured
+from gemmbench.probes.arithmetic import MMA
+from gemmbench.probes.measure import Known, confirmed_chains, measured
 from gemmbench.stats import rates
 from tests import in_process
-from tests.fake_instrument import LIMITED, HotDevice, HotWatch
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
@@ -61,12 +58,11 @@ def test_the_winner_is_sampled_and_has_the_rows_work() -> None:
     assert row.work.flops == 1000 * 16 * 8 * int(row.choice["trips"])
     assert row.work.flops / min(row.samples["kernel"].seconds) == pytest.approx(1e9 / 0.9)
     assert 0.009 < row.samples["kernel"].seconds[0] < 0.011
-    assert row.samples["kernel"].batch == 3
     assert row.check.figures == pytest.approx({"doubling": 2.0, "event_over_wall": 1.0, "unrolling": 1 / 0.9})
     assert row.race[0] == "raced forms (G/s): a*b+c 0.833, fma(a,b,c) 1.11, mad(a,b,c) 0.500"
-    assert row.race[1].startswith("raced chains (G/s): 1: 0.667, 2: 0.667, 4: 0.667, 8: 1.11, ")
+    assert row.race[1].startswith("raced chains (G/s): 1: 0.667, 2: 0.556, 4: 0.556, 8: 1.11, ")
     assert row.build_s == pytest.approx(0.1 * 4)  # two depths of the winning form, one of the others
-    assert known.rates["flops", "float", 4] == pytest.approx(1e9 / 0.9)
+    assert known.winners == {("flops", "float"): {"width": 4, "chains": 8}}
     assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
 
 
@@ -88,8 +84,8 @@ def test_the_winners_joules_are_measured_if_asked_for(asked: bool, monkeypatch: 
 
 
 def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
-    fake = arithmetic()
-    run(fake, FLOAT)
+    fake, known = arithmetic(), Known()
+    run(fake, FLOAT, known=known)
     tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
     first, second = tried[:6], tried[6:8]
     assert first == [("a*b+c", 4, count) for count in (1, 2, 4, 8, 12, 16)]
@@ -97,13 +93,28 @@ def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
     assert [entry for entry in tried if entry[1] == 16] == [("fma(a,b,c)", 16, 8)]
     programs = {(entry["form"], entry["unroll"], entry["kernels"]) for entry in fake.candidates}
     assert ("a*b+c", 4, sum(1 << count for count in (1, 2, 4, 8, 12, 16))) in programs
+    fake.candidates.clear()
+    run(fake, replace(FLOAT, parameters={"width": 16}), known=known)
+    tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
+    forms = ("a*b+c", "fma(a,b,c)", "mad(a,b,c)")
+    assert sorted(tried) == sorted([*((form, 4, n) for form in forms for n in (2, 8)), ("fma(a,b,c)", 16, 8)])
 
 
-def test_a_budget_cuts_the_race_but_for_the_evidence() -> None:
-    row = run(arithmetic(), FLOAT, replace(POLICY, budget_s=0.0))
-    assert row.choice["form"] == "a*b+c"
-    assert "unrolling" in row.check.figures
-    assert row.notes[-1] == "the race was cut short by its budget: a larger --budget tries more"
+@pytest.mark.parametrize(
+    ("width", "chains"), [(1, {12}), (2, {12, 8}), (4, {12, 4}), (8, {12, 2}), (16, {12, 1})]
+)
+def test_a_width_is_tried_with_the_chains_and_the_elements_that_won(width: int, chains: set[int]) -> None:
+    assert set(confirmed_chains({"width": 1, "chains": 12}, width)) == chains
+
+
+def test_matrix_units_with_zeros_confirm_what_won_with_random_operands() -> None:
+    fake, known = FakeProbes(unit=lambda entry: Work(flops=1000 * int(entry["unroll"]))), Known()
+    for operands, raced in (("random", len(MMA.chains) * len(MMA.groups) * len(MMA.unrolls)), ("zeros", 2)):
+        fake.candidates.clear()
+        shape: Parameters = {"shape": "m16n8k16", "accumulator": "float", "operands": operands}
+        case = Case("peak", 0, "mma", "half", shape, ran_on="matrix")
+        run(fake, case, known=known)
+        assert len(fake.candidates) == raced
 
 
 def test_a_form_that_does_not_compile_is_left_out() -> None:
@@ -132,7 +143,6 @@ def test_a_fault_is_suspect(changes: dict[str, object], reason: str) -> None:
     row = run(arithmetic(**changes), FLOAT, known=known)
     assert row.check.verdict == ("wrong" if "ignored_past" in changes else "suspect")
     assert reason in "; ".join(row.check.reasons)
-    assert known.rates == {}  # nothing is held against it
 
 
 def unfolded(candidate: Parameters) -> int:
@@ -145,7 +155,6 @@ def test_a_rate_that_no_hardware_has_is_wrong() -> None:
     row = run(arithmetic(unit=lambda entry: Work(flops=10**9 * int(entry["unroll"]))), FLOAT, known=known)
     assert (row.status, row.check.verdict) == ("wrong", "wrong")
     assert "is above the ceiling of 896 GFLOPS, which nothing can reach: 2 units" in row.reason
-    assert known.rates == {}
 
 
 class Clocked(Watch):
@@ -195,15 +204,6 @@ def test_samples_are_the_wall_clocks_where_events_cannot_be_believed() -> None:
     assert 0.009 < row.samples["kernel"].seconds[0] < 0.011
 
 
-def test_a_rate_is_held_against_what_is_known() -> None:
-    known = Known(rates={("flops", "float", 1): 1e8})
-    row = run(arithmetic(), replace(FLOAT, dtype="double"), known=known)
-    assert "times the rate of float, where 1.1 is the most possible" in row.check.reasons[0]
-    known = Known(rates={("global-read", "float", 4): 1e8, ("global-write", "float", 4): 1e8})
-    copy = run(memory(), replace(READ, variant="global-copy"), known=known)
-    assert "5.0 times what reading and writing move together" in copy.check.reasons[0]
-
-
 # --- memory -------------------------------------------------------------------------------------------------
 
 
@@ -228,7 +228,6 @@ def test_a_pass_is_sampled_whole_and_doubled_from_its_halves() -> None:
     assert set(row.samples["kernel"].seconds) == {0.04}
     assert row.race[-1].startswith("raced (GB/s): ")
     assert "pattern item: 1.00, group: 0.500, streams: 0.500" in row.race[-1]
-    assert known.rates == {("global-read", "float", 16): pytest.approx(1e9)}
     work = [entry[3:] for entry in fake.log if entry[0] == "batch"]
     assert {(1, 1), (2, 2), (1, 4)} == set(work)
     assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
@@ -237,7 +236,7 @@ def test_a_pass_is_sampled_whole_and_doubled_from_its_halves() -> None:
 def test_a_loop_that_ignores_its_trips_is_suspect() -> None:
     fake = memory(trips=(2, 1 << 29), trip_s=lambda _: 1e-6, ignored_past=1000)
     row = run(fake, replace(READ, variant="working-set", parameters={"bytes": 4096}))
-    assert row.check.reasons[0] == "doubling the work multiplies the time by 1.00, not by 2"
+    assert row.check.reasons[-1] == "doubling the work multiplies the time by 1.00, not by 2"
 
 
 def test_no_way_that_compiles_is_failed_with_the_reason() -> None:
@@ -246,14 +245,6 @@ def test_no_way_that_compiles_is_failed_with_the_reason() -> None:
     small = replace(DEVICE, local_mem_bytes=16)
     with pytest.raises(NotMeasuredError, match="16 bytes of local memory hold no array to read"):
         in_process.result_of(measured(memory(), replace(READ, variant="local-read"), small, POLICY, Known()))
-
-
-def test_what_is_known_is_kept_by_instrument() -> None:
-    fake = memory()
-    for variant, unit_bytes, verdict in (("read", 10, "ok"), ("write", 10, "ok"), ("copy", 50, "suspect")):
-        fake.unit = partial(lambda size, _: Work(bytes=size), unit_bytes)
-        case = replace(READ, variant=f"global-{variant}")
-        assert in_process.result_of(measured(fake, case, DEVICE, POLICY)).check.verdict == verdict
 
 
 def transfers(**changes: object) -> FakeProbes:
@@ -328,36 +319,3 @@ def test_a_chase_is_told_by_its_hops() -> None:
     assert row.samples["kernel"].seconds[0] == pytest.approx(1e-7)
     assert row.check.verdict == "ok"
     assert fake.released == {0}
-
-
-class HotProbes(FakeProbes):
-    """Probes on a device that power slows down."""
-
-    def prepare(self, *arguments: Any, **options: Any) -> Handle:
-        handle = super().prepare(*arguments, **options)
-        cool_s = next(iter(self._scripts[handle.number]))
-        self._scripts[handle.number] = self.watch.device.seconds(cool_s)  # type: ignore[attr-defined]
-        return handle
-
-
-def test_a_peak_that_power_limits_is_measured_settled_and_in_a_burst(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake = HotProbes(trip_s=lambda _: 1e-6, unit=lambda _: Work(flops=1000))
-    fake.watch = HotWatch(HotDevice(fake))
-
-    def rest(seconds: float) -> None:
-        fake.clock.now += seconds
-
-    def timed(*arguments: Any, **options: Any) -> Sampled:
-        return cast(Any, sampling.alone)(*arguments, **options, now=fake.clock, sleep=rest)
-
-    monkeypatch.setattr(probe_measure, "alone", timed)
-    row = run(fake, FLOAT, Policy(state="settled"))
-    assert row.conditions is not None
-    assert row.conditions.state == "settled"
-    settled, burst = row.samples["kernel"].seconds, row.burst["kernel"].seconds
-    assert min(settled) / min(burst) == pytest.approx(LIMITED, rel=0.01)
-    assert max(settled) / min(settled) == pytest.approx(1.0, abs=0.01)
-    cool = run(fake, FLOAT, Policy(state="burst"))
-    assert cool.conditions is not None
-    assert (cool.conditions.state, cool.burst) == ("burst", {})
-    assert min(cool.samples["kernel"].seconds) == pytest.approx(min(burst), rel=0.01)

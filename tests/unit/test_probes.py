@@ -14,7 +14,6 @@ from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
 from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES
 from gemmbench.probes.arithmetic import CHAINS, WIDTHS, ChainProbe, MatrixProbe
-from gemmbench.probes.race import RATIO_CEILINGS
 from gemmbench.probes.reference import RECURRENCES, SEEDS
 from tests.unit.test_plan import DEVICE
 
@@ -107,7 +106,6 @@ def test_a_cpu_shows_its_own_types_and_says_nothing_of_tensor_cores() -> None:
 
 def test_every_row_that_a_cpu_lacks_has_its_reason_if_asked_for() -> None:
     found = rows(DEVICE, "half", "every")
-    assert found["mixed"] == ["run"] * 2  # half is only stored there
     assert found["mma"] == ["mma needs an NVIDIA device of compute capability 8.0 or later"] * 4
     assert found["wgmma"] == ["wgmma needs an NVIDIA device of compute capability 9.0"] * 4
     assert rows(DEVICE, "bfloat16", "every")["flops"] == ["the device does not list cl_intel_bfloat16"] * 2
@@ -144,13 +142,3 @@ def test_rows_of_one_probe_differ_in_their_parameters() -> None:
 def test_sources_tell_what_may_be_compiled() -> None:
     sources = {step.source for step in peak_plan([H200], ["half"], [1, 4]) if isinstance(step, Case)}
     assert len(sources) == 2 + 2 + 2  # widths; accumulators of mma and of wgmma, whatever the operands
-
-
-def test_ceilings_are_of_probes_that_exist() -> None:
-    for faster, slower, limit in RATIO_CEILINGS:
-        for probe, dtype in (faster, slower):
-            assert dtype in PROBES[probe].dtypes
-        assert limit > 1
-    bounded = {faster for faster, _, _ in RATIO_CEILINGS}
-    units = {(name, dtype) for name, probe in PROBES.items() if probe.files for dtype in probe.dtypes}
-    assert units - bounded == {("flops", "float")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.model.dtypes import DTYPES, DType, decode
+from gemmbench.model.dtypes import DTYPES
 from gemmbench.probes.reference import RECURRENCES, SEEDS, Operands, expected_sums
 
 CASES = [
@@ -19,8 +19,6 @@ CASES = [
     ("square", "int"),
     ("square", "char"),
     ("cross", "short"),
-    ("24 bits", "int"),
-    ("mixed", "half"),
     ("dot", "char"),
 ]
 
@@ -39,11 +37,10 @@ def dot4(x: int, a: int, b: int) -> int:
     return signed(b + sum(int(p) * int(q) for p, q in parts), 32)
 
 
-@pytest.mark.parametrize("linear", ["linear", "24 bits"])
-def test_a_linear_step_multiplies_and_adds(linear: str) -> None:
-    dtype = DTYPES["float" if linear == "linear" else "int"]
+def test_a_linear_step_multiplies_and_adds() -> None:
+    dtype = DTYPES["float"]
     operands = Operands(np.arange(1, 9).astype(dtype.numpy), np.array([3, 5, 7, 11]).astype(dtype.numpy))
-    got = expected_sums(RECURRENCES[linear], dtype, operands, items=5, width=2, chains=2, steps=1)
+    got = expected_sums(RECURRENCES["linear"], dtype, operands, items=5, width=2, chains=2, steps=1)
     assert got[0] == 1 * 3 + 7 + 2 * 5 + 11 + 3 * 3 + 7 + 4 * 5 + 11
     assert got[4] == got[0]  # seeds repeat after eight elements
 
@@ -75,33 +72,6 @@ def test_bytes_of_a_result_are_operands_of_the_next() -> None:
             x = dot4(x, a, b)
         total += x
     assert got[1] == signed(total, 32)
-
-
-def test_halves_change_with_every_step_and_are_added_up_wide() -> None:
-    operands = drawn("mixed", "half", 1)
-    got = expected_sums(RECURRENCES["mixed"], DTYPES["half"], operands, items=2, width=1, chains=1, steps=3)
-    word, growth = map(int, operands.coefficients.view(np.uint16))
-    h = []
-    for _ in range(3):
-        word = (word + growth) % (1 << 16) & 0x83FF | 0x3800
-        h.append(float(np.array([word], np.uint16).view(np.float16)[0]))
-    assert np.sign(h[0]) != np.sign(h[1])
-    assert len({abs(value) for value in h}) == 3
-    assert all(0.5 <= abs(value) < 1 for value in h)
-    g = operands.seeds.astype(np.float64)
-    assert got[1] == pytest.approx(g[1] * (1 + sum(h)), rel=1e-12)
-
-
-def test_a_half_multiplier_does_not_come_back_within_a_thousand_steps() -> None:
-    """What repeats within a trip or two can be widened before the loop."""
-    operands = drawn("mixed", "half", 1)
-    word, growth = map(int, operands.coefficients.view(np.uint16))
-    assert growth & 1
-    seen = set()
-    for _ in range(1024):
-        word = (word + growth) % (1 << 16) & 0x83FF | 0x3800
-        seen.add(word)
-    assert len(seen) == 1024
 
 
 @pytest.mark.parametrize("dtype", ["half", "bfloat16"])
@@ -136,20 +106,3 @@ def test_operands_tell_chains_and_steps_apart(name: str, dtype: str) -> None:
     for n, one in enumerate(few):
         assert all((one != other).any() for other in few[:n])
     assert (sums(4) != sums(4, merged=True)).any()
-
-
-@pytest.mark.parametrize(
-    ("name", "dtype"), [(name, dtype) for name, dtype in CASES if DTYPES[dtype].is_float]
-)
-def test_floating_chains_stay_bounded(name: str, dtype: str) -> None:
-    found = expected_sums(
-        RECURRENCES[name], DTYPES[dtype], drawn(name, dtype), 16, width=2, chains=2, steps=500
-    )
-    assert np.abs(found).max() < 1000
-
-
-def test_the_checks_run_of_24_bit_chains_stays_in_24_bits() -> None:
-    row: DType = DTYPES["int"]
-    for steps in (1, 48):
-        found = expected_sums(RECURRENCES["24 bits"], row, drawn("24 bits", "int", 1), SEEDS, 1, 1, steps)
-        assert np.abs(decode(found, row)).max() < 1 << 23
