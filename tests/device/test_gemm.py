@@ -270,6 +270,19 @@ def test_a_long_problem_has_every_scope_in_one_batch(
     assert bench.verify("after").check.verdict == "ok"
 
 
+def test_a_long_problem_with_an_image_has_the_device_scope_apart(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the host a matrix goes into its image at once, so that the device scope has one launch more."""
+    (case,) = gemm_plan([device], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64)])
+    if isinstance(case, Skip):
+        pytest.skip(case.row.reason)
+    monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
+    batch = executor(device).prepare(case, QUICK).start("host", 2)
+    assert isinstance(batch, Batch)
+    assert list(batch.seconds) == ["host"]
+
+
 def test_cold_runs_rotate_operands(device: DeviceFacts) -> None:
     policy = Policy(**{**vars(QUICK), "cold": True})
     row = measured(device, "naive", Gemm(200, 200, 20), policy)
