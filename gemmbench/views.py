@@ -20,7 +20,7 @@ from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Cell, Note, Sheet, heading, markdown, stack
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import disturbed, known
+from gemmbench.stats.conditions import known
 from gemmbench.stats.panels import sweep_axis
 from gemmbench.tune import result as tuning
 
@@ -99,7 +99,7 @@ def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
 # --- what a device and its host did while each row was measured ---
 
 _DEVICE = ("clock MHz", "of", "power W", "C", "limits")
-_HOST = ("other cores", "steal", "switches")
+_HOST = ("other cores", "steal")
 
 
 def conditions(run: Run) -> list[Sheet]:
@@ -121,17 +121,17 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     counts = any(window.counted_mhz for _, _, window in lines)
     return Sheet(
         heading=heading(run, device),
-        caption="conditions: medians of the batches, the highest temperature; ~ disturbed",
+        caption="conditions: medians of the batches, the highest temperature",
         keys=("", "timed"),
         blocks=(
-            ("state", "warmed"),
+            ("warmed", "control"),
             *((_DEVICE,) if speaks else ()),
             *((("counted MHz",),) if counts else ()),
             _HOST,
         ),
         rows=tuple(
             (
-                Cell(notes.marked(run, row, row_label(row)), style="yellow" if disturbed(run, row) else ""),
+                Cell(notes.marked(run, row, row_label(row))),
                 Cell(clean(clock)),
                 *_state(row),
                 *(_device(row, window) if speaks else ()),
@@ -140,14 +140,18 @@ def _conditions(run: Run, device: int) -> Sheet | None:
             )
             for row, clock, window in lines
         ),
-        left=frozenset({"timed", "state", "limits"}),
+        left=frozenset({"timed", "limits"}),
     )
 
 
 def _state(row: Row) -> tuple[Cell, ...]:
     assert row.conditions is not None
     warm_s = row.conditions.warm_s
-    return Cell(row.conditions.state or "-"), Cell(units.seconds(warm_s) if warm_s else "-")
+    bursts = row.conditions.control_s
+    return (
+        Cell(units.seconds(warm_s) if warm_s else "-"),
+        Cell(" ".join(map(units.seconds, bursts)) or "-"),
+    )
 
 
 def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
@@ -162,8 +166,7 @@ def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
 
 
 def _host(window: Readings) -> tuple[Cell, ...]:
-    switches = "-" if window.switches is None else str(window.switches)
-    return _number([window.other_cores]), _number([window.steal_cores]), Cell(switches)
+    return _number([window.other_cores]), _number([window.steal_cores])
 
 
 def _limits(texts: Iterable[str]) -> Cell:

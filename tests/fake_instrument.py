@@ -11,7 +11,7 @@ from typing import Any
 
 from gemmbench.measure.sampling import alone
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import Conditions, DeviceFacts, Reading, Readings
+from gemmbench.model.device import Conditions, DeviceFacts, Readings
 from gemmbench.model.instrument import (
     Batch,
     Built,
@@ -128,55 +128,40 @@ class FakeInstrument:
     def release(self, handle: int) -> None:
         self.log.append(("release", handle))
 
+    def ready(self, variant: str = "naive") -> Handle:
+        """A handle of a variant."""
+        return self.prepare(Case("gemm", 0, variant, "float", {}, Gemm(8, 8, 8)), None, Policy())
+
 
 # --- a device that power slows down -------------------------------------------------------------------------
 
-FULL_MHZ, LIMITED_MHZ = 1980.0, 1440.0
+FULL_MHZ = 1980.0
 LIMITED = 762 / 656  # times as long a problem takes where power limits (an H200 on dense half products)
 
 
 @dataclass
 class HotDevice:
-    """Full speed at the beginning of a load, limited some time later; rest cools it as fast as load heats it.
+    """Runs at full speed at first; some time later power limits it.
 
     Attributes:
         instrument: that runs on it.
         full_s: how long a load runs at full speed.
         limited_s: from when on it is limited.
-        heat_s: seconds of load that it feels.
     """
 
     instrument: FakeInstrument
     full_s: float = 0.05
     limited_s: float = 0.15
-    heat_s: float = 0.0
-    _until: float = 0.0
 
     def seconds(self, problem_s: float) -> Iterator[float]:
         """The script of a case whose problem takes so long on the cool device."""
         while True:
-            self._pass()
-            yield problem_s * (1 + (LIMITED - 1) * self._limit)
+            yield problem_s * (1 + (LIMITED - 1) * self.limit)
 
     @property
-    def _limit(self) -> float:
-        return min(1.0, max(0.0, (self.heat_s - self.full_s) / (self.limited_s - self.full_s)))
-
-    @property
-    def reading(self) -> Reading:
-        """What its driver says."""
-        self._pass()
-        clock_mhz = FULL_MHZ - (FULL_MHZ - LIMITED_MHZ) * self._limit
-        limits = ("power",) if self._limit else ()
-        return Reading(
-            self.instrument.clock.now, clock_mhz, FULL_MHZ, 300.0 + 390.0 * self._limit, 50.0, limits
-        )
-
-    def _pass(self) -> None:
-        busy = max(0.0, self.instrument._free - self._until)
-        idle = max(0.0, self.instrument.clock.now - self.instrument._free)
-        self.heat_s = max(0.0, min(self.limited_s + 0.3, self.heat_s + busy) - idle)
-        self._until = max(self.instrument._free, self.instrument.clock.now)
+    def limit(self) -> float:
+        """How far power limits it: from 0 to 1."""
+        return min(1.0, max(0.0, (self.instrument._free - self.full_s) / (self.limited_s - self.full_s)))
 
 
 @dataclass
@@ -185,18 +170,18 @@ class HotWatch(Watch):
 
     Attributes:
         device: that is watched; None where its driver says nothing.
-        load_s: see `Watch`.
+        warm_s: see `Watch`.
     """
 
     device: HotDevice | None = None
-    load_s: float = 0.3
-
-    def reading(self) -> Reading | None:
-        return self.device.reading if self.device else None
+    warm_s: float = 0.1
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        if self.device is None:
+            return None
         begins = tuple(batch.begin for batch in batches)
-        return Conditions(max_mhz=FULL_MHZ, windows={clock: Readings(begins)}) if self.device else None
+        is_limited = clock != "host" and self.device.limit > 0
+        return Conditions(power_limited=is_limited, max_mhz=FULL_MHZ, windows={clock: Readings(begins)})
 
 
 @dataclass
@@ -221,10 +206,10 @@ def sample(
     policy: Policy,
     budget_s: float,
     clock: Callable[[], float],
-    one_s: float | None = None,
-    settle: bool = True,
+    one_s: float = 0.0,
+    warm: bool = True,
 ) -> dict[str, Scope]:
     """The samples of a function that runs so many problems: seconds of one by scope."""
     instrument: Any = _Function(run, clock)
     handle = Handle(instrument, 0, Prepared(("device",)))
-    return alone(handle, "device", policy, budget_s, settle, one_s, clock).scopes
+    return alone(handle, "device", policy, budget_s, warm, one_s, clock).scopes

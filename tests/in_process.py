@@ -42,6 +42,16 @@ class _Machine:
         return self._executor
 
 
+class NoControl:
+    """A worker that runs no control bursts."""
+
+    def limit(self, seconds: float) -> None:
+        """Nothing runs."""
+
+    def prepare(self, *_: object) -> Handle:
+        raise NotMeasuredError("unsupported", "no control kernel")
+
+
 class InProcess:
     """See `model.instrument.Instrument`."""
 

@@ -49,13 +49,12 @@ def _versus(run: Run) -> str:
     ratio = rates.versus(row) if row else None
     if row is None or ratio is None:
         return _lacking(run)
-    interval = "" if ratio.low != ratio.low else f" ({ratio.low:.3g} to {ratio.high:.3g})"
-    return f"{ratio.median:.3g}x{interval}"
+    return f"{ratio.median:.3g}x ({ratio.low:.3g} to {ratio.high:.3g})"
 
 
 def _lacking(run: Run) -> str:
     """Why there is no figure."""
-    return next((row.status for row in run.rows if row.kind == "gemm" and row.status != "ok"), "few samples")
+    return next((row.status for row in run.rows if row.kind == "gemm" and row.status != "ok"), "no figure")
 
 
 def _rate(row: Row, scope: str) -> float:

@@ -40,7 +40,6 @@ PICTURES: tuple[tuple[str, ...], ...] = (
     ("energy", "h200-energy", "h200-peak"),
     ("precision", "h200-precision", "h200-peak"),
     ("precision", "h200-tensor", "h200-peak"),
-    ("precision", "h200-burst", "h200-peak"),
     ("workloads", "h200-workloads", "h200-peak"),
 )
 

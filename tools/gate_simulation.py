@@ -20,6 +20,7 @@ import numpy as np
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
@@ -125,6 +126,13 @@ class Replay:
     def stop(self) -> None:
         """See `measure.child.Worker`."""
         self.turn += 1
+
+    def limit(self, seconds: float) -> None:
+        """See `measure.child.Worker`."""
+
+    def prepare(self, *_: object) -> Handle:
+        """There are no control bursts."""
+        raise NotMeasuredError("unsupported", "nothing runs")
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
         """See `measure.child.Worker`."""

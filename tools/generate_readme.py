@@ -18,7 +18,6 @@ from gemmbench.model import units
 from gemmbench.model.row import GRAPH, Row
 from gemmbench.model.run_file import Run, load
 from gemmbench.stats import panels, rates
-from gemmbench.stats.conditions import disturbed
 from tools import experiments
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -130,12 +129,12 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
             ratio = rates.versus(row, "device")
             if not row.problem or not row.former or not ratio:
                 continue
-            if library == BASELINE and disturbed(run, row):
+            if library == BASELINE and rates.is_uncertain(run, row):
                 continue
             former = replace(row, samples=row.former.samples)
             shape = row.label or f"{row.problem.m}{', B transposed' if row.problem.trans_b else ''}"
             driver = run.header.devices[row.device].driver
-            interval = "" if ratio.is_few else f" ({ratio.low:.2f} to {ratio.high:.2f})"
+            interval = f" ({ratio.low:.2f} to {ratio.high:.2f})"
             clock = GRAPH if ratio.scope == GRAPH else "device"
             cells = (cell(row, "device"), cell(row, GRAPH), cell(former, clock))
             key = driver, row.variant, row.dtype, shape

@@ -43,7 +43,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
         "nv-wgmma.md",
         "intel-block.md",
     ),
-    "How it measures": ("measuring.md", "conditions.md", "verification.md", "faults.md"),
+    "How it measures": ("measuring.md", "verification.md", "faults.md"),
     "The gate": ("gate.md", "ci.md"),
     "Reference": ("commands.md", "api.md"),
     "Project": ("contributing.md", "changelog.md"),

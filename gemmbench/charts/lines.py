@@ -19,7 +19,6 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.stats import rates as derive
-from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Panel, Series, panels, sweep_axis
 
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
@@ -378,9 +377,8 @@ def missing(
         at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"
         groups.setdefault((reason, at), []).append(label)
     texts = [f"{', '.join(labels)}{at} ({reason})" for (reason, at), labels in groups.items()]
-    points = [(run, row) for run, panel in box.parts for row in panel.rows]
     gaps = ["No point: " + "; ".join(texts)] if texts else []
-    pane.footnote(axes, [*notes, *disturbed_points(points), *gaps])
+    pane.footnote(axes, [*notes, *gaps])
 
 
 def status(row: Row) -> str:

@@ -21,7 +21,6 @@ from gemmbench.measure.host import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import by_key, clean, counted, listed, number, percent
 from gemmbench.opencl import drivers
-from gemmbench.stats.conditions import STOLEN, TICKS_S
 
 _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
 
@@ -54,6 +53,8 @@ def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
 
 # --- drivers: what is missing, what compiles for less -------------------------------------------------------
 
+_STOLEN = 0.02  # of the cores
+_TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
 _TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _WORDS = {"nvidia": ("nvidia",), "amd": ("amd", "advanced micro devices"), "intel": ("intel",)}
@@ -372,8 +373,8 @@ def steal(machine: Machine) -> Iterator[Finding]:
     taken_s, ran_s = after.steal_s - before.steal_s, after.busy_s - before.busy_s
     now = taken_s / (after.cores * (after.at_s - before.at_s))
     ever = after.steal_s / (after.steal_s + after.busy_s) if after.busy_s else 0.0
-    resolution = TICKS_S / (after.at_s - before.at_s)
-    if now <= STOLEN + resolution and ever <= STOLEN:
+    resolution = _TICKS_S / (after.at_s - before.at_s)
+    if now <= _STOLEN + resolution and ever <= _STOLEN:
         return
     yield Finding(
         "the hypervisor gives this machine's processors to others",

@@ -176,7 +176,7 @@ class Machine:
             counted = self.allowed
 
         def look() -> tuple[Usage, dict[int, tuple[str, float]]]:
-            counts = usage(self.now(), self.own, None, counted, self.counters)
+            counts = usage(self.now(), self.own, counted, self.counters)
             if counts is None:
                 raise NotSeenError("the system does not count the time of its processors")
             return counts, processes(self.counters)

@@ -77,7 +77,7 @@ def _repetitions(index: int, each: Series) -> list[Entry]:
     ]
     for name, of in _AGGREGATES.items() if count > 1 else ():
         scale = 1.0 if name == "cv" else unit
-        median = name == "median" and not each.row.samples[each.scope].middle
+        median = name == "median"
         entries.append(
             {
                 "name": f"{each.name}_{name}",

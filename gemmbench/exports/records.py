@@ -26,7 +26,7 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collec
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
 from gemmbench.stats import conditions, rates
-from gemmbench.stats.conditions import disturbed, in_short
+from gemmbench.stats.conditions import in_short
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
 
@@ -99,20 +99,17 @@ COLUMNS: tuple[Column, ...] = (
     Column("gflop_per_j", float, "1e9 operations for a joule"),
     Column("width", int, "elements of the vectors of a probe"),
     Column("noise", float, "half the interval's width over the median, in the innermost scope"),
-    Column("few", bool, "whether the samples are too few for an interval"),
     Column("residual", float, "worst residual of an element of C over its bound"),
     Column("versus", str, "what it was timed in turn with"),
     Column("versus_ratio", float, "how many times as fast as that"),
     *_interval("versus", "versus_ratio"),
     Column("versus_scope", str, "clock of versus_ratio"),
-    Column("state", str, "settled or burst; empty where not known"),
     Column("clock_mhz", float, "median clock of the device"),
     Column("counted_mhz", float, "median of the batches' average clocks, by the device's own counters"),
     Column("limits", str, "what limited the clock"),
     Column("other_cores", float, "cores that other processes used"),
     Column("steal_cores", float, "cores that the hypervisor gave to others"),
-    Column("switches", int, "involuntary context switches"),
-    Column("disturbed", str, "why the row is not to be relied on"),
+    Column("uncertain", bool, "marked ~ in tables: uncertain by more than 5 %"),
     *_by_scope("s", "seconds for one problem or launch"),
     Column("build_s", float, "seconds to build the kernel"),
     Column("memory", str, "how operands reached the device"),
@@ -186,7 +183,6 @@ def _record(run: Run, row: Row) -> dict[str, Any]:
     stored = msgspec.to_builtins(replace(row))  # with the defaults of fields that its file does not have
     merged = stored | _derived(run, row)
     merged.pop("matrices", None)  # `show` prints them
-    merged |= {"disturbed": list(disturbed(run, row))}
     return {name: finite(value) for name, value in merged.items()}
 
 
@@ -198,7 +194,6 @@ def _flat(run: Run, row: Row, name: str) -> list[Value]:
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
         **in_short(row),
-        "disturbed": "; ".join(disturbed(run, row)),
         "parameters": _as_json(row.parameters),
         "choice": _as_json(row.choice),
         "build_s": row.build_s,
@@ -237,7 +232,7 @@ _TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
 class Series:
     """The figures of an ok row in one scope.
 
-    The intervals are those that tables show; their ends are NaN where the samples are too few.
+    The intervals are those that tables show.
     """
 
     name: str  # of the row and the scope: gemm/tiled/float/512/kernel
@@ -318,7 +313,7 @@ _OPTIONAL = (
     "net_s", "net_share", "own", "operands",
 )  # fmt: skip
 _FLAT_ONLY = (
-    "alpha", "beta", "state", "clock_mhz", "limits", "other_cores", "steal_cores", "switches", "verdict",
+    "alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict",
     "benchmark",
 )  # fmt: skip
 
@@ -343,7 +338,6 @@ def _records() -> dict[str, Any]:
     row["properties"].pop("matrices")
     stored = row["properties"]
     derived = {each.name: _property(each) for each in COLUMNS if each.name not in (*stored, *_FLAT_ONLY)}
-    derived["disturbed"] = {"type": "array", "items": {"type": "string"}}
     figures = definitions["Check"]["properties"]["figures"]
     figures["additionalProperties"] = {"anyOf": [figures["additionalProperties"], {"type": "null"}]}
     definitions["Record"] = {

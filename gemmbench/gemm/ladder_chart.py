@@ -22,7 +22,6 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
-from gemmbench.stats.conditions import disturbed_points
 from gemmbench.stats.panels import Series, Setting, common_problem, series, settings, sweep_axis
 
 _BAR = 0.62
@@ -76,9 +75,8 @@ def _rungs(
     """Peaks are the run's own, else those that another of the runs has of the same device."""
     run, device = subject.run, subject.device
     rungs = pane.rungs(run, device, dtypes, problem, families)
-    rows = [row for rung in rungs for row in rung.rows.values()]
     peaks = {dtype: top for dtype in dtypes if (top := derive.peak(run, device, dtype, others=runs))}
-    said = disturbed_points([(run, row) for row in rows])
+    said: list[str] = []
     if lacking := [dtype for dtype in dtypes if dtype not in peaks]:
         said.append(f"The run has no measured peak of {', '.join(lacking)}.")
     said += pane.about_peaks(run, peaks.values())

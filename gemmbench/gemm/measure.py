@@ -3,35 +3,29 @@
 from __future__ import annotations
 
 import random
-import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
-from operator import attrgetter
-from types import MappingProxyType
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.ladder import BY_NAME, variant_of
+from gemmbench.ladder import variant_of
 from gemmbench.measure.energy import measure_energy
-from gemmbench.measure.sampling import Metered, Sampled, Window, alone, in_turn, least_s
+from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.device import HOST, Conditions, DeviceFacts, joined
+from gemmbench.model.device import HOST, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
-from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
-from gemmbench.model.units import percent, rate
+from gemmbench.model.units import rate
 from gemmbench.stats import ceilings, rates
-from gemmbench.stats.conditions import disturbances
-from gemmbench.stats.intervals import summarize
 
-_HOST_SHARE = 0.4  # of the budget; the rest is the device's scopes'
-_PAGEABLE_SHARE = 0.15  # of the budget, out of the host's, where arrays in ordinary memory are timed too
-_PARTS_SHARE = 0.05  # of the budget, beside the others
-_LEAST_PARTS, _MOST_PARTS = 3, 10  # problems
-_HOST_SHARE_IN_TURN = 0.15  # or the device's: the rest is for the clock that the ratio is wanted of
+_EDGE = 256  # of the trial problem where no smaller problem was measured
+_MORE = 8  # times the flops of the trial problem, from which a case is predicted
+_HOST_ONLY_S = 0.05  # of a problem: from here on host-scope batches give the device's scopes too
+_PARTS = 3  # problems that are timed part by part
+_HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
+_INTERLEAVED_S = 1.0  # at least, for interleaved batches
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
 _BATCH_ON_HOST = 2.0  # of one for two, beside the host's BLAS: each waits longer than that for free cores
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
@@ -46,12 +40,8 @@ def _with_samples(
 ) -> Row:
     """The row with its samples, window by window."""
     samples, notes = _trusted(sampled)
-    variant = BY_NAME.get(row.variant)
-    if not (variant and variant.images):  # in the host scope a matrix becomes an image on its way
-        notes = (*notes, *_impossible(samples))
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
-    notes = (*notes, *dict.fromkeys(window.note for window in sampled if window.note))
     row = replace(
         row,
         samples=samples,
@@ -103,16 +93,20 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case that is compared with no other."""
     yield Staged("building")
-    predict(instrument, case, device, policy)
+    refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
         yield Staged("verifying")
         row = verified_row(case, handle)
         if not case.gemm.flops:
             return _untimed(row, handle)
-        windows = []
-        for window in _windows(handle, policy, pageable=True):
-            yield Staged(f"timing {window.clock}")
-            windows.append(alone(handle, window.clock, policy, window.budget_s, window.settle))
+        one_s = sum(launch.running_s for launch in row.launches)
+        if error := too_slow(one_s, policy):
+            raise error
+        windows: list[Sampled] = []
+        for clock in _clocks(handle, one_s):
+            yield Staged(f"timing {clock}")
+            share_s = policy.budget_s / len(_clocks(handle, one_s))
+            windows.append(alone(handle, clock, policy, share_s, not windows, one_s))
         row = _with_samples(row, handle, windows, device, policy)
         return (yield from _beside_samples(handle, row, device, policy))
 
@@ -126,18 +120,13 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
         yield Staged("measuring energy")
         with Metered(handle, handle.prepared.clocks[0]) as run:
             row = replace(row, energy=measure_energy(run, device=device))
-    if handle.prepared.parts and row.status == "ok":
+    count = _parts_count(row, policy) if handle.prepared.parts and row.status == "ok" else 0
+    if count:
         yield Staged("timing the host scope's parts")
-        count = _parts_count(row, policy, 1 + handle.prepared.cycle)
         row = replace(row, parts=dict(handle.batch("parts", count).each))
         if handle.prepared.cycle:
             yield Staged("timing the map cycle")
             row = replace(row, cycle=dict(handle.batch(CYCLE, count).each))
-        doubts = {name: rates.doubt(parts) for name, parts in (("host scope", row.parts), (CYCLE, row.cycle))}
-        notes = [f"{name} by part: {doubt}" for name, doubt in doubts.items() if doubt]
-        if apart := rates.parts_apart(row):
-            notes.append(f"host scope by part: {apart}")
-        row = replace(row, notes=(*row.notes, *notes))
     yield Staged("verifying")
     return verified_row_after(row, handle)
 
@@ -152,7 +141,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
     name = case.versus.title if case.versus else "the former kernel"
-    predict(instrument, present, device, policy)
+    refuse_if_too_slow(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
     else:
@@ -177,7 +166,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             prepare_now()
         try:
             if case.versus:
-                predict(other, past, on, policy)
+                refuse_if_too_slow(other, past, on, policy)
             former = prepare(other, past, on)
             exact = former.verify("exact").check
             if exact.verdict == "wrong":
@@ -200,22 +189,24 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                 raise _of_other(case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
             least = max(policy.min_batches, _LEAST_IN_TURN)
             on_host = former.prepared.clocks == ("host",)
-            clocks, host_share = set(former.prepared.clocks), _HOST_SHARE_IN_TURN
+            clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
             if on_host and device and device.type == "cpu":  # what they multiply is where the kernel has it
-                clocks, host_share = {"device", "host"}, _HOST_SHARE
+                clocks, host_share = {"device", "host"}, 0.5
             elif on_host:
-                host_share = 1 - _HOST_SHARE_IN_TURN
+                host_share = 1 - _HOST_SHARE
             batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
             short = replace(policy, batch_s=batch_s, min_batches=least)
+            budget_s = max(policy.budget_s, _INTERLEAVED_S)
             sides: tuple[list[Sampled], list[Sampled]] = ([], [])
-            for window in _windows(now, short, host_share):
-                yield Staged(f"timing {window.clock}")
-                if window.clock in clocks:
-                    pairs = in_turn(now, former, window.clock, short, window.budget_s)
+            for clock in (clock for clock in now.prepared.clocks if clock != PAGEABLE):
+                yield Staged(f"timing {clock}")
+                share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
+                if clock in clocks:
+                    pairs = in_turn(now, former, clock, short, share_s)
                     sides[0].append(pairs.first)
                     sides[1].append(pairs.second)
-                else:  # the host's BLAS beside a GPU's kernel: they have the host's clock in common
-                    sides[0].append(alone(now, window.clock, short, window.budget_s, window.settle))
+                else:  # the host's BLAS and a GPU's kernel have the host's clock in common
+                    sides[0].append(alone(now, clock, policy, share_s, not sides[0]))
             yield Staged("verifying")
             now.batch(now.prepared.clocks[0], 1)  # where C is shared, it was the last to write it
             row = verified_row_after(row, now)
@@ -272,45 +263,30 @@ def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredEr
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
-_remembered: WeakKeyDictionary[Instrument, dict[tuple[object, ...], Trial]] = WeakKeyDictionary()
-
-
-def predict(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
-    """Refuse a case that cannot finish in its budget; its kernels must pass their exact test on the way.
+def refuse_if_too_slow(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> None:
+    """Refuse a case whose problem takes too long, by its flops and the time of a smaller problem.
 
     Raises:
-        NotMeasuredError: skipped, with the time it would take.
-        WrongError: they do not.
+        NotMeasuredError: skipped, with the predicted time.
+        WrongError: the kernel fails its exact test on the way.
     """
-    quick = replace(policy, cold=False)
-    remembered = _remembered.setdefault(instrument, {})
-    parameters = frozenset(case.parameters.items())
-    key = case.variant, case.source, parameters, case.former, case.device, policy.memory, policy.state
-    seen: set[Gemm] = set()
-
-    def trial(smaller: Gemm) -> Trial:
-        """What a former case's trial of the same problem told, or a new one: a second is always new."""
-        like = replace(smaller, beta=0.0)
-        if like in seen or (key, like) not in remembered:
-            remembered[key, like] = new_trial(smaller)
-        seen.add(like)
-        return remembered[key, like]
-
-    def new_trial(smaller: Gemm) -> Trial:
-        """One run of a smaller problem, the first and slow one not counted."""
-        with instrument.prepare(case, device, quick, problem=smaller) as handle:
+    problem = case.gemm
+    smaller, took_s = case.measured or (
+        replace(problem, m=min(problem.m, _EDGE), n=min(problem.n, _EDGE), k=min(problem.k, _EDGE), batch=1),
+        0.0,
+    )
+    if not smaller.flops or _MORE * smaller.flops > problem.flops:
+        return
+    if not took_s:
+        with instrument.prepare(case, device, replace(policy, cold=False), problem=smaller) as handle:
             check_exact(case, handle)
             clock = handle.prepared.clocks[0]
-            handle.watch.begin()
-            handle.batch(clock, 1)
-            batch = handle.batch(clock, 1)
-            conditions = handle.watch.end(clock, [batch])
-            # Events of kernels are not believed before they are held against the wall clock.
-            took_s = batch.wall_s if "kernel" in batch.seconds else batch.seconds[clock]
-            return Trial(took_s, conditions, disturbances(conditions, device is None or device.type == "cpu"))
-
-    if case.kind == "gemm" and case.gemm.flops:
-        refuse_if_too_slow(case.gemm, policy, trial, dict(case.measured))
+            handle.batch(clock, 1)  # the first run is slow
+            took_s = handle.batch(clock, 1).wall_s
+    if error := too_slow(took_s * problem.flops / smaller.flops, policy):
+        raise error
 
 
 def row_of(case: Case, handle: Handle) -> Row:
@@ -372,28 +348,18 @@ def _untimed(row: Row, handle: Handle) -> Row:
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
-def _windows(
-    handle: Handle, policy: Policy, host_share: float = _HOST_SHARE, pageable: bool = False
-) -> tuple[Window, ...]:
-    """The clocks of a handle with their shares of the budget."""
-    clocks = [clock for clock in handle.prepared.clocks if pageable or clock != PAGEABLE]
-    if clocks == ["host"]:
-        return (Window("host", policy.sampling_s, True),)
-    pageable_share = _PAGEABLE_SHARE if PAGEABLE in clocks else 0.0
-    shares = {"host": host_share - pageable_share, PAGEABLE: pageable_share}
-    finer = [clock for clock in clocks if clock not in shares]
-    shares |= dict.fromkeys(finer, (1 - host_share) / max(1, len(finer)))
-    return tuple(Window(clock, policy.sampling_s * shares[clock], clock == finer[0]) for clock in clocks)
+def _clocks(handle: Handle, one_s: float) -> tuple[str, ...]:
+    """The clocks that time a row, the finest first.
 
-
-def _parts_count(row: Row, policy: Policy, kinds: int) -> int:
-    """How many problems are timed part by part: few, since each is as long as the host scope's.
-
-    Where a row's time allows, three at least: of fewer, none took a median time. `kinds`: 2 with a map cycle.
+    Host-scope launches carry events too, so a long problem is sampled in the host scope only.
     """
-    host_s = float(np.median(row.samples["host"].seconds))
-    least = min(_LEAST_PARTS, int(policy.sampling_s / kinds / host_s))
-    return max(1, least, min(_MOST_PARTS, int(_PARTS_SHARE * policy.sampling_s / host_s)))
+    clocks = handle.prepared.clocks
+    return ("host",) if one_s > _HOST_ONLY_S and "host" in clocks else clocks
+
+
+def _parts_count(row: Row, policy: Policy) -> int:
+    """How many problems are timed part by part; none where one takes longer than the budget."""
+    return int(min(_PARTS, policy.budget_s / float(np.median(row.samples["host"].seconds))))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
@@ -409,25 +375,6 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
     ratio = float(np.median([batch.seconds["device"] / batch.wall_s for batch in events]))
     note = f"events say {ratio:.2g} times the wall clock: kernel and device scope are wall-clock times"
     return _by_wall_clock(windows), (note,)
-
-
-def _impossible(samples: Mapping[str, Scope]) -> tuple[str, ...]:
-    """A remark where the host scope is faster than the device scope, which is a part of it.
-
-    They are sampled one after the other: then the machine has changed its speed between them.
-    """
-    if "device" not in samples or "host" not in samples:
-        return ()
-    device, host = summarize(samples["device"].seconds), summarize(samples["host"].seconds)
-    slowest = max(samples["host"].seconds) if host.is_few else host.high
-    fastest = device.minimum if device.is_few else device.low
-    if slowest >= fastest:
-        return ()
-    faster = percent(device.median / host.median - 1)
-    return (
-        f"the host scope is {faster} faster than the device scope, which cannot be: the machine's speed "
-        "changed between them; measure again",
-    )
 
 
 def _clocks_agree(batch: Batch) -> bool:
@@ -449,99 +396,3 @@ def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
         for name in sampled.scopes.keys() & {"kernel", "device", CHAIN}:
             samples[name] = replace(samples[name], seconds=walls)
     return samples
-
-
-# --- Whether a case can finish in its budget, from smaller problems -----------------------------------------
-
-
-_SMALL = 256  # the first trial's edge
-_SHARE = 0.15  # of the budget that one trial may take
-
-
-_TRIALS = 3  # at most, of one size, until there is an undisturbed one
-_QUIET_S = 0.5  # between a disturbed trial and the next
-
-_sleep = time.sleep  # replaced in tests
-
-
-@dataclass(frozen=True)
-class Trial:
-    """One run of a smaller problem."""
-
-    seconds: float
-    conditions: Conditions | None = None
-    disturbances: tuple[str, ...] = ()  # why it may have taken longer than it should
-
-
-def refuse_if_too_slow(
-    problem: Gemm,
-    policy: Policy,
-    trial: Callable[[Gemm], Trial],
-    measured: Mapping[Gemm, float] = MappingProxyType({}),
-) -> None:
-    """Predict a case's cost from growing trials; what would skip it is tried twice, undisturbed if possible.
-
-    Args:
-        problem: the case's, with some flops.
-        policy: its budget.
-        trial: runs a smaller problem.
-        measured: smaller problems that need no trial, and seconds that they took.
-
-    Raises:
-        NotMeasuredError: skipped, with the time it would take.
-    """
-    known = max((each for each in measured if _is_like(each, problem)), key=attrgetter("flops"), default=None)
-    if known:
-        predicted = least_s(measured[known] * problem.flops / known.flops)
-        if predicted <= policy.budget_s:
-            return
-        if known.flops * 8 >= problem.flops:
-            raise _skipped(Trial(measured[known]), predicted, policy)
-    edge = _SMALL
-    while True:
-        smaller = _within(problem, edge)
-        if smaller.flops * 2 >= problem.flops:
-            return  # the trial would be the case itself
-        trials: list[Trial] = []
-        while True:
-            trials.append(trial(smaller))
-            best = min(trials, key=lambda each: (bool(each.disturbances), each.seconds))
-            predicted = least_s(best.seconds * problem.flops / smaller.flops)
-            if predicted <= policy.budget_s:
-                return
-            if best.seconds * 8 <= policy.budget_s * _SHARE:
-                break
-            if len(trials) >= (_TRIALS if best.disturbances else 2):
-                raise _skipped(best, predicted, policy)
-            if best.disturbances:
-                _sleep(_QUIET_S)
-        edge *= 2
-
-
-def _is_like(smaller: Gemm, problem: Gemm) -> bool:
-    """Whether the time for a problem tells that for a larger one: of up to 64 times the work, in one shape.
-
-    One dimension is longer, or all are by the same factor: then what a flop costs is about the same.
-    """
-    if (smaller.trans_a, smaller.trans_b, smaller.batch) != (problem.trans_a, problem.trans_b, problem.batch):
-        return False
-    if not 0 < smaller.flops < problem.flops <= 64 * smaller.flops:
-        return False
-    longer = {problem.m / smaller.m, problem.n / smaller.n, problem.k / smaller.k}
-    return min(longer) >= 1 and len(longer - {1.0}) == 1
-
-
-def _skipped(trial: Trial, predicted_s: float, policy: Policy) -> NotMeasuredError:
-    """Why a case is not measured; that of a disturbed trial is not the last word."""
-    error = too_slow(predicted_s, policy)
-    if not trial.disturbances:
-        return error
-    reason = f"{error.reason}; {', '.join(trial.disturbances)} meanwhile"
-    return NotMeasuredError("skipped", reason, needs_s=predicted_s, conditions=trial.conditions)
-
-
-def _within(problem: Gemm, edge: int) -> Gemm:
-    """The problem with no dimension longer than an edge, and no more of a batch than is a cube of that."""
-    cube = replace(problem, m=min(problem.m, edge), n=min(problem.n, edge), k=min(problem.k, edge))
-    most = edge**3 // max(1, cube.m * cube.n * cube.k)
-    return replace(cube, batch=max(1, min(problem.batch, most)))

@@ -116,7 +116,7 @@ def _workloads_sheet(
             *(blas if any(line.host for line in lines) else notes.numpy_in_turn(run, shown)),
             *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
             *_missing(rows),
-            *notes.noisy(run, shown, _place),
+            *notes.uncertain(run, shown),
             *sweep_table.remarks(run, shown),
             *notes.remarks(shown, _place, "shape"),
             *notes.warnings(run, device),

@@ -32,7 +32,6 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.report.notes import FEW
 from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.panels import Panel, Series, break_evens, series, sweep_axis
@@ -245,11 +244,10 @@ def _mark_break_even(axes: Axes, box: Box, panel: Panel) -> None:
     if even is None or even.size is None:
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
-    text, bounds = f"break-even {panel.axis} = {round(even.size)}", f" ({FEW}: no interval)"
-    if not even.is_few:
-        right = even.high if even.high is not None else box.sizes[-1]
-        axes.axvspan(even.low or even.size, right, color=pane.BLACK, alpha=0.10, linewidth=0)
-        bounds = f" ({round(even.low)} to {round(even.high)})" if even.low and even.high else ""
+    right = even.high if even.high is not None else box.sizes[-1]
+    axes.axvspan(even.low or even.size, right, color=pane.BLACK, alpha=0.10, linewidth=0)
+    bounds = f" ({round(even.low)} to {round(even.high)})" if even.low and even.high else ""
+    text = f"break-even {panel.axis} = {round(even.size)}"
     label = even.kernel.label
     text = f"{label} wins from the start" if even.from_start else f"{text}{bounds}: {label}"
     left = even.size < (box.sizes[0] * box.sizes[-1]) ** 0.5

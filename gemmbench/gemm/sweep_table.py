@@ -90,7 +90,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         (
             *notes.scopes(run, panel.device, rows, scope),
             *notes.troubles(rows, where),
-            *notes.noisy(run, rows, where),
+            *notes.uncertain(run, rows),
             *([] if any_joules(rows) else remarks(run, rows)),
             *notes.remarks(rows, where),
             *notes.warnings(run, panel.device),
@@ -147,14 +147,14 @@ def _sentence(evens: Sequence[BreakEven], axis: str, rival: str) -> str:
         largest = max(each.largest for each in evens)
         close = f"the closest is {label}, at {units.percent(even.lead)} of {rival}"
         return f"none up to {axis} = {largest}; transfers counted, {close}"
-    size, few = round(even.size), f"{notes.FEW}: no interval"
+    size = round(even.size)
     if even.from_start:
-        unsure = f" ({few})" if even.is_few else ", though within the noise" if even.high != even.size else ""
+        unsure = ", though within the noise" if even.high != even.size else ""
         return f"{label} beats {rival} from the smallest size on ({axis} = {size}){unsure}"
     low = round(even.low) if even.low is not None else None
     interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
     start = unbroken(f"from {axis} = {size}")
-    return f"{start} ({few if even.is_few else interval}) {label} beats {rival}, transfers counted"
+    return f"{start} ({interval}) {label} beats {rival}, transfers counted"
 
 
 # --- Every figure of every row: the verbose table -----------------------------------------------------------
@@ -235,7 +235,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
             *([] if about else _parameters(rows)),
             *(notes.scopes(run, device, rows, compared) if about else notes.gaps(rows, compared)),
             *notes.troubles(rows, shape),
-            *notes.noisy(run, rows, shape),
+            *notes.uncertain(run, rows),
             *remarks(run, rows),
             *notes.remarks(rows, shape),
             *notes.warnings(run, device),
@@ -261,8 +261,6 @@ def versus_cell(row: Row | None, scope: str) -> Cell:
     if against is None:
         return Cell("")
     figure = units.number(against.median)
-    if math.isnan(against.low):
-        return Cell(f"{figure} {notes.FEW}", style="yellow")
     return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
 
 
@@ -386,7 +384,7 @@ def _scopes(run: Run, row: Row) -> Sheet:
                 Cell(units.gflops(reached.median) if reached else "-"),
                 Cell(units.percent(fraction) if reached and fraction is not None else "-"),
                 Cell(units.seconds(times.median)),
-                Cell(notes.FEW if times.is_few else interval),
+                Cell(interval),
                 Cell(units.seconds(times.minimum)),
                 Cell(str(times.n)),
                 Cell(clean(row.samples[scope].stop)),
@@ -466,7 +464,7 @@ def _facts(run: Run, row: Row) -> list[Note]:
         said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
         facts.append(Note(versus_name([row]), said))
     facts += _energy_facts(run, row)
-    facts += notes.noisy(run, [row], shape)
+    facts += notes.uncertain(run, [row])
     facts += [Note("note", clean_lines(text), "dim") for text in row.notes]
     return facts
 

@@ -177,12 +177,9 @@ class Worker:
         return host
 
     def _watch(self, device: DeviceFacts | None) -> Monitor:
-        def pid() -> int | None:
-            return self._process.pid if self._process else None
-
         key = device.index if device else None
         if key not in self._monitors:
-            self._monitors[key] = Monitor(device, pid)
+            self._monitors[key] = Monitor(device)
         return self._monitors[key]
 
     def of_former(
@@ -487,7 +484,7 @@ class Worker:
         """The row of a case that raised something instead of giving a result."""
         if isinstance(error, NotMeasuredError):
             row = case.row(error.status, error.reason)
-            return replace(row, needs_s=error.needs_s, conditions=error.conditions)
+            return replace(row, needs_s=error.needs_s)
         self.stop()  # whatever it was, the next case begins anew
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 

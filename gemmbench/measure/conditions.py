@@ -22,10 +22,20 @@ import psutil
 import pynvml
 
 from gemmbench.measure.energy import CounterError, board_of, is_nvidia
-from gemmbench.model.device import HARDWARE, POWER, THERMAL, Conditions, DeviceFacts, Reading, Readings
+from gemmbench.model.device import (
+    HARDWARE,
+    POWER,
+    THERMAL,
+    Conditions,
+    DeviceFacts,
+    Reading,
+    Readings,
+    broad_type,
+)
 from gemmbench.model.instrument import Batch, Watch
 
-_LOAD_S = 0.3  # an H200's clock has fallen 0.15 s after a load began
+_WARM_S = {"cpu": 0.05, "gpu": 0.1}
+_DROP = 0.02  # of the clock, which shows a limit before the driver reports it
 _POLL_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
 _AT = attrgetter("at_s")
@@ -93,28 +103,22 @@ class Usage:
     idle_s: float
     own_s: float  # of this process and its children
     steal_s: float
-    switches: int | None  # None where the measuring process is not known
 
-    def since(self, before: Usage) -> tuple[float | None, float | None, int | None]:
-        """Cores that others used, cores that were stolen, and switches, since another moment."""
+    def since(self, before: Usage) -> tuple[float | None, float | None]:
+        """Cores that others used, and cores that were stolen, since another moment."""
         seconds = self.at_s - before.at_s
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
-            return None, None, None
+            return None, None
         others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
-        switches = None
-        if self.switches is not None and before.switches is not None:
-            switches = max(0, self.switches - before.switches)
         return (
             round(max(0.0, others_s / seconds), 3),
             round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
-            switches,
         )
 
 
 def usage(
     now: float,
     own: int,
-    measuring: int | None = None,
     cores: Collection[int] | None = None,
     system: Any = None,
 ) -> Usage | None:
@@ -123,7 +127,6 @@ def usage(
     Args:
         now: the time.
         own: this process; its children and theirs count as its own.
-        measuring: the process whose involuntary context switches count.
         cores: the numbers of those that this process may use; None for all.
         system: a replacement for psutil.
     """
@@ -141,7 +144,6 @@ def usage(
             idle_s=sum(getattr(each, field, 0.0) for each in times for field in ("idle", "iowait")),
             own_s=sum(map(_process_s, family(own, system))),
             steal_s=sum(getattr(each, "steal", 0.0) for each in times),
-            switches=None if measuring is None else _switches(measuring, system),
         )
     except (psutil.Error, OSError):
         return None
@@ -171,14 +173,6 @@ def _process_s(process: psutil.Process) -> float:
     return 0.0
 
 
-def _switches(measuring: int, system: Any) -> int | None:
-    """Involuntary context switches of a process's threads; None if they are not known."""
-    with suppress(psutil.Error, OSError):
-        threads = [system.Process(thread.id) for thread in system.Process(measuring).threads()]
-        return sum(int(thread.num_ctx_switches().involuntary) for thread in threads)
-    return None
-
-
 def usable_cores() -> Collection[int] | None:
     """The numbers of the cores that this process may use; None where the system does not tell."""
     return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
@@ -192,7 +186,6 @@ class Monitor(Watch):
 
     Args:
         device: None for the host's own BLAS.
-        measuring: the process that measures; None if there is none at the moment.
         gauge: of the device; None to look for one.
         look: what the host has counted so far.
         now: seconds; replaced in tests.
@@ -201,16 +194,16 @@ class Monitor(Watch):
     def __init__(
         self,
         device: DeviceFacts | None,
-        measuring: Callable[[], int | None],
         gauge: Gauge | None = None,
-        look: Callable[[float, int | None], Usage | None] | None = None,
-        now: Callable[[], float] = time.monotonic,
+        look: Callable[[float], Usage | None] | None = None,
+        now: Callable[[], float] = time.perf_counter,
     ) -> None:
-        is_cpu = device is None or device.type == "cpu"
-        self._measuring, self._now = measuring, now
+        self._now = now
         self._gauge = gauge or _gauge_of(device)
-        self._look = look or (lambda moment, pid: usage(moment, os.getpid(), pid, usable_cores()))
-        self.load_s = 0.0 if is_cpu else _LOAD_S
+        self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
+        self.warm_s = _WARM_S["cpu" if device is None else broad_type(device)]
+        timers = [time.get_clock_info("perf_counter").resolution]
+        self.tick_s = max(timers + ([device.timer_resolution_ns * 1e-9] if device else []))
         self._before: Usage | None = None
         self._readings: list[Reading] = []
         self._over = threading.Event()
@@ -218,7 +211,7 @@ class Monitor(Watch):
 
     def begin(self) -> None:
         self.close()  # a window that failed has not ended
-        self._before = self._look(self._now(), self._measuring())
+        self._before = self._look(self._now())
         self._readings = []
         if self._gauge:
             self._readings.append(self._gauge.read(self._now()))
@@ -226,26 +219,22 @@ class Monitor(Watch):
             self._thread = threading.Thread(target=self._poll, daemon=True)
             self._thread.start()
 
-    def reading(self) -> Reading | None:
-        if self._gauge and self._thread is None:
-            return self._gauge.read(self._now())
-        return self._readings[-1] if self._readings else None
-
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         self.close()
-        after = self._look(self._now(), self._measuring())
-        others = after.since(self._before) if after and self._before else (None, None, None)
+        after = self._look(self._now())
+        others = after.since(self._before) if after and self._before else (None, None)
         if not self._readings and others[0] is None and not any(batch.mhz for batch in batches):
             return None
-        other_cores, steal_cores, switches = others
+        other_cores, steal_cores = others
         readings = replace(
             assigned(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
             other_cores=other_cores,
             steal_cores=steal_cores,
-            switches=switches,
         )
         return Conditions(
+            # Between transfers a device rests, and its clock changes.
+            power_limited=clock != "host" and _is_limited(self._readings, batches),
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
             cores=after.cores if after else 0,
             windows={clock: readings},
@@ -269,6 +258,16 @@ def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
         with suppress(CounterError):
             return NvmlGauge(device)
     return None
+
+
+def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
+    """Whether a limit was reported, or the clock dropped, while the batches ran."""
+    during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
+    if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
+        return True
+    clocks = [reading.clock_mhz for reading in during if reading.clock_mhz]
+    highest = max((reading.clock_mhz or 0.0 for reading in readings), default=0.0)
+    return bool(clocks) and min(clocks) < (1 - _DROP) * highest
 
 
 def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from msgspec import UNSET
 
-from gemmbench.model.device import State
 from gemmbench.model.kernel_files import OwnFile
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import (
@@ -35,27 +34,17 @@ MEMORY_MODES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Policy:
-    """How long and how often things are measured; see the README's *How it measures*."""
+    """How long and how often a row is measured; docs/measuring.md describes the method."""
 
-    budget_s: float = 3.0  # sampling time for each row; one whose least number of runs fits it is run
-    total_s: float | None = None  # for all rows, who share it out; None: each has its budget
-    share_s: float | None = None  # of the total: a row samples so long, or for its least number of batches
-    settle_s: float = 3.0  # settling never takes longer; where power does not limit, a third of the budget
-    batch_s: float = 0.01  # a batch lasts at least this
-    max_batch_s: float = 0.2  # and at most this, unless one run takes longer
-    min_batches: int = 10
-    precision: float = 0.01  # stop when the median's interval is this narrow, either side
-    time_limit_s: float = 120.0  # a row that takes longer altogether is killed
+    budget_s: float = 0.3  # for the samples of a row, all scopes together
+    batch_s: float = 0.01  # a batch lasts at least this, and no longer unless one problem does
+    min_batches: int = 10  # of each scope, if they fit in the budget
+    precision: float = 0.01  # stop when the half-width of the median's interval is this small
+    time_limit_s: float = 66.0  # a row that takes longer altogether is killed
     cold: bool = False  # rotate operands past the last-level cache
     memory: str = "auto"  # or one of MEMORY_MODES
-    state: State = "settled"  # that rows are measured in
     seed: int = 1  # of generated operands
     energy: bool = False  # read the energy counter over a window of its own, after the samples
-
-    @property
-    def sampling_s(self) -> float:
-        """How long a row is sampled, unless its least number of batches takes longer."""
-        return self.budget_s if self.share_s is None else self.share_s
 
 
 @dataclass(frozen=True)
@@ -115,7 +104,7 @@ class Case:
     given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's; None: all
     grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
-    measured: tuple[tuple[Gemm, float], ...] = ()  # smaller problems of its kernel, and seconds for each
+    measured: tuple[Gemm, float] | None = None  # a smaller problem of its kernel, and its seconds
     own: OwnFile | None = None  # the user's own kernel that it runs
     former_own: OwnFile | None = None  # that of the .cl file in `former`
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal
+from typing import Any
 
 from gemmbench.model.units import MIB
 
@@ -131,11 +131,6 @@ def last_level_cache(device: DeviceFacts) -> int:
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[broad_type(device)])
 
 
-State = Literal["settled", "burst"]
-"""settled: warmed with the row's own work. burst: the first tenth of a second after a rest."""
-
-STATES: tuple[State, ...] = ("settled", "burst")
-
 POWER, THERMAL, HARDWARE = "power", "thermal", "hardware"
 """What can limit a clock: the power cap, the temperature, a brake of the board's own."""
 
@@ -151,12 +146,6 @@ class Reading:
     celsius: float | None = None
     limits: tuple[str, ...] = ()
     limit_w: float | None = None  # that the power may reach
-
-    @property
-    def is_cool(self) -> bool:
-        """Whether nothing limits the clock, as far as the device says."""
-        full = self.clock_mhz is None or self.max_mhz is None or self.clock_mhz >= 0.99 * self.max_mhz
-        return full and not self.limits
 
 
 @dataclass(frozen=True)
@@ -174,7 +163,6 @@ class Readings:
     window_s: float = 0.0  # from the first batch's begin to the last one's end
     other_cores: float | None = None  # that processes of others used; None where the system does not tell
     steal_cores: float | None = None  # that the hypervisor gave to others
-    switches: int | None = None  # involuntary context switches of the measuring process
     counted_mhz: tuple[float | None, ...] = ()  # each batch's average, by the device's own counters
 
 
@@ -182,8 +170,9 @@ class Readings:
 class Conditions:
     """The state of the device and its host while a row was measured."""
 
-    state: Literal[""] | State = ""  # "" for probes of memory, which have none
-    warm_s: float = 0.0  # that it was warmed with its own work before the samples, or rested
+    warm_s: float = 0.0  # warm-up with the row's own work before the samples
+    power_limited: bool = False  # the samples were taken under a power or thermal limit
+    control_s: tuple[float, ...] = ()  # for 10^9 operations of a control burst on a CPU, before and after
     max_mhz: float | None = None  # that the device's clock can have
     cores: int = 0  # of the host that this process may use; 0 where not known
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
@@ -198,7 +187,7 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
     for part in known:
         for clock, readings in part.windows.items():
             windows[clock] = _followed(windows[clock], readings) if clock in windows else readings
-    return replace(known[0], windows=windows)
+    return replace(known[0], windows=windows, power_limited=any(part.power_limited for part in known))
 
 
 def _followed(first: Readings, second: Readings) -> Readings:
@@ -218,7 +207,6 @@ def _followed(first: Readings, second: Readings) -> Readings:
         window_s = first.window_s + second.window_s
         return (before * first.window_s + after * second.window_s) / window_s if window_s else before
 
-    known = first.switches is not None and second.switches is not None
     return Readings(
         begin_s=first.begin_s + second.begin_s,
         **{name: column(name, None) for name in ("clock_mhz", "power_w", "celsius", "counted_mhz")},
@@ -226,5 +214,4 @@ def _followed(first: Readings, second: Readings) -> Readings:
         window_s=first.window_s + second.window_s,
         other_cores=mean(first.other_cores, second.other_cores),
         steal_cores=mean(first.steal_cores, second.steal_cores),
-        switches=(first.switches or 0) + (second.switches or 0) if known else None,
     )

@@ -7,12 +7,13 @@ parent's business.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import Conditions, DeviceFacts, HostFacts, Reading
+from gemmbench.model.device import Conditions, DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Status, Work
 from gemmbench.model.units import seconds
@@ -186,7 +187,6 @@ class NotMeasuredError(Exception):
     Attributes:
         restart: the driver can no longer be trusted: run the next case in a fresh process.
         needs_s: what a skipped case would take; None where that is not why.
-        conditions: in which that was found out; None where they do not matter.
         handle: of an instrument, in whose turn it was raised.
     """
 
@@ -198,36 +198,28 @@ class NotMeasuredError(Exception):
         reason: str,
         restart: bool = False,
         needs_s: float | None = None,
-        conditions: Conditions | None = None,
     ) -> None:
         super().__init__(reason)
         self.status = status
         self.reason = reason
         self.restart = restart
         self.needs_s = needs_s
-        self.conditions = conditions
 
 
-def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError:
-    """A case that cannot finish in its budget, with what it would take."""
-    reason = too_slow_reason(predicted_s, policy.budget_s)
+LEAST_SAMPLES = 3  # of each scope of a row, even if they take longer than its budget
+LONGEST_S = 2.0  # of a problem: a longer one is over budget, unless --budget is larger
+
+
+def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError | None:
+    """Why a problem that takes so long is not measured; None if it is."""
+    if predicted_s <= max(LONGEST_S, policy.budget_s):
+        return None
+    reason = f"one problem takes about {seconds(predicted_s)}; --budget {math.ceil(predicted_s)} runs it"
     return NotMeasuredError("skipped", reason, needs_s=predicted_s)
 
 
-LEAST_SAMPLES = 3  # that a row must have, however short its budget
-LEAST_RUNS = 1 + 2 * LEAST_SAMPLES  # of its problem that it takes: verified once, then as many batches twice
-
-
-def too_slow_reason(predicted_s: float, budget_s: float) -> str:
-    """The reason of a row that cannot finish in its budget, with what it would take."""
-    return (
-        f"would take about {seconds(predicted_s)}, more than the budget of {seconds(budget_s)}; "
-        f"--budget {int(predicted_s) + 1} runs it"
-    )
-
-
 def is_too_slow(row: Row) -> bool:
-    """Whether a row was skipped since it would have taken more than its budget."""
+    """Whether a row is over budget."""
     return row.status == "skipped" and row.needs_s is not None
 
 
@@ -285,19 +277,18 @@ class Watch:
     `measure.conditions.Monitor` is the real one.
 
     Attributes:
-        load_s: how long a load lasts until a limit of power shows; 0 where there is no such limit.
+        warm_s: how long a row is warmed up.
+        tick_s: the resolution of the clocks that time batches.
     """
 
-    load_s = 0.0
+    warm_s = 0.05
+    tick_s = 0.0
 
     def begin(self) -> None:
         """A window begins."""
 
-    def reading(self) -> Reading | None:
-        """What the device says now, or said just now; None where it says nothing."""
-        return None
-
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        """The window ends: what the device and its host did while the batches ran."""
         return None
 
 

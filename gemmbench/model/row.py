@@ -90,7 +90,7 @@ class Scope:
     seconds: tuple[Positive, ...]
     batch: Annotated[int, Meta(ge=1)]  # problems in a batch
     stop: str  # why sampling ended: "stable", "budget"
-    middle: Literal["mean"] | UnsetType = UNSET  # what stands for them; unset: their median
+    tick_s: Annotated[float, Meta(ge=0)] | UnsetType = UNSET  # resolution of the clock, for one problem
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,6 @@ class Row:
     grid: tuple[str, ...] = ()  # of these, those that a run tries several values of
     conditions: Conditions | None = None  # of the device and its host; of GEMMs and their peaks
     matrices: dict[str, Elements] | UnsetType = UNSET  # of a verified GEMM: A, B, C before and C, if small
-    burst: dict[str, Scope] = field(default_factory=dict)  # of a settled peak that power limits
     own: str | UnsetType = UNSET  # of a user's own kernel, the name of its file
     operands: tuple[str, ...] | UnsetType = UNSET  # of a user's own matrices, the names of their files
 

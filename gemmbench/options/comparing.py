@@ -15,7 +15,7 @@ from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
-from gemmbench.model.device import STATES, DeviceFacts, State
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
@@ -177,9 +177,6 @@ class Check(Comparing, measuring.Measuring):
         "How operands reach the device.  [default: as in the base]", click.Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the base]")
-    state: State | None = option(  # type: ignore[assignment]  # unlike other commands it may be the base's
-        "settled or burst, as for the commands that measure.  [default: as in the base]", click.Choice(STATES)
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -204,11 +201,9 @@ class Check(Comparing, measuring.Measuring):
         return replace(
             base,
             budget_s=budget_s,
-            total_s=None,
             time_limit_s=limit_s if self.time_limit is None else self.time_limit,
             memory=base.memory if self.memory is None else self.memory,
             cold=self.cold or base.cold,
-            state=self.state or base.state,
             energy=self.energy,
         )
 

@@ -17,7 +17,7 @@ from gemmbench.gemm.operands import read_header
 from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged, read_shapes
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
-from gemmbench.model.device import STATES, DeviceFacts, State
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import leading
@@ -55,8 +55,6 @@ from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
 
 DEVICE_VARIABLE = "GEMMBENCH_DEVICE"
-DEFAULT_BUDGET_S = 3.0
-DEFAULT_TOTAL_S = 60.0  # of a run's GEMM rows, where no budget is given
 COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
@@ -138,8 +136,8 @@ class Measuring(Options):
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
     report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
     budget: float | None = seconds_option(
-        "Sampling time for each row; one that cannot make three batches in it is skipped.  "
-        f"[default: {DEFAULT_BUDGET_S}; GEMM rows share out {DEFAULT_TOTAL_S:g}]"
+        "Sampling time for each row. A problem that takes longer than this and than 2 s is not run.  "
+        f"[default: {Policy.budget_s}]"
     )
     time_limit: float | None = seconds_option(
         "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]"
@@ -148,12 +146,6 @@ class Measuring(Options):
         "How operands reach the device.  [default: auto]", click.Choice(("auto", *MEMORY_MODES))
     )
     cold: bool = flag("Rotate operands past the last-level cache (default: warm).")
-    state: State = option(
-        "settled: warmed with the row's own work until rate and clock hold still. burst: the first 0.1 s "
-        "after a rest, before power limits the device.",
-        click.Choice(STATES),
-        "settled",
-    )
     energy: bool = flag("Joules too, where there is a counter (2 to 3 s more for each row).")
     dry_run: bool = flag("Say what would be measured, and measure nothing.", shell=True)
     quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
@@ -189,14 +181,12 @@ class Measuring(Options):
 
     @property
     def policy(self) -> Policy:
-        budget_s = DEFAULT_BUDGET_S if self.budget is None else self.budget
+        budget_s = Policy.budget_s if self.budget is None else self.budget
         return Policy(
             budget_s,
-            DEFAULT_TOTAL_S if self.budget is None else None,
             time_limit_s=self.limit_s(budget_s),
             cold=self.cold,
             memory=self.memory or "auto",
-            state=self.state,
             energy=self.energy,
         )
 

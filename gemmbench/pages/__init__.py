@@ -180,7 +180,7 @@ def _surroundings(run: Run) -> tuple[object, ...]:
     """The machine and the state that a run was measured in."""
     devices = tuple((each.platform, each.name, each.pci) for each in run.header.devices)
     host, policy = run.header.host, run.header.policy
-    return devices, host.cpu, host.cores, host.memory_bytes, policy.state, policy.cold
+    return devices, host.cpu, host.cores, host.memory_bytes, policy.cold
 
 
 def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) -> tuple[Statement, Part]:
@@ -289,12 +289,7 @@ def _doubts(run: Run) -> Iterator[Note]:
         cores = f"other programs kept {host.busy:.1f} of {host.cores} cores busy when the run began"
         yield Note("busy", f"{cores}: its rates are low and noisy.", "yellow")
     timed = [row for row in run.rows if row.samples]
-    yield from notes.disturbances(run, timed, _where)
-    noisy, few = sum(map(rates.is_noisy, timed)), sum(map(rates.is_few, timed))
-    counts = [f"{noisy} noisy (> {units.percent(rates.NOISY)})"] if noisy else []
-    counts += [f"{few} with {notes.FEW_REASON}"] if few else []
-    if counts:
-        yield Note("noise", f"{', '.join(counts)}, of {len(timed)} rows; see below the tables.", "dim")
+    yield from notes.uncertain(run, timed)
 
 
 @dataclass(frozen=True)
@@ -500,7 +495,7 @@ def _run(run: Run, name: str) -> tuple[Cell, ...]:
         str(len(run.rows)),
         str(sum(row.status == "ok" for row in run.rows)),
         clean(header.gemmbench),
-        header.policy.state + (", cold" if header.policy.cold else ""),
+        "cold" if header.policy.cold else "warm",
         str(header.schema_version),
     )
     return tuple(map(Cell, texts))
@@ -536,7 +531,7 @@ def _host(run: Run) -> tuple[str, ...]:
 
 _LEFT = frozenset({
     "variant", "run", "device_name", "driver", "dtype", "label", "status", "reason", "parameters", "choice",
-    "versus", "versus_scope", "scope", "measured_utc", "state", "limits", "disturbed", "memory",
+    "versus", "versus_scope", "scope", "measured_utc", "limits", "uncertain", "memory",
     "verdict", "source", "notes",
 })  # fmt: skip
 _FIELDS = tuple(column.name for column in COLUMNS if column.name != "benchmark")  # which the others say

@@ -140,7 +140,6 @@ def _arithmetic(task: _Task) -> Stages:
             samples={"kernel": samples},
             build_s=race.build_s,
             race=race.summary(**words),
-            notes=(sampled.note,) if sampled.note else (),
             conditions=sampled.conditions,
         )
         evidence = Evidence(
@@ -327,4 +326,4 @@ def _launches(task: _Task) -> Stages:
         scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}
         build_s = handle.prepared.built.build_s
         row = replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)
-        return replace(row, conditions=replace(conditions, state=policy.state))
+        return replace(row, conditions=conditions)

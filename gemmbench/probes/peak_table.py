@@ -104,36 +104,17 @@ def _energy_notes(rows: Sequence[Row], where: notes.Where) -> list[Note]:
 
 
 def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """What is noisy, and what the rows say themselves."""
-    return [*notes.noisy(run, rows, where), *bursts(rows, where), *notes.remarks(rows, where)]
+    """What is uncertain, and the rows' own notes."""
+    return [*notes.uncertain(run, rows), *notes.remarks(rows, where)]
 
 
 def brief_notes(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """Notes on many rows, in a few words: how many are noisy, and remarks by probe."""
-    advice = f"{notes.budget_advice(run)}; -v names them"
-    counts = (
-        (f"noisy (> {units.percent(rates.NOISY)})", rates.is_noisy, ""),
-        (notes.FEW, rates.is_few, f"{notes.FEW_REASON}: "),
-    )
-    remarks = []
-    for label, belongs, reason in counts:
-        if count := sum(map(belongs, rows)):
-            remarks.append(Note(label, f"{count} of {len(rows)} rows; {reason}{advice}", "yellow"))
-    remarks += [*notes.disturbances(run, rows, where), *bursts(rows, where)]
+    """Notes on many rows, by probe."""
+    remarks = notes.uncertain(run, rows)
     said = by_key((clean_lines(note), clean(row.variant)) for row in rows for note in row.notes)
     for note, names in said.items():
         remarks.append(Note("note", f"{', '.join(dict.fromkeys(names))}: {note}", "dim"))
     return remarks
-
-
-def bursts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """How much more a device does before power limits it."""
-    gains = [
-        f"{where(row)}: in a burst {units.percent(gain)} more"
-        for row in rows
-        if (gain := rates.burst_gain(row)) is not None and gain > rates.FAR_STATES
-    ]
-    return [Note("power-limited", "; ".join(gains), "dim")] if gains else []
 
 
 def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:

@@ -19,7 +19,6 @@ from gemmbench.options.rules import DIFFERENCES, Kind, Rules
 from gemmbench.regress import verdict as floors
 from gemmbench.regress.verdict import LEAST_IN_TURN, Noise, Recorded, is_exact
 from gemmbench.stats import rates as derive
-from gemmbench.stats.conditions import state
 from gemmbench.stats.intervals import EXACT, Measure
 
 
@@ -347,8 +346,6 @@ def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
         yield "source", before.source, after.source
     warmth = {True: "--cold", False: "warm caches"}
     yield "sampling", warmth[then.header.policy.cold], warmth[now.header.policy.cold]
-    if state(before) and state(after):
-        yield "sampling", f"--state {state(before)}", f"--state {state(after)}"
     yield "memory", before.memory, after.memory
 
 

@@ -12,7 +12,7 @@ from itertools import product
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.instrument import LEAST_RUNS, is_too_slow
+from gemmbench.model.instrument import LONGEST_S, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
@@ -22,7 +22,8 @@ from gemmbench.regress.baseline import Basis, Repetition, slots
 from gemmbench.regress.verdict import FAILING, LOST, VERDICTS, Judgement, Noise, Verdict, centre, conclude
 from gemmbench.report.notes import places, shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, markdown, stack, stdout
-from gemmbench.stats.conditions import disturbed, is_on_cpu
+from gemmbench.stats import rates
+from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Measure
 from gemmbench.stats.rates import former, measure, problem_fields, work
 
@@ -270,7 +271,7 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
     """The line of a row that was ok in the base, and in the new run was not measured.
 
-    A row is skipped if its least number of runs would exceed its budget: a lower bound of one run's time.
+    A row is skipped if one problem takes longer than 2 s and the budget: a lower bound of its time.
     """
     line = replace(line, reason=outcome(line.row))
     costs = (measure(each.rows[line.key], basis.rules.scope) for each in basis.comparable(line.key, now))
@@ -278,7 +279,7 @@ def _unmeasured(basis: Basis, line: Line, now: Repetition) -> Line:
     if not is_too_slow(line.row) or not before:
         return line
     one_s = math.exp(sum(before) / len(before)) * work(basis.rows[line.key])
-    longer = now.run.header.policy.budget_s / LEAST_RUNS / one_s
+    longer = max(LONGEST_S, now.run.header.policy.budget_s) / one_s
     if longer < 1:
         return line
     # In turn, a machine that has become slower does not matter.
@@ -309,18 +310,11 @@ def _compared(basis: Basis, noise: Noise, line: Line, right: Sequence[Repetition
 
 
 def doubted(rules: Rules, line: Line, looks: Sequence[tuple[Run, Row]]) -> Line:
-    """The same; inconclusive if it is slower, and most looks at it on a processor were disturbed.
-
-    In turn, what disturbs one side disturbs the other.
-    """
-    if rules.in_turn:
+    """The same; inconclusive if it is slower, and most looks at it on a processor were uncertain."""
+    unsure = [rates.slowed(run, row) > rates.UNCERTAIN for run, row in looks if is_on_cpu(run, row)]
+    if rules.in_turn or line.verdict != "slower" or 2 * sum(unsure) <= len(unsure):
         return line
-    whys = [disturbed(run, row) for run, row in looks if is_on_cpu(run, row)]
-    disturbances = [why[0] for why in whys if why]
-    if line.verdict != "slower" or 2 * len(disturbances) <= len(whys):
-        return line
-    times = f"in {len(disturbances)} of {len(whys)} measurements: " if len(whys) > 1 else ""
-    return replace(line, verdict="inconclusive", reason=f"disturbed: {times}{disturbances[0]}")
+    return replace(line, verdict="inconclusive", reason="other programs slowed the CPU")
 
 
 def judged(basis: Basis, noise: Noise, line: Line, base: Sequence[Measure], new: Sequence[Measure]) -> Line:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 
 from gemmbench.ladder import BASELINE
@@ -14,7 +13,6 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import disturbed
 
 Where = Callable[[Row], str]  # a row's place in the table: "2048"
 
@@ -36,12 +34,9 @@ STYLES: dict[Status, str] = {
     "crashed": "red",
     "timed-out": "red",
 }
-FEW = "few"  # instead of an interval
-FEW_REASON = "too few independent batches for an interval"
-_DISTURBED = "~"
+UNCERTAIN = "~"
 _CHAIN = "of kernels a chain of launches, from the first start to the last end; of cuBLAS a CUDA graph"
 _MOST = 8  # notes of one sort; the rest is counted
-_MANY = 16  # rows; more of one doubt are counted
 _FEW_NAMES = 3  # combinations of a grid; more are counted
 
 
@@ -80,67 +75,18 @@ def _too_slow(rows: Sequence[Row]) -> str:
     return f"would take {each}; --budget {int(max(needs)) + 1} runs all"
 
 
-def budget_advice(run: Run) -> str:
-    """How a user gives rows more time than they had."""
-    policy = run.header.policy
-    if policy.total_s is None:
-        return f"raise --budget (now {policy.budget_s:g} s)"
-    return f"--budget gives each row its own seconds (now they share out {policy.total_s:g} s)"
-
-
-def noisy(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
-    """Rows whose median is uncertain, drifts or stands between two speeds, and what to do about it."""
-    more = budget_advice(run)
-    trend, noise = units.percent(rates.DRIFTING), units.percent(rates.NOISY)
-    rest = "the device heats up or is shared: let it rest, close other programs"
-    unsettled = f"not settled (last third > {noise} off the first)"
-    doubts: tuple[tuple[str, Callable[[Row], bool], str], ...] = (
-        (f"noisy (> {noise})", rates.is_noisy, more),
-        (FEW, rates.is_few, f"{FEW_REASON}: {more}"),
-        (f"slowing down (> {trend})", lambda row: rates.trend(row) > 0, rest),
-        (f"speeding up (> {trend})", lambda row: rates.trend(row) < 0, f"it had not settled: {more}"),
-        (unsettled, lambda row: rates.unsettled(row) != 0, f"power limits the device: {more}"),
-        ("two speeds", rates.has_two_speeds, "the median may be of either: close other programs, run again"),
-    )
-    timed = [row for row in rows if row.samples]
-    notes = [
-        Note(label, f"{_which(doubtful, timed, where)}; {advice}", "yellow")
-        for label, doubted, advice in doubts
-        if (doubtful := [row for row in timed if doubted(row)])
-    ]
-    return [*notes, *disturbances(run, timed, where)]
-
-
-def _which(doubtful: Sequence[Row], rows: Sequence[Row], where: Where) -> str:
-    """Their names, or how many GEMMs they are where those would fill the screen."""
-    if len(doubtful) > _MANY and doubtful[0].kind == "gemm":
-        return f"{len(doubtful)} of {len(rows)} rows (-v: column noise)"
-    return places(doubtful, where)
-
-
-def disturbances(run: Run, rows: Iterable[Row], where: Where) -> list[Note]:
-    """Rows that something disturbed, alike ones together; `marked` marks them in the table."""
-    groups = by_key(
-        (re.sub(r"[\d.,]+", "", reason), (reason, row)) for row in rows for reason in disturbed(run, row)
-    )
-    notes = []
-    for alike in groups.values():
-        worst = max((reason for reason, _ in alike), key=_size)
-        at_most = " at most" if len({reason for reason, _ in alike}) > 1 else ""
-        text = f"{places([row for _, row in alike], where)}: {worst}{at_most}"
-        notes.append(Note(f"disturbed ({_DISTURBED})", text, "yellow"))
-    return _some(notes, "more reasons")
-
-
-def _size(reason: str) -> float:
-    """The first number in a text."""
-    number = re.search(r"\d[\d.,]*", reason)
-    return float(number[0].replace(",", "")) if number else 0.0
+def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:
+    """What the mark ``~`` means, and what to do about it; nothing where no row has it."""
+    if not any(rates.is_uncertain(run, row) for row in rows):
+        return []
+    budget = units.number(run.header.policy.budget_s)
+    text = f"uncertain by more than {units.percent(rates.UNCERTAIN)}"
+    return [Note(UNCERTAIN, f"{text}: close other programs, or raise --budget (now {budget} s)", "yellow")]
 
 
 def marked(run: Run, row: Row, figure: str) -> str:
-    """A figure for a table, with a mark if something disturbed its row."""
-    return f"{_DISTURBED}{figure}" if disturbed(run, row) else figure
+    """A figure for a table, marked if it is uncertain."""
+    return f"{UNCERTAIN}{figure}" if rates.is_uncertain(run, row) else figure
 
 
 def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
@@ -237,15 +183,13 @@ def figure(row: Row | None, rate: float | None, best: bool = False, run: Run | N
     if rate is None:
         return Cell("-")
     text = units.gflops(rate)
-    return Cell(marked(run, row, text) if run else text, best, "yellow" if rates.is_noisy(row) else "")
+    return Cell(marked(run, row, text) if run else text, best)
 
 
 def noise(row: Row) -> Cell:
-    """Noise of the finest scope as an entry, or that there are too few samples to tell."""
+    """Noise of the finest scope as an entry."""
     value = rates.noise(row)
-    if value is None:
-        return Cell(FEW if rates.is_few(row) else "-", style="dim")
-    return Cell(units.percent(value), style="yellow" if rates.is_noisy(row) else "")
+    return Cell("-" if value is None else units.percent(value), style="dim" if value is None else "")
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:

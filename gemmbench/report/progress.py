@@ -13,10 +13,8 @@ from gemmbench.model.case import Event, Finished, Planned, Staged, Started
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, listed
-from gemmbench.report import notes
-from gemmbench.report.notes import FEW, WORDS
+from gemmbench.report.notes import WORDS
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import disturbed
 
 
 class Progress:
@@ -95,9 +93,7 @@ def line(row: Row) -> str:
         best_or_median = reached.best if row.kind == "peak" else reached.median
         figure = units.rate(best_or_median, rates.is_integer(row.dtype))
     spread = rates.noise(row)
-    if spread is None:
-        return f"{label}: {figure}" + (f", {notes.FEW}" if rates.is_few(row) else "")
-    return f"{label}: {figure}, noise {units.percent(spread)}"
+    return f"{label}: {figure}" + ("" if spread is None else f", noise {units.percent(spread)}")
 
 
 def row_label(row: Row) -> str:
@@ -126,16 +122,13 @@ def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     times = rates.summary(row, shown)
     parts = [*_rate(row, shown)]
     if times is not None:
-        between = FEW if times.is_few else f"{units.seconds(times.low)} to {units.seconds(times.high)}"
-        middle = row.samples[shown].middle or "median"
-        parts.append(
-            f"{middle} {units.seconds(times.median)} ({between}), best {units.seconds(times.minimum)}"
-        )
+        between = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
+        parts.append(f"median {units.seconds(times.median)} ({between}), best {units.seconds(times.minimum)}")
         parts.append(f"{times.n} batches of {row.samples[shown].batch}, {clean(shown)} scope")
     fraction = rates.peak_fraction(run, row, scope) if row.kind == "gemm" else None
     parts += [f"{units.percent(fraction)} of peak"] if fraction is not None else []
     parts += [f"verified: {row.check.verdict}"] if row.check.verdict != "none" else []
-    parts += [f"disturbed: {reason}" for reason in disturbed(run, row)]
+    parts += ["uncertain"] if rates.is_uncertain(run, row) else []
     return f"{label}: {'; '.join(parts)}"
 
 

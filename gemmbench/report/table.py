@@ -222,8 +222,7 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
 
 def _state(run: Run, device: int, dtype: str) -> tuple[str, ...]:
     clock = limited(run, device, dtype)
-    limit = (f"{POWER_LIMITED}: {clock}",) if clock else ()
-    return ("burst: the first 0.1 s after a rest", *limit) if run.header.policy.state == "burst" else limit
+    return (f"{POWER_LIMITED}: {clock}",) if clock else ()
 
 
 def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
@@ -232,9 +231,7 @@ def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
     top = rates.peak(run, device, dtype, matrix)
     if top is None:
         return f"{name} not measured"
-    gain = rates.burst_gain(top.row)
-    burst = f"; in a burst {units.percent(gain)} more" if gain and gain > rates.FAR_STATES else ""
-    return f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)}{burst})"
+    return f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)})"
 
 
 def measured(run: Run, row: Row) -> str:

@@ -7,7 +7,6 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy.typing as npt
 CONFIDENCE = 0.95
 RESAMPLES = 999
 SEED = 20261121  # the same samples give the same interval, in every table and on every machine
-LEAST_SAMPLES = 3  # with fewer there is no telling how uncertain their median is
+LEAST_SAMPLES = 3  # with fewer the uncertainty of the median is unknown
 LEAST_EFFECTIVE = 8.0  # independent samples that a row's are worth; with fewer its interval is not shown
 _MOST_CORRELATED = 0.9  # of an error that is added to others: from ten samples says no more than this
 _ALIKE = 0.99  # the strongest correlation that is reckoned with
@@ -30,111 +29,112 @@ _FEW_FROM, _FEW_TO = 20, 60  # samples, between which the second falls to 0
 _CAUTION = 3.0
 _SPANS = 3  # that the samples of a mean are cut into
 # Standard deviation of such means from process to process: an H200's power limit allows a hotter chip less,
-# and its neighbours heat it (docs/conditions.md has what was measured).
+# and its neighbours heat it.
 _FROM_RUN_TO_RUN = 0.003
+_CORRELATED_FROM = 20  # samples, from which their correlation can be estimated
 _CLEAR = 1.5  # groups this many of their spreads apart differ: noise alone does so in one row of fifty
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A figure with the ends of its 95 % confidence interval; a ratio of speeds is above 1 where faster.
-
-    The ends are NaN where the samples are too few to tell: such a figure is neither above nor below anything.
-    """
+    """A figure with the ends of its 95 % confidence interval; a ratio of speeds is above 1 where faster."""
 
     median: float
     low: float
     high: float
 
-    @property
-    def is_few(self) -> bool:
-        return math.isnan(self.low)
-
     def is_above(self, value: float) -> bool:
-        """Whether the whole interval is."""
+        """Whether the whole interval is above a value."""
         return self.low > value
 
     def is_below(self, value: float) -> bool:
-        """Whether the whole interval is."""
+        """Whether the whole interval is below a value."""
         return self.high < value
 
 
 @dataclass(frozen=True)
 class Summary(Interval):
-    """What is shown of one list of samples, in the samples' own unit."""
+    """Statistics of one list of samples, in the samples' own unit."""
 
     n: int
     minimum: float
 
     @property
     def noise(self) -> float:
-        """Half the confidence interval's width as a fraction of the median; infinite if it is not known."""
-        if self.is_few or self.median <= 0:
-            return math.inf
-        return (self.high - self.low) / 2 / self.median
+        """Half the width of the interval as a fraction of the median; infinite below three samples."""
+        return (self.high - self.low) / 2 / self.median if self.n >= LEAST_SAMPLES else math.inf
 
 
-def summarize(samples: Sequence[float], by_mean: bool = False) -> Summary:
-    """Median, minimum and the interval of the median, of samples that stand in the order of time.
+def summarize(samples: Sequence[float], resolution: float = 0.0) -> Summary:
+    """Median, minimum and the 95 % interval of the median, of samples in the order of time.
 
-    The interval is that of the sign test (Hahn and Meeker, Statistical Intervals, 5.2): it reaches from one
-    of the ordered samples to another, the further apart the fewer of them are independent. Those are
-    n (1 - r) / (1 + r) of n samples (Bayley and Hammersley 1946), where r is the correlation of neighbours;
-    it is taken higher than estimated. Under `LEAST_EFFECTIVE` of them there is no interval. Samples that are
-    all equal, since the clock tells no difference, count as independent.
+    The ends of the interval are order statistics (Hahn and Meeker, Statistical Intervals, 5.2). Below six
+    samples it is their full range. From 20 samples on, n is replaced by the effective sample size
+    n (1 - r) / (1 + r), where r is the lag-1 autocorrelation of the ranks (Bayley and Hammersley, 1946).
 
-    What changes from one run to the next is not in it, except where the mean stands for the samples, as
-    `Scope.middle` wants: that interval has the error of `mean_of_spans` in it, and what such rows differ by
-    from process to process. Raises `ValueError` if there are no samples, or one is not a positive finite
-    number.
+    Args:
+        samples: positive finite numbers.
+        resolution: of the timer, in the samples' unit; the interval is never narrower.
+
+    Raises:
+        ValueError: there are no samples, or one is not a positive finite number.
     """
-    return _summarize(tuple(samples), by_mean)
+    return _summarize(tuple(samples), resolution)
 
 
 @lru_cache(maxsize=65536)
-def _summarize(samples: tuple[float, ...], by_mean: bool) -> Summary:
-    values = np.asarray(samples, dtype=float)
-    if values.size == 0:
-        raise ValueError("no samples")
+def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
     ordered = sorted(samples)
+    if not ordered:
+        raise ValueError("no samples")
     if not all(map(math.isfinite, ordered)) or not ordered[0] > 0:
         raise ValueError("a sample is not a positive finite number")
-    if by_mean:
-        known = mean_of_spans(samples)
-        middle, own = known.value, student(CONFIDENCE, known.freedom) * known.error
-        half = math.hypot(own, student(CONFIDENCE, math.inf) * _FROM_RUN_TO_RUN * middle)
-        wide = 1 + half / middle if math.isfinite(half) else math.nan
-        return Summary(middle, middle / wide, middle * wide, values.size, float(ordered[0]))
-    low, high = _median_interval(values, ordered)
-    return Summary(statistics.median(ordered), low, high, values.size, float(ordered[0]))
+    count, middle = len(ordered), statistics.median(ordered)
+    effective = count * _independent_share(samples) if count >= _CORRELATED_FROM else count
+    # The effective samples' rank, scaled to the ranks of all samples.
+    rank = (
+        math.floor(_low_rank(math.floor(effective)) / math.floor(effective) * count) if effective >= 1 else 0
+    )
+    low = min(ordered[rank], middle - resolution / 2)
+    high = max(ordered[count - 1 - rank], middle + resolution / 2)
+    return Summary(middle, low, high, count, ordered[0])
 
 
-def _median_interval(values: npt.NDArray[np.float64], ordered: Sequence[float]) -> tuple[float, float]:
-    """Ends of the median's interval, of values in time and in order; NaN if the samples are too few."""
-    if values.size < LEAST_EFFECTIVE:
-        return math.nan, math.nan
-    if ordered[0] == ordered[-1]:
-        return float(ordered[0]), float(ordered[0])
-    related = correlation(values)
-    if _effective(values.size, related, _doubt(values.size)) < LEAST_EFFECTIVE:
-        return math.nan, math.nan
-    count = max(2.0, _effective(values.size, related, _CAUTION))
-    reach = min(0.5, student(CONFIDENCE, count - 1) / 2 / math.sqrt(count))
-    low, high = (_between(ordered, values.size * share + 0.5 - 1) for share in (0.5 - reach, 0.5 + reach))
-    return low, high
+@lru_cache(maxsize=1024)
+def _low_rank(count: int) -> int:
+    """The largest index k, from 0, such that samples k and count - 1 - k enclose the median with 95 %."""
+    rank, below = -1, 0
+    while True:
+        below += math.comb(count, rank + 1)
+        if 2 * below > (1 - CONFIDENCE) * 2**count:
+            return max(rank, 0)
+        rank += 1
 
 
-def _between(ordered: Sequence[float], position: float) -> float:
-    """The value at a position between two ordered samples, the first at 0; beyond the ends it is theirs.
+def _independent_share(samples: Sequence[float]) -> float:
+    """(1 - r) / (1 + r), where r is the lag-1 autocorrelation of the samples' ranks, at least 0."""
+    _, inverse, counts = np.unique(samples, return_inverse=True, return_counts=True)
+    around = (np.cumsum(counts) - counts / 2)[inverse] - len(samples) / 2
+    total = float(around @ around)
+    related = float(around[1:] @ around[:-1]) / total if total else 0.0
+    related += (1 + 4 * related) / len(samples)  # its bias (Marriott and Pope, 1954)
+    related = min(max(related, 0.0), _ALIKE)
+    return (1 - related) / (1 + related)
 
-    Of n samples the quantile q is at (n - 1) q, or at n q - 1/2 (Hazen 1914). It is numpy's to the last bit,
-    which takes twenty times as long for a row's few samples.
+
+def interleaved_ratio(first: Sequence[float], second: Sequence[float]) -> Summary:
+    """Seconds of batches over those that alternate with them, as a ratio with its 95 % interval.
+
+    The order within a pair alternates from pair to pair. Each sample is the geometric mean of two
+    neighbouring pairs, so that the effect of the order cancels.
+
+    Args:
+        first: seconds of the batches of one side, in the order of time.
+        second: seconds of the other side, as many.
     """
-    index = math.floor(position)
-    if index < 0 or index >= len(ordered) - 1:
-        return float(ordered[0 if index < 0 else -1])
-    low, high, part = ordered[index], ordered[index + 1], position - index
-    return float(low + (high - low) * part if part < 0.5 else high - (high - low) * (1 - part))
+    ratios = [mine / other for mine, other in zip(first, second, strict=True)]
+    pairs = [math.sqrt(a * b) for a, b in zip(ratios[::2], ratios[1::2], strict=False)]
+    return summarize(pairs or ratios)
 
 
 def _doubt(count: int) -> float:
@@ -218,28 +218,8 @@ class Measure:
         return Interval(math.exp(self.value), low, math.exp(high) if high < 700 else math.inf)
 
 
-def mean_of_spans(samples: Sequence[float]) -> Measure:
-    """The mean of samples, oldest first, no logarithm, by the method of batch means (Conway 1963).
-
-    Neighbours are alike, and a clock that is regulated goes up and down: spans that are longer than both are
-    independent, so that their means tell the error of the mean of all. Of fewer samples than two for each
-    span the error is not known.
-    """
-    values = np.asarray(samples, dtype=float)
-    spans = [float(span.mean()) for span in np.array_split(values, _SPANS) if span.size]
-    known = values.size >= 2 * _SPANS
-    error = statistics.stdev(spans) / math.sqrt(_SPANS) if known else math.inf
-    return Measure(float(values.mean()), error, _SPANS - 1)
-
-
 EXACT = Measure(0.0, 0.0, math.inf)
 """What a ratio to a former self is held against: 1, which no noise has."""
-
-
-def log_mean(samples: Sequence[float]) -> Measure:
-    """The logarithm of the samples' mean."""
-    known = mean_of_spans(samples)
-    return Measure(math.log(known.value), known.error / known.value, known.freedom)
 
 
 @lru_cache(maxsize=65536)
@@ -295,48 +275,3 @@ def student(confidence: float, freedom: float) -> float:
 def quantile(samples: Sequence[float], share: float) -> float:
     """The value that a share of the samples does not exceed, in their own unit."""
     return float(np.quantile(np.asarray(samples, dtype=float), share))
-
-
-def drift(samples: Sequence[float]) -> float:
-    """How much slower the last third of the samples is than the first, as a fraction (negative: faster).
-
-    0 where the spread within the two thirds explains their difference, or there are fewer than nine samples.
-    """
-    third = len(samples) // 3
-    if third < 3:
-        return 0.0
-    first, last = sorted(samples[:third]), sorted(samples[-third:])
-    before, after = statistics.median(first), statistics.median(last)
-    return after / before - 1 if abs(after - before) > _CLEAR * (_spread(first) + _spread(last)) else 0.0
-
-
-def moved(samples: Sequence[float], by_mean: bool = False) -> float:
-    """How much slower the last third of the samples is than the first, whatever the spread.
-
-    By the thirds' medians, or their means; 0 where there are fewer than nine samples.
-    """
-    third, middle = len(samples) // 3, statistics.fmean if by_mean else statistics.median
-    return middle(samples[-third:]) / middle(samples[:third]) - 1 if third >= 3 else 0.0
-
-
-def two_humped(samples: Sequence[float]) -> bool:
-    """Whether the samples fall into two clusters: a gap inside that dwarfs the spread on either side.
-
-    The gap must be wider than 3 % of the median and clearly wider than the spread of both sides together,
-    and leave at least a fifth of the samples, and three, on each side.
-    """
-    ordered = sorted(samples)
-    edge = max(3, len(ordered) // 5)
-    if len(ordered) < 3 * edge:
-        return False
-    inner = [high - low for low, high in pairwise(ordered[edge - 1 : len(ordered) - edge + 1])]
-    widest = max(inner)
-    if widest <= 0.03 * statistics.median(ordered):
-        return False
-    cut = edge + inner.index(widest)
-    return widest > _CLEAR * (_spread(ordered[:cut]) + _spread(ordered[cut:]))
-
-
-def _spread(ordered: Sequence[float]) -> float:
-    last = len(ordered) - 1
-    return _between(ordered, 0.75 * last) - _between(ordered, 0.25 * last)

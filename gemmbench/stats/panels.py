@@ -220,7 +220,6 @@ class BreakEven:
     size: float | None  # None: not in range
     low: float | None  # the interval that the samples' confidence intervals allow; None: open on that side
     high: float | None
-    is_few: bool  # there is no interval: a row has too few samples for one
     from_start: bool  # it wins from the smallest size measured
     lead: float  # how many times the host BLAS's rate it reaches at `largest`
     largest: int  # the largest size that both were measured at
@@ -265,8 +264,7 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
 def _break_even(kernel: Series, host: Series, scope: str) -> BreakEven | None:
     """Where a kernel's host-scope time falls below the host BLAS's, and stays there.
 
-    The interval comes from the ends of the two 95 % confidence intervals taken against and for the device. It
-    takes an interval at every size.
+    The interval comes from the ends of the two 95 % confidence intervals taken against and for the device.
     """
     times = {
         size: (device_s, host_s)
@@ -287,7 +285,6 @@ def _break_even(kernel: Series, host: Series, scope: str) -> BreakEven | None:
 
     size, largest = at("median", "median"), max(times)
     device_s, host_s = times[largest]
-    is_few = any(side.is_few for sides in times.values() for side in sides)
-    low, high = (None, None) if is_few else (at("low", "high"), at("high", "low"))
+    low, high = at("low", "high"), at("high", "low")
     lead = host_s.median / device_s.median
-    return BreakEven(kernel, size, low, high, is_few, size == min(times), lead, largest)
+    return BreakEven(kernel, size, low, high, size == min(times), lead, largest)

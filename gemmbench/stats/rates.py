@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from gemmbench.model.device import HOST, POWER, Conditions, DeviceFacts, State
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
@@ -16,12 +16,18 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA
 from gemmbench.model.units import rate as rate_of
 from gemmbench.model.units import seconds as time_of
-from gemmbench.stats import ceilings, intervals
-from gemmbench.stats.intervals import Interval, Measure, Summary, log_median, ratio_in_turn, summarize
+from gemmbench.stats import ceilings
+from gemmbench.stats.intervals import (
+    Interval,
+    Measure,
+    Summary,
+    interleaved_ratio,
+    log_median,
+    ratio_in_turn,
+    summarize,
+)
 
-NOISY = 0.01  # the sampling rule's goal: beyond it a row is labelled
-FAR_STATES = 0.03  # from here on the distance of a burst from settled is told
-DRIFTING = 0.03  # from here on a trend of the samples is told
+UNCERTAIN = 0.05  # half-width of the interval, or loss of the control bursts, above which a row is marked ~
 
 
 def gemm_of(row: Row) -> Gemm:
@@ -61,7 +67,7 @@ def unit(dtype: str) -> str:
 def summary(row: Row, scope: str) -> Summary | None:
     """Statistics of one scope in seconds; None if it was not measured."""
     samples = row.samples.get(scope)
-    return summarize(samples.seconds, samples.middle == "mean") if samples and samples.seconds else None
+    return summarize(samples.seconds, samples.tick_s or 0.0) if samples and samples.seconds else None
 
 
 def finest_scope(row: Row) -> str | None:
@@ -267,22 +273,6 @@ def helpers_share(row: Row) -> float | None:
     return max(0.0, statistics.median(shares))
 
 
-def in_state(row: Row, state: State) -> Row | None:
-    """A row with the samples of one state; None if it has none. A row without a state fits every state."""
-    if row.conditions is None or row.conditions.state in ("", state):
-        return row
-    if state == "burst" and row.burst:
-        return replace(row, samples=row.burst, burst={}, conditions=Conditions(state))
-    return None
-
-
-def burst_gain(row: Row) -> float | None:
-    """How much faster a settled peak is in a burst, as a fraction; None where both were not measured."""
-    settled, burst = rate(row, "kernel"), in_state(row, "burst") if row.burst else None
-    fast = rate(burst, "kernel") if burst else None
-    return fast.best / settled.best - 1 if settled and fast else None
-
-
 def asked_for_energy(row: Row) -> bool:
     """Whether a row's joules were to be measured."""
     return row.status == "ok" and row.energy.why != Energy().why
@@ -309,49 +299,25 @@ def noise(row: Row) -> float | None:
     return times.noise if times and math.isfinite(times.noise) else None
 
 
-def is_noisy(row: Row) -> bool:
-    """Whether the finest scope has an interval, and it is wider than the sampling rule's precision."""
+def is_uncertain(run: Run, row: Row) -> bool:
+    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
     value = noise(row)
-    return row.status == "ok" and value is not None and value > NOISY
+    is_wide = row.status == "ok" and value is not None and value > UNCERTAIN
+    return is_wide or slowed(run, row) > UNCERTAIN
 
 
-def is_few(row: Row) -> bool:
-    """Whether the finest scope was sampled, but too few of its samples are independent for an interval."""
-    times = summary(row, finest_scope(row) or "")
-    return row.status == "ok" and times is not None and times.is_few
+def slowed(run: Run, row: Row) -> float:
+    """How much longer the slower control burst of a row took than the fastest of its run, as a fraction.
 
-
-def trend(row: Row) -> float:
-    """How much slower the finest scope's samples became, as a fraction (negative: faster); 0 where steady."""
-    change = _drift(finest_seconds(row))
-    return change if abs(change) > DRIFTING else 0.0
-
-
-def unsettled(row: Row) -> float:
-    """How much slower the last third of a row's samples is than the first, where power limited it; else 0.
-
-    0 up to the sampling rule's precision, and for bursts, which are not to settle.
+    0 for rows without control bursts.
     """
-    windows = row.conditions.windows.values() if row.conditions and row.conditions.state == "settled" else ()
-    if not any(POWER in limits for window in windows for limits in window.limits):
-        return 0.0
-    change = last_third(row)
-    return change if abs(change) > NOISY else 0.0
+    bursts = row.conditions.control_s if row.conditions else ()
+    return max(bursts) / _fastest_burst(run) - 1 if bursts else 0.0
 
 
-def last_third(row: Row) -> float:
-    """How much slower the last third of the finest scope's samples is than the first, as a fraction."""
-    scope, seconds = finest_scope(row), finest_seconds(row)
-    return intervals.moved(seconds, row.samples[scope].middle == "mean") if scope and seconds else 0.0
-
-
-_drift = lru_cache(maxsize=65536)(intervals.drift)
-_two_humped = lru_cache(maxsize=65536)(intervals.two_humped)
-
-
-def has_two_speeds(row: Row) -> bool:
-    """Whether the finest scope's samples fall into two groups, without a trend that explains them."""
-    return not trend(row) and _two_humped(finest_seconds(row))
+@lru_cache(maxsize=64)
+def _fastest_burst(run: Run) -> float:
+    return min(seconds for row in run.rows if row.conditions for seconds in row.conditions.control_s)
 
 
 def finest_seconds(row: Row) -> tuple[float, ...]:
@@ -398,8 +364,8 @@ def peak(
 ) -> Peak | None:
     """The peak that a device's GEMMs of a type are held against; None if there is none.
 
-    It is the peak of the state that the run's rows are in, settled or burst. Rows whose integrity is suspect
-    do not count, nor do those of matrix units that were fed with zeros, with which some run faster.
+    Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
+    which some run faster.
 
     Args:
         run: any.
@@ -416,9 +382,8 @@ def peak(
     sources = [(run, device)]
     for other in (other for other in others if other is not run):
         sources += [(other, at) for at, facts in enumerate(other.header.devices) if facts.title == title]
-    state = run.header.policy.state
     tops = [
-        next((top for source, at in sources if (top := _peak(source, at, dtype, units, added, state))), None)
+        next((top for source, at in sources if (top := _peak(source, at, dtype, units, added))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
         for added in [_sums_used(run, device, dtype, units) if sums is None else sums]
     ]
@@ -446,13 +411,13 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
 
 
 @lru_cache(maxsize=64)
-def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str, state: State) -> Peak | None:
-    top = best_peak(run.rows, device, dtype, matrix, sums, state)
+def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str) -> Peak | None:
+    top = best_peak(run.rows, device, dtype, matrix, sums)
     return Peak(*top, run) if top else None
 
 
 def best_peak(
-    rows: Iterable[Row], device: int, dtype: str, matrix: bool, sums: str = "", state: State = "settled"
+    rows: Iterable[Row], device: int, dtype: str, matrix: bool, sums: str = ""
 ) -> tuple[float, Row] | None:
     """The best rate of sound peak rows, and its row; arguments as of `peak`.
 
@@ -463,9 +428,8 @@ def best_peak(
     sums = sums if kind == dtype else ""
     best = [
         (reached.best, row)
-        for each in rows
-        if (each.kind, each.device, each.dtype) == ("peak", device, kind)
-        if (row := in_state(each, state)) is not None
+        for row in rows
+        if (row.kind, row.device, row.dtype) == ("peak", device, kind)
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
         if not (matrix and sums) or row.parameters.get("accumulator", sums) == sums
@@ -558,7 +522,7 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "gflop_per_j": gflop_per_joule(row),
         "width": row.parameters.get("width"),
         "noise": noise(row),
-        "few": is_few(row),
+        "uncertain": is_uncertain(run, row),
     }
 
 
@@ -601,7 +565,7 @@ def measure(row: Row, scope: str | None = None) -> Measure | None:
     if chosen is None:
         return None
     samples = row.samples[chosen]
-    cost = intervals.log_mean(samples.seconds) if samples.middle == "mean" else log_median(samples.seconds)
+    cost = log_median(samples.seconds)
     return replace(cost, value=cost.value - math.log(work(row)))
 
 
@@ -625,7 +589,7 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
     """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
 
     In the scope that is asked for, or the next wider one that both have: a library reports no kernel's time.
-    On GPUs the device scope is that of the chain of launches. With too few pairs the interval's ends are NaN.
+    On GPUs the device scope is that of the chain of launches.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
@@ -634,10 +598,9 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
     shared = next((name for name in wider if name in own and name in other), None)
     if shared is None or row.status != "ok":
         return None
-    seconds, theirs = (samples[_chained(samples, shared)].seconds for samples in (own, other))
-    times, known = ratio_in_turn(seconds, theirs).interval(), len(seconds) >= intervals.LEAST_EFFECTIVE
-    low, high = (1 / times.high, 1 / times.low) if known else (math.nan, math.nan)
-    return Versus(1 / times.median, low, high, titled(row.former.variant, row.former.parameters), shared)
+    times = interleaved_ratio(*(samples[_chained(samples, shared)].seconds for samples in (own, other)))
+    title = titled(row.former.variant, row.former.parameters)
+    return Versus(1 / times.median, 1 / times.high, 1 / times.low, title, shared)
 
 
 def partner(row: Row) -> str:

@@ -20,14 +20,13 @@ from gemmbench import UsageError, __version__
 from gemmbench.ladder.gpu import EDGE_FILE
 from gemmbench.ladder.variant import ParameterError, Variant
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import BUSY_CORES, DeviceFacts, State
+from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
 from gemmbench.model.units import number, reason_of
 from gemmbench.plan import Tuned
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import disturbed
 
 _T = TypeVar("_T")
 
@@ -128,15 +127,14 @@ class KeptPeaks(_Kept[Row]):
     unread = "kept peaks cannot be read, so that they are measured again"
     unwritten = "peaks are not kept for the next run"
 
-    def fill(self, plan: Plan, devices: Sequence[DeviceFacts], state: State = "settled") -> Plan:
-        """The plan with kept rows instead of the cases that would measure them again, in the same state."""
+    def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
+        """The plan with kept rows instead of the cases that would measure them again."""
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
         for step in plan:
             if isinstance(step, Case) and step.kind in _PEAKS:
                 row = kept[step.device].get(replace(step, device=0).key)
-                row = rates.in_state(row, state) if row else None
                 if row and row.source == step.source:
                     filled.append(Skip(replace(row, device=step.device)))
                     continue
@@ -159,7 +157,7 @@ class KeptPeaks(_Kept[Row]):
                 for row in run.rows
                 if row.device == index and row.kind in _PEAKS and row.status == "ok"
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
-                if row.key not in resumed and not disturbed(run, row)
+                if row.key not in resumed and not rates.is_uncertain(run, row)
             ]
             kept = self._by_key(device)
             fresh = [row for row in fresh if not _is_worse(row, kept.get(row.key))]

@@ -92,9 +92,8 @@ def prepared(options: Measuring, make_machine: Maker) -> Iterator[Measurement]:
         ladder = options if isinstance(options, Ladder) else None
         plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
         if ladder and not ladder.remeasure:
-            plan = peaks.fill(plan, devices, options.policy.state)
-        policy = session.with_budget(options.policy, plan)
-        header = header_of(devices, host, policy, command_line(options), options.command)
+            plan = peaks.fill(plan, devices)
+        header = header_of(devices, host, options.policy, command_line(options), options.command)
         if ladder:
             more = ladder.more_kernels(devices, plan)
             header = replace(header, scope=ladder.scope or "", named=ladder.named, more_kernels=more)

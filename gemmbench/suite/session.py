@@ -2,57 +2,58 @@
 
 from __future__ import annotations
 
-import time
+import math
 from collections import defaultdict
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
-from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.device import HOST, Conditions, DeviceFacts
+from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Parameters, Row
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, RunFileError
+from gemmbench.model.units import GIGA
+from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import disturbances
 
-_AGAIN_SHARE = 0.1  # of the run's time, for rows that were disturbed
-_LEAST_SHARE_S = 0.12  # that a row samples for, however many there are
-_BATCHES = 24  # in the least time: ten of each of two scopes, and some to settle
-_MOST_SHARES = 4  # of the total for a slow row
+_BURST_S = 0.005  # of the control kernel
+_BURSTS = 2  # the faster counts
 
 
-def with_budget(policy: Policy, plan: Plan) -> Policy:
-    """The policy of a plan's GEMM rows: where they share out a total, none may have more than four shares.
+class Control:
+    """Control bursts: a fixed kernel that keeps all cores of a CPU busy, run before and after each row.
 
-    That is what its least number of runs has to fit; a row that needs longer is skipped.
-    """
-    rows = sum(isinstance(step, Case) and step.kind == "gemm" for step in plan)
-    if policy.total_s is None or not rows:
-        return policy
-    return replace(policy, budget_s=min(policy.budget_s, _MOST_SHARES * policy.total_s / rows))
+    A slower burst shows other programs, steal, a shared physical core and a lower clock alike.
 
-
-class Shares:
-    """Shares the total time of a policy out to the rows of a run, as it passes.
-
-    What a row does not use goes to those after it. Only GEMM rows share: races of a peak need their time.
+    Args:
+        devices: of the run; the first CPU among them runs the bursts.
+        worker: measures.
+        limit_s: for a burst, including its preparation.
     """
 
-    def __init__(self, policy: Policy, cases: int, now: Callable[[], float] = time.monotonic) -> None:
-        self._policy, self._cases, self._now = policy, cases, now
-        self._end = now() + (policy.total_s or 0.0)
+    def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, limit_s: float) -> None:
+        self._device = next((device for device in devices if device.type == "cpu"), None)
+        self._worker, self._limit_s = worker, limit_s
+        self._kernel: Sized | None = None
 
-    def next(self, case: Case) -> Policy:
-        left, self._cases = self._cases, self._cases - 1
-        if self._policy.total_s is None:
-            return self._policy
-        if case.kind != "gemm":
-            return replace(self._policy, budget_s=Policy.budget_s)
-        share_s = max(_LEAST_SHARE_S, (self._end - self._now()) / max(1, left))
-        share_s = min(share_s, self._policy.budget_s)
-        batch_s = min(self._policy.batch_s, share_s / _BATCHES)
-        return replace(self._policy, share_s=share_s, batch_s=batch_s)
+    def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
+        """Seconds for 10^9 operations in a burst; none on a GPU, or where the run has no CPU device."""
+        on_cpu = case.device == HOST or devices[case.device].type == "cpu"
+        if self._device is None or not on_cpu:
+            return ()
+        self._worker.limit(self._limit_s)
+        try:
+            if self._kernel is None:
+                handle = self._worker.prepare(control_case(self._device), self._device, Policy())
+                self._kernel = sized(handle, trips_for(handle, _BURST_S))
+            clock, work = self._kernel.prepared.clocks[0], amount(self._kernel.prepared) * self._kernel.work
+            fastest_s = min(self._kernel.batch(clock, 1).finest_s for _ in range(_BURSTS))
+            return (fastest_s / work * GIGA,)
+        except NotMeasuredError:
+            self._device = None
+            return ()
 
 
 def run(
@@ -61,9 +62,8 @@ def run(
     policy: Policy,
     worker: Worker,
     file: RunFile | None = None,
-    clock: Callable[[], float] = time.monotonic,
 ) -> Generator[Event, None, None]:
-    """Run a plan, case by case, and measure at the end again what was disturbed.
+    """Run a plan, case by case, and measure the rows again whose control bursts were slow.
 
     Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
     (``--resume``) are yielded again and not measured again. Raises `RunFileError` as of `Steps`.
@@ -71,26 +71,20 @@ def run(
     steps = Steps(devices, policy, file)
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
-    suspicious, begin = list[Case](), clock()
+    rows: list[tuple[Case, Row]] = []
     for step in plan:
         row = yield from steps.take(step, worker)
-        suspicious += [step] if isinstance(step, Case) and steps.is_disturbed(row) else []
-    left_s = (clock() - begin) * _AGAIN_SHARE
-    mean_s, end = (clock() - begin) / max(1, len(plan)), clock() + left_s
-    yield from [steps.planned(len(suspicious))] if suspicious and mean_s <= left_s else []
-    for case in suspicious:  # as far as there is time for; undisturbed rows supersede the first
-        if clock() + mean_s > end:
-            return
-        yield steps.started(f"{case.label} again: it was disturbed")
+        if isinstance(step, Case):
+            rows.append((step, row))
+    slow = [(case, row) for case, row in rows if steps.slowed(row) > rates.UNCERTAIN]
+    yield from [steps.planned(len(slow))] if slow else []
+    for case, before in slow:
+        yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
-        if steps.is_disturbed(row):
-            return  # and so would the next be
-        if row.status == "ok":
+        if row.status == "ok" and steps.slowed(row) < steps.slowed(before):
             yield steps.finished(replace(row, supersedes=True))
-
-
-_Timed = tuple[Parameters, Gemm, float]
-"""A kernel's parameters, its problem, and seconds for one."""
+        if steps.slowed(row) > rates.UNCERTAIN:
+            return  # the machine is busy, and would slow the next row too
 
 
 class Steps:
@@ -103,14 +97,14 @@ class Steps:
 
     def __init__(self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None) -> None:
         self.devices, self.policy = devices, policy
-        self.shares = Shares(policy, 0)
         self.held = file.done if file else ()
         self.done = {row.key: row for row in self.held}
         self._file = file
         self._number = 0
         self._has_gemms = False
-        self._gemms = defaultdict[tuple[str, int, str], list[Row]](list)
-        self._timed = defaultdict[tuple[str, int, str], list[_Timed | None]](list)
+        self._control: Control | None = None
+        self._fastest_s = math.inf  # of the control bursts
+        self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
         """Raise `RunFileError` if a row in the file is of other kernel sources than the plan's."""
@@ -126,7 +120,6 @@ class Steps:
 
     def planned(self, cases: int) -> Planned:
         """The event before the first case."""
-        self.shares = Shares(self.policy, cases)
         return Planned(cases)
 
     def started(self, label: str) -> Started:
@@ -157,35 +150,37 @@ class Steps:
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
         """Measure a case; its row is not saved yet."""
         device = self.devices[case.device] if case.device >= 0 else None
-        policy = self.shares.next(case)
+        policy = self.policy
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
-        measured = self._measured(case)
-        known = replace(case, measured=measured) if measured else case
+        known = replace(case, measured=self._measured(case))
         if case.versus:
             known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
+        self._control = self._control or Control(self.devices, worker, policy.time_limit_s)
+        bursts = self._control.burst(case, self.devices)
         row = yield from worker.run(known, device, policy)
+        bursts += self._control.burst(case, self.devices) if bursts else ()
+        if bursts:
+            self._fastest_s = min(self._fastest_s, *bursts)
+            row = replace(row, conditions=replace(row.conditions or Conditions(), control_s=bursts))
         self._record(row)
         return row
 
+    def slowed(self, row: Row) -> float:
+        """How much longer the slower control burst of a row took than the fastest so far, as a fraction."""
+        bursts = row.conditions.control_s if row.conditions else ()
+        return max(bursts) / self._fastest_s - 1 if bursts else 0.0
+
     def _record(self, row: Row) -> None:
-        if row.kind == "gemm":
-            self._gemms[row.variant, row.device, row.dtype].append(row)
-
-    def is_disturbed(self, row: Row) -> bool:
-        on_cpu = row.device == HOST or self.devices[row.device].type == "cpu" or row.ran_on == "host"
-        return bool(disturbances(row.conditions, on_cpu))
-
-    def _measured(self, case: Case) -> tuple[tuple[Gemm, float], ...]:
-        """The problems that this run has measured a case's kernel on, and seconds for one of each."""
-        key = case.variant, case.device, case.dtype
-        timed = self._timed[key]
-        timed += map(self._time, self._gemms[key][len(timed) :])
-        return tuple(each[1:] for each in timed if each and each[0] == case.parameters)
-
-    def _time(self, row: Row) -> _Timed | None:
-        """What a row tells of its kernel's time; None if it has none that is believed."""
         times = rates.summary(row, "host")
-        if row.status != "ok" or times is None or self.is_disturbed(row):
-            return None
-        return row.parameters, rates.gemm_of(row), times.median
+        if row.kind == "gemm" and row.status == "ok" and times:
+            self._timed[_kernel(row)].append((rates.gemm_of(row), times.median))
+
+    def _measured(self, case: Case) -> tuple[Gemm, float] | None:
+        """The largest smaller problem that this run has measured with a case's kernel, and its seconds."""
+        smaller = [each for each in self._timed[_kernel(case)] if each[0].flops < case.gemm.flops]
+        return max(smaller, key=lambda each: each[0].flops, default=None)
+
+
+def _kernel(of: Case | Row) -> tuple[object, ...]:
+    return of.variant, of.device, of.dtype, frozenset(of.parameters.items())

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from gemmbench.ladder.variant import Values, Variant, laid_out
-from gemmbench.measure.sampling import least_s
 from gemmbench.model.case import Case, Policy, Skip
 from gemmbench.model.device import DeviceFacts
+from gemmbench.model.instrument import LEAST_SAMPLES
 from gemmbench.model.problem import Gemm
 from gemmbench.plan import gemm_plan, why_not
 
@@ -125,10 +125,8 @@ def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -
     """How a configuration of the search is measured: shortly, and not at all where it must be far slower than
     the shipped preset, whose seconds are None where not known.
     """
-    enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else least_s(_FAR * default_s)
-    return Policy(
-        budget_s=max(_LOOK_S, enough), settle_s=0.1, batch_s=0.005, min_batches=5, time_limit_s=time_limit_s
-    )
+    enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else _least_s(_FAR * default_s)
+    return Policy(budget_s=max(_LOOK_S, enough), batch_s=0.005, min_batches=5, time_limit_s=time_limit_s)
 
 
 def patient(budget_s: float, time_limit_s: float) -> Policy:
@@ -138,6 +136,11 @@ def patient(budget_s: float, time_limit_s: float) -> Policy:
     """
     short = look(budget_s, time_limit_s + budget_s)
     return replace(short, budget_s=math.inf, min_batches=3, precision=math.inf)
+
+
+def _least_s(one_s: float) -> float:
+    """The least time of a row: one verified problem, then three in each of two scopes."""
+    return (1 + 2 * LEAST_SAMPLES) * one_s
 
 
 def shares_s(budget_s: float) -> tuple[float, float]:
@@ -158,7 +161,7 @@ def finals(
 
     def cost(chosen: Sequence[Gemm], sampling_s: float) -> float:
         rows = {p: 2 * ROUNDS + (FINALISTS + 1) * (p in problems) for p in chosen}
-        return sum(rows[p] * (overhead_s + max(sampling_s, least_s(_FAR * one_s[p]))) for p in chosen)
+        return sum(rows[p] * (overhead_s + max(sampling_s, _least_s(_FAR * one_s[p]))) for p in chosen)
 
     chosen = [*problems]
     for problem in other_problems(problems):
@@ -166,7 +169,7 @@ def finals(
             chosen.append(problem)
     spare_s = share_s - cost(chosen, 0.0)
     rows = (FINALISTS + 1) * len(problems) + 2 * ROUNDS * len(chosen)
-    longest = max(least_s(_FAR * one_s[p]) for p in chosen)
+    longest = max(_least_s(_FAR * one_s[p]) for p in chosen)
     sampling_s = max(min(_FULL, spare_s / rows), _SHORT, longest)
     others = tuple(chosen[len(problems) :])
     left_out = tuple(p for p in other_problems(problems) if p not in others)

@@ -10,8 +10,8 @@ import msgspec
 from gemmbench.measure import child
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import Instrument, Prepared, Verified, When
-from gemmbench.model.row import Partner, Row
+from gemmbench.model.instrument import Batch, Instrument, Prepared, Verified, When
+from gemmbench.model.row import Partner, Row, Work
 
 KINDS = ("gemm", "peak", "bandwidth", "transfer", "latency")
 CONDUCTORS = dict.fromkeys(KINDS, __name__)
@@ -31,7 +31,9 @@ class Recorded:
     @property
     def prepared(self) -> Prepared:
         """With the row in a note."""
-        return Prepared((), notes=(msgspec.json.encode(self.row).decode(),))
+        return Prepared(
+            ("device",), unit=Work(flops=5_000_000), notes=(msgspec.json.encode(self.row).decode(),)
+        )
 
     def release(self) -> None:
         """Nothing to do."""
@@ -40,9 +42,9 @@ class Recorded:
         """Nobody asks."""
         raise NotImplementedError
 
-    def start(self, clock: str, count: int, work: int) -> None:
-        """Nobody asks."""
-        raise NotImplementedError
+    def start(self, clock: str, count: int, work: int) -> Batch:
+        """A control burst: all take the same time."""
+        return Batch({clock: 0.005}, 0.0, 0.005, count)
 
 
 def measured(

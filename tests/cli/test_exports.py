@@ -16,7 +16,7 @@ from gemmbench import exports
 from gemmbench.exports import records
 from tests.cli.conftest import ROOT, Call
 
-SAVED = ROOT / "plots" / "h200-burst.jsonl"
+SAVED = ROOT / "plots" / "h200-precision.jsonl"
 OTHER = ROOT / "plots" / "h200-tensor.jsonl"
 
 

@@ -31,7 +31,7 @@ NOTHING = "gemmbench: nothing was saved"
 FAULTS = {
     "sigsegv": ("crashed", f"the driver's process was killed by SIGSEGV{WORDS}"),
     "exit": ("crashed", f"the driver's process ended with status 3{WORDS}"),
-    "hang": ("timed-out", "stopped after 120 s (--time-limit 120)"),
+    "hang": ("timed-out", "stopped after 66 s (--time-limit 66)"),
     "device-memory": ("failed", "clCreateBuffer failed: out of resources"),
     "host-memory": ("failed", "the host ran out of memory"),
     "os-error": ("failed", "OSError: [Errno 5] input/output error"),

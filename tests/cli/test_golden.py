@@ -28,7 +28,6 @@ SHOWN = {
     "plots/cpu-intel-precision.jsonl": (),
     "plots/cpu-intel-square.jsonl": (),
     "plots/cpu-pocl-square.jsonl": (),
-    "plots/h200-burst.jsonl": (),
     "plots/h200-energy.jsonl": ("--verbose",),
     "plots/h200-peak.jsonl": (),
     "plots/h200-precision.jsonl": (MARKDOWN,),

@@ -14,7 +14,7 @@ from gemmbench.probes.memory import FAMILIES, memory_plan
 from gemmbench.probes.opencl import ProbeExecutor
 from tests import in_process
 
-POLICY = Policy(budget_s=0.05, settle_s=0.005, batch_s=0.001, min_batches=3)
+POLICY = Policy(budget_s=0.05, batch_s=0.001, min_batches=3)
 WIDTHS = (1, 4, 16)
 SIZES = (4 * KIB, 64 * KIB)
 

@@ -17,7 +17,7 @@ from gemmbench.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import all_devices, executor
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.0005, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.0005, min_batches=3, precision=10.0)
 
 
 def measured(device: DeviceFacts, on: GemmExecutor, name: str, problem: Gemm) -> Row:

@@ -29,7 +29,7 @@ from gemmbench.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import exact_error
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 CLBLAST = BY_NAME["clblast"]
 
 # Libraries that must be there, such as "clblast": what a CI job sets, so that none goes missing unnoticed.

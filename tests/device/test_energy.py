@@ -28,7 +28,7 @@ def test_energy_is_measured_when_asked(
     monkeypatch.setattr(measure, "measure_energy", fake_measure)
     (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
     assert isinstance(case, Case)
-    policy = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0, energy=wanted)
+    policy = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0, energy=wanted)
     row = in_process.measured(executor(device), case, policy, device)
     assert row.status == "ok"
     assert row.energy.joules == (0.25 if wanted else None)

@@ -19,7 +19,7 @@ from tests.device import faulty
 from tests.unit.test_records import HEADER
 
 # No row waits for its precision, and none is skipped for what it would take on a busy machine.
-POLICY = Policy(budget_s=60.0, settle_s=0.01, batch_s=0.001, min_batches=3, precision=10.0)
+POLICY = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 
 def rows_of(device: DeviceFacts, sizes: list[int], path: Path) -> list[Row]:

@@ -35,7 +35,7 @@ from gemmbench.stats.rates import doubt
 from tests import in_process
 from tests.device.conftest import exact_error, executor
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 #        m    n    k
 EDGES = [

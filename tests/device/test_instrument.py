@@ -19,7 +19,7 @@ from gemmbench.plan import gemm_plan
 from tests.device.conftest import executor
 from tests.in_process import InProcess
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.002, min_batches=5, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.002, min_batches=5, precision=10.0)
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from gemmbench.probes.reference import RECURRENCES, Lanes
 from gemmbench.stats.rates import rate
 from tests import in_process
 
-POLICY = Policy(budget_s=1.0, settle_s=0.05, batch_s=0.001, min_batches=3)
+POLICY = Policy(budget_s=1.0, batch_s=0.001, min_batches=3)
 WIDTH = 16  # of every CPU driver's fast vectors
 
 DOUBLING = r"doubling the trips multiplies the time by [01]\.\d\d, not by 2"

@@ -16,7 +16,7 @@ from gemmbench.plan import Axes, gemm_plan
 from tests import in_process
 from tests.device.conftest import executor
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 
 def cases(device: DeviceFacts, variant: str, problem: Gemm, axes: Axes) -> list[Case]:

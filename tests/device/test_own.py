@@ -24,7 +24,7 @@ from tests import in_process
 from tests.device.conftest import all_devices
 from tests.own_kernel import MINE
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.0005, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.0005, min_batches=3, precision=10.0)
 EIGHT = [("TS         = [16, 8, 32]", "TS = [8]")]
 
 

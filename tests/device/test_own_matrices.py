@@ -25,7 +25,7 @@ from tests.device.conftest import executor
 
 Array = npt.NDArray[Any]
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 M, N, K = 21, 13, 34
 
 BIG_ENDIAN = np.dtype(">f4")

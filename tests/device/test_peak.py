@@ -19,7 +19,7 @@ from gemmbench.probes.race import control_case, sized, trips_for
 from tests import in_process
 from tests.device.conftest import runtime
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 CHAIN_FORMS = [
     pytest.param(probe, dtype, form, width, id=f"{probe.name}-{dtype}{width}-{form.define}")

@@ -21,7 +21,7 @@ from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 
 @dataclass(frozen=True)

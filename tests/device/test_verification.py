@@ -27,7 +27,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
 from tests import in_process
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 SIZE = 256  # the exact test is below 200
 
 _SCALED, _STEP = "scaled = (REAL)alpha * sum", "sum += a[p]"

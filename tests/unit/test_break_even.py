@@ -53,12 +53,6 @@ def test_it_lies_between_the_sizes_where_the_lead_changes() -> None:
     assert even.largest == 512
 
 
-def test_it_has_no_interval_where_a_row_has_none() -> None:
-    (even,) = break_evens(panel({"naive": KERNEL, "numpy": HOST}, count=11))
-    assert even.size == pytest.approx(111, rel=0.05)
-    assert (even.low, even.high, even.is_few) == (None, None, True)
-
-
 def test_libraries_have_none() -> None:
     quick = {size: seconds / 2 for size, seconds in KERNEL.items()}
     shown = panel({"cublas": quick, "naive": KERNEL, "tiled": quick, "numpy": HOST})

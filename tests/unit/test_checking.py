@@ -11,9 +11,8 @@ from typing import Any, cast
 import pytest
 
 from gemmbench.measure.child import Worker
-from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import Conditions, DeviceFacts, Readings
+from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.options.rules import Rules
@@ -21,6 +20,7 @@ from gemmbench.regress import check
 from gemmbench.regress.baseline import Basis
 from gemmbench.regress.compare import Comparison, Line, compare
 from tests.compare_runs import again, repeated, small
+from tests.in_process import NoControl
 
 pytestmark = pytest.mark.usefixtures("steady")
 
@@ -28,7 +28,7 @@ BASE = repeated([again(seed) for seed in range(5)])
 Change = Callable[[Row, int], Row]  # a row, and the how manyth measurement of it this is, from 1
 
 
-class Scripted:
+class Scripted(NoControl):
     """In the place of the worker: the base's rows, changed."""
 
     def __init__(self, change: Change) -> None:
@@ -108,18 +108,16 @@ def test_a_control_that_crashes_in_a_second_look_is_broken() -> None:
 
 
 @pytest.mark.parametrize(("busy_times", "verdict"), [(99, "inconclusive"), (1, "slower")])
-def test_what_other_programs_disturb_is_measured_again(busy_times: int, verdict: str) -> None:
+def test_what_other_programs_slow_is_measured_again(busy_times: int, verdict: str) -> None:
     def change(row: Row, times: int) -> Row:
         if not is_(row, "tiled"):
             return row
-        others = Readings(window_s=1.0, other_cores=2.0 if times <= busy_times else 0.0)
-        return replace(
-            slower(row, 1.2), ran_on="host", conditions=Conditions(cores=2, windows={"device": others})
-        )
+        control_s = (0.005, 0.006 if times <= busy_times else 0.005)
+        return replace(slower(row, 1.2), ran_on="host", conditions=Conditions(control_s=control_s))
 
     mine = of(checked(change), "tiled")
     assert mine.verdict == verdict
-    assert mine.reason.startswith("disturbed: in ") == (busy_times == 99)
+    assert (mine.reason == "other programs slowed the CPU") == (busy_times == 99)
 
 
 def test_a_control_without_any_figure_is_the_reason() -> None:
@@ -150,10 +148,9 @@ def test_rows_of_one_kernel_of_which_some_are_uncertain_excuse_no_other() -> Non
     }
 
 
-def skipped(row: Row) -> Row:
-    return replace(
-        row, status="skipped", reason=instrument.too_slow_reason(99.0, 3.0), needs_s=99.0, samples={}
-    )
+def skipped(row: Row, needs_s: float = 99.0) -> Row:
+    reason = f"one problem takes about {needs_s} s"
+    return replace(row, status="skipped", reason=reason, needs_s=needs_s, samples={})
 
 
 @pytest.mark.parametrize(("always", "verdict"), [(True, "broken"), (False, "same")])
@@ -161,7 +158,7 @@ def test_a_row_that_was_too_slow_for_its_budget_is_measured_again(always: bool, 
     found = checked(lambda row, times: skipped(row) if is_(row, "tiled") and (always or times == 1) else row)
     mine = of(found, "tiled")
     assert mine.verdict == verdict
-    assert mine.reason.startswith("measured again: skipped: would take" if always else "")
+    assert mine.reason.startswith("measured again: skipped: one problem takes" if always else "")
     assert not any(line.fails for line in found.lines if line is not mine)
 
 
@@ -211,8 +208,7 @@ def test_in_turn_a_row_without_a_former_self_is_missing() -> None:
 def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rules) -> None:
     def change(row: Row, times: int) -> Row:
         if is_(row, "tiled") and times == 1:
-            reason = instrument.too_slow_reason(9.0, 3.0)
-            return replace(row, status="skipped", reason=reason, needs_s=9.0, samples={})
+            return skipped(row, 9.0)
         return replace(row, former=Partner("before", row.samples))
 
     mine = of(checked(change, rules=rules), "tiled")

@@ -50,7 +50,7 @@ from gemmbench.model.row import Check
 from tests import fake_runs
 from tests.in_process import result_of
 
-POLICY = Policy(budget_s=0.1, settle_s=0.0, batch_s=0.001, min_batches=3)
+POLICY = Policy(budget_s=0.1, batch_s=0.001, min_batches=3)
 _FLIGHT_S = 0.5
 
 

@@ -10,7 +10,8 @@ import pytest
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import instrument
-from gemmbench.model.device import Conditions, Readings
+from gemmbench.model.case import Policy
+from gemmbench.model.device import Conditions
 from gemmbench.model.row import Check, Launch, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.options.rules import DIFFERENCES, Rules, Thresholds
@@ -51,19 +52,19 @@ def test_a_slower_row_is_found_and_the_others_are_not() -> None:
     assert found.noise.source == f"from how {len(small().rows)} rows scatter"
 
 
-@pytest.mark.parametrize(("cores", "verdict"), [(1.5, "inconclusive"), (0.01, "slower")])
-def test_a_row_that_other_programs_disturbed_is_not_slower(cores: float, verdict: str) -> None:
+@pytest.mark.parametrize(("burst_s", "verdict"), [(0.006, "inconclusive"), (0.0051, "slower")])
+def test_a_row_that_other_programs_slowed_is_not_slower(burst_s: float, verdict: str) -> None:
     """numpy was "slower, x 59.9", exit 1, while other programs kept both cores busy."""
-    busy = Conditions(cores=2, windows={"device": Readings(window_s=1.0, other_cores=cores)})
+    busy = Conditions(control_s=(0.005, burst_s))
     new = changed(again(2, SLOW), "tiled", 512, lambda row: replace(row, ran_on="host", conditions=busy))
     found = line(compare([again(1)], [new]), "tiled", 512)
     assert (found.verdict, found.fails) == (verdict, verdict == "slower")
     assert found.open == (verdict == "inconclusive")  # it is measured again
-    assert found.reason == ("disturbed: other programs used 1.50 of 2 cores" if found.open else "")
+    assert found.reason == ("other programs slowed the CPU" if found.open else "")
     looks = [(new, found.row), (new, replace(found.row, conditions=None))]
     slower = replace(found, verdict="slower")
     assert doubted(Rules(), slower, looks).fails  # one of two is no majority
-    assert doubted(Rules(in_turn=True), slower, looks[:1]).fails  # both sides were disturbed
+    assert doubted(Rules(in_turn=True), slower, looks[:1]).fails  # both sides were slowed
 
 
 def test_a_faster_row_never_fails() -> None:
@@ -323,22 +324,27 @@ def test_new_runs_that_differ_among_themselves_are_not_pooled() -> None:
     assert line(found, "tiled", 512).verdict == "same"
 
 
-def too_slow(predicted_s: float, budget_s: float = 3.0) -> Callable[[Row], Row]:
-    skipped = status("skipped", instrument.too_slow_reason(predicted_s, budget_s))
-    return lambda row: replace(skipped(row), needs_s=predicted_s)
+def too_slow(row: Row) -> Row:
+    error = instrument.too_slow(99.0, Policy())
+    assert error
+    return replace(status(error.status, error.reason)(row), needs_s=error.needs_s)
 
 
 @pytest.mark.parametrize(
-    ("budget_s", "verdict"), [(3.0, "broken"), (0.00042, "inconclusive"), (0.0002, "missing")]
+    ("one_s", "budget_s", "verdict"),
+    [
+        *((58e-6, 0.3, "broken"), (1.95, 0.3, "inconclusive"), (2.5, 0.3, "missing")),
+        *((1.95, 3.0, "broken"), (3.5, 3.0, "missing")),
+    ],
 )
-def test_a_row_that_has_become_too_slow_for_its_budget(budget_s: float, verdict: str) -> None:
-    """In the base one run took 58 us, and 7 are the least: the budget says how slow it is now."""
-    new = changed(again(2), "tiled", 512, too_slow(99.0, budget_s))
+def test_a_row_that_has_become_too_slow_for_its_budget(one_s: float, budget_s: float, verdict: str) -> None:
+    """It takes longer than 2 s, or the budget, which says how slow it is at least."""
+    new = changed(again(2), "tiled", 512, too_slow)
     new = replace(new, header=replace(new.header, policy=replace(new.header.policy, budget_s=budget_s)))
-    base = changed(again(1), "tiled", 512, lambda row: replace(row, samples={"kernel": fake.scope(58e-6)}))
+    base = changed(again(1), "tiled", 512, lambda row: replace(row, samples={"kernel": fake.scope(one_s)}))
     mine = line(compare([base], [new]), "tiled", 512)
     assert mine.verdict == verdict
-    assert mine.reason.startswith("skipped: would take about 99.0 s, more than the budget of ")
+    assert mine.reason == "skipped: one problem takes about 99.0 s; --budget 99 runs it"
     assert mine.too_slow == (verdict != "missing")
     assert (mine.fails, mine.open) == (verdict == "broken", verdict == "inconclusive")
 

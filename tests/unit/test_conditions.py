@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,7 +17,7 @@ from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, us
 from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
-from tests.fake_proc import CHILD, OWN, FakeProc
+from tests.fake_proc import OWN, FakeProc
 
 
 @pytest.fixture
@@ -24,8 +25,8 @@ def proc() -> FakeProc:
     return FakeProc()
 
 
-def look(proc: FakeProc, measuring: int | None = CHILD, cores: tuple[int, ...] | None = None) -> Usage:
-    counted = usage(proc.now, OWN, measuring, cores, proc)
+def look(proc: FakeProc, cores: tuple[int, ...] | None = None) -> Usage:
+    counted = usage(proc.now, OWN, cores, proc)
     assert counted is not None
     return counted
 
@@ -38,18 +39,17 @@ def look(proc: FakeProc, measuring: int | None = CHILD, cores: tuple[int, ...] |
 def test_what_others_use_is_what_is_busy_without_our_own(own: float, other: float, proc: FakeProc) -> None:
     before = look(proc)
     proc.run(2.0, own=own, other=other)
-    other_cores, steal, _ = look(proc).since(before)
+    other_cores, steal = look(proc).since(before)
     assert other_cores == pytest.approx(other, abs=0.02)
     assert steal == 0.0
 
 
-def test_steal_and_switches_are_counted(proc: FakeProc) -> None:
+def test_steal_is_counted(proc: FakeProc) -> None:
     before = look(proc)
-    proc.run(2.0, own=1.5, steal=0.25, switches=12)
-    other_cores, steal, switches = look(proc).since(before)
+    proc.run(2.0, own=1.5, steal=0.25)
+    other_cores, steal = look(proc).since(before)
     assert other_cores == pytest.approx(0.0, abs=0.02)
     assert steal == pytest.approx(0.25, abs=0.02)
-    assert switches == 12
 
 
 def test_only_the_cores_that_we_may_use_count(proc: FakeProc) -> None:
@@ -75,26 +75,20 @@ def test_a_host_is_busy_where_this_process_may_run(
     assert host._busy_cores() == pytest.approx(busy)
 
 
-def test_a_process_that_is_gone_has_no_switches(proc: FakeProc) -> None:
-    before = look(proc)
-    proc.run(1.0)
-    assert look(proc, measuring=12345).since(before)[2] is None
-
-
 def test_a_system_that_does_not_tell_is_not_guessed(proc: FakeProc) -> None:
-    assert usage(0.0, OWN, CHILD, None, replace(proc, is_blind=True)) is None
+    assert usage(0.0, OWN, None, replace(proc, is_blind=True)) is None
     none = look(proc, cores=())
     assert none.since(replace(none, at_s=-1.0))[0] is None
 
 
 def test_counters_that_stand_still_say_nothing(proc: FakeProc) -> None:
     before = look(proc)
-    assert replace(before, at_s=1.0).since(before) == (None, None, None)
+    assert replace(before, at_s=1.0).since(before) == (None, None)
 
 
 def test_this_process_is_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the real psutil
-    monitor = Monitor(None, lambda: None)
+    monitor = Monitor(None)
     monitor.begin()
     begin, end = time.process_time(), time.monotonic() + 0.3
     while time.monotonic() < end:
@@ -177,7 +171,6 @@ def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvmlGauge:
 def test_a_board_says_its_clock_power_temperature_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     read = gauge(monkeypatch, **HOT).read(5.0)
     assert read == Reading(5.0, 1440.0, 1980.0, 692.0, 54.0, ("power",))
-    assert not read.is_cool
 
 
 @pytest.mark.parametrize(
@@ -200,17 +193,25 @@ def test_reasons_are_limits_or_not(
 
 def test_what_a_board_does_not_support_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gauge(monkeypatch, clock=1980).read(0.0) == Reading(0.0, 1980.0, None, None, None, ())
-    assert gauge(monkeypatch).read(0.0).is_cool
+    assert gauge(monkeypatch).read(0.0) == Reading(0.0)
 
 
 def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", raises(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
-    monitor = Monitor(fake.GPU, lambda: None, look=lambda now, pid: None)
+    monitor = Monitor(fake.GPU, look=lambda now: None)
     monitor.begin()
-    assert monitor.reading() is None
     assert monitor.end("device", ()) is None
-    assert monitor.load_s > 0
-    assert Monitor(fake.CPU, lambda: None).load_s == 0
+
+
+def test_a_cpus_rows_are_warmed_up_for_half_the_time_of_a_gpus() -> None:
+    warm_s = [Monitor(device).warm_s for device in (None, fake.CPU, fake.GPU)]
+    assert warm_s == [0.05, 0.05, 0.1]
+
+
+def test_the_coarser_of_two_timers_counts() -> None:
+    own_s = time.get_clock_info("perf_counter").resolution
+    assert Monitor(None).tick_s == Monitor(replace(fake.CPU, timer_resolution_ns=0)).tick_s == own_s
+    assert Monitor(replace(fake.GPU, timer_resolution_ns=1000)).tick_s == pytest.approx(max(own_s, 1e-6))
 
 
 # --- readings and batches -----------------------------------------------------------------------------------
@@ -260,35 +261,75 @@ def test_a_device_that_says_nothing_leaves_no_columns() -> None:
 
 def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch, proc: FakeProc) -> None:
     board = gauge(monkeypatch, **HOT)
-
-    def count(now: float, pid: int | None) -> Usage | None:
-        assert pid == CHILD
-        return replace(look(proc), at_s=now)
-
-    monitor = Monitor(fake.GPU, lambda: CHILD, board, count)
-    begin = time.monotonic()
+    monitor = Monitor(fake.GPU, board, lambda now: replace(look(proc), at_s=now))
+    begin = time.perf_counter()
     monitor.begin()
     time.sleep(0.1)
     proc.run(0.1, own=1.0, other=1.0)
-    read = monitor.end("device", [batch(begin, time.monotonic())])
-    after = monitor.reading()
-    assert after is not None  # asked outside of a window
+    read = monitor.end("device", [batch(begin, time.perf_counter())])
     assert read is not None
-    assert (read.max_mhz, read.cores) == (1980.0, 2)
+    assert (read.max_mhz, read.cores, read.power_limited) == (1980.0, 2, True)
     window = read.windows["device"]
     assert (window.clock_mhz, window.power_w, window.limits) == ((1440.0,), (692.0,), ("power",))
     assert window.other_cores == pytest.approx(0.1 / window.window_s, rel=0.1)
-    assert window.switches == 0
     assert not [thread for thread in conditions.threading.enumerate() if thread._target == monitor._poll]  # type: ignore[attr-defined]
 
 
+class Script:
+    """Readings one after another, a second apart by its own clock; the last one is repeated."""
+
+    def __init__(self, *readings: Reading) -> None:
+        self._readings = [replace(reading, at_s=float(place)) for place, reading in enumerate(readings)]
+        self._next = 0
+        self.over = threading.Event()
+
+    def read(self, now: float) -> Reading:
+        reading = self._readings[min(self._next, len(self._readings) - 1)]
+        self._next += 1
+        if self._next >= len(self._readings):
+            self.over.set()
+        return reading
+
+
+FULL, FREE = Reading(0, 1980.0, 1980.0), Reading(0)
+
+
+@pytest.mark.parametrize(
+    ("readings", "clock", "is_limited"),
+    [
+        ((FULL, FULL, replace(FULL, limits=("power",))), "device", True),
+        ((FULL, FULL, replace(FULL, limits=("thermal",))), "device", True),
+        ((FULL, FULL, replace(FULL, limits=("hardware",))), "device", False),
+        ((FULL, FULL, replace(FULL, clock_mhz=1930.0)), "device", True),  # 2.5 % less
+        ((FULL, FULL, replace(FULL, clock_mhz=1950.0)), "device", False),  # 1.5 %
+        ((FULL, FULL, replace(FULL, clock_mhz=1440.0, limits=("power",))), "host", False),
+        # Before the batches began: what an idle device's clock was, and what limited the row before.
+        ((replace(FULL, clock_mhz=345.0), FULL, FULL), "device", False),
+        ((replace(FULL, limits=("power",)), FULL, FULL), "device", False),
+        ((FREE, FREE, FREE), "device", False),
+    ],
+)
+def test_a_row_is_power_limited_if_a_limit_is_reported_or_its_clock_drops(
+    readings: tuple[Reading, ...], clock: str, is_limited: bool
+) -> None:
+    script = Script(*readings)
+    monitor = Monitor(fake.GPU, script, lambda now: None)
+    monitor.begin()
+    assert script.over.wait(10)
+    read = monitor.end(clock, [batch(0.5, 1.0), batch(1.0, 3.0)])
+    assert read is not None
+    assert read.power_limited == is_limited
+
+
 def test_the_windows_of_a_row_are_joined() -> None:
-    first = Conditions("settled", 3.0, 1980.0, 2, {"device": Readings((1.0,), (1440.0,), window_s=1.0)})
-    more = replace(first, warm_s=0.0, windows={"device": Readings((2.0,), (1450.0,), window_s=2.0)})
-    host = replace(first, warm_s=0.0, windows={"host": Readings(other_cores=0.5)})
+    first = Conditions(
+        3.0, max_mhz=1980.0, cores=2, windows={"device": Readings((1.0,), (1440.0,), window_s=1.0)}
+    )
+    more = Conditions(windows={"device": Readings((2.0,), (1450.0,), window_s=2.0)}, power_limited=True)
+    host = Conditions(windows={"host": Readings(other_cores=0.5)})
     read = joined([first, None, more, host])
     assert read is not None
-    assert (read.state, read.warm_s) == ("settled", 3.0)
+    assert (read.warm_s, read.power_limited, read.max_mhz, read.cores) == (3.0, True, 1980.0, 2)
     assert read.windows["device"] == Readings((1.0, 2.0), (1440.0, 1450.0), window_s=3.0)
     assert read.windows["host"].other_cores == 0.5
     assert joined([None, None]) is None

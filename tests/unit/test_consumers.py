@@ -311,7 +311,7 @@ def test_the_schema_of_records_holds(run: Run) -> None:
     ],
 )
 def test_schemas_refuse_what_does_not_fit(name: str, change: dict[str, Any]) -> None:
-    path = ROOT / "plots/h200-burst.jsonl"
+    path = ROOT / "plots/h200-precision.jsonl"
     first, second, *_ = map(json.loads, path.read_text(encoding="utf-8").splitlines())
     good = {"header": first, "row": second, "records": records.to_records(load(path))[0]}[name]
     wrap = (lambda each: [each]) if name == "records" else (lambda each: each)

@@ -43,7 +43,6 @@ def test_a_gemm_rate_is_two_mnk_over_the_median() -> None:
     assert found is not None
     assert found.median == pytest.approx(2e6 / 0.001)
     assert found.low < found.median < found.high
-    assert not rates.is_few(row)
     assert rates.rate(row, "host") is None
 
 
@@ -170,7 +169,7 @@ def test_the_fields_of_the_contract() -> None:
         "helpers_share peak_fraction gbps gbps_median gbps_low gbps_high "
         "kernel_s kernel_s_low kernel_s_high device_s device_s_low device_s_high "
         "host_s host_s_low host_s_high latency_s residual versus versus_ratio versus_low "
-        "versus_high versus_scope energy_j gflop_per_j width noise few"
+        "versus_high versus_scope energy_j gflop_per_j width noise uncertain"
     )
     assert fields["kernel_gflops"] == pytest.approx(100)
     best = rates.derived(Run(HEADER, (peak(4e11),)), peak(4e11))
@@ -202,34 +201,11 @@ def test_what_has_no_joules_or_no_answer_has_no_efficiency(row: Row) -> None:
     assert rates.watts(row) is None
 
 
-def shaped(*times: float, status: str = "ok") -> Row:
-    row = gemm("naive", 100, 1.0, "kernel")
-    return replace(row, samples={"kernel": Scope(times, 1, "budget")}, status=status)  # type: ignore[arg-type]
-
-
-def test_a_trend_is_told_from_three_percent_on() -> None:
-    assert rates.trend(shaped(*(1 + 0.01 * n for n in range(12)))) == pytest.approx(0.079, abs=0.005)
-    assert rates.trend(shaped(*(1.2 - 0.01 * n for n in range(12)))) == pytest.approx(-0.068, abs=0.005)
-    assert rates.trend(shaped(*(1 + 0.003 * n for n in range(12)))) == 0
-    assert rates.trend(shaped(*(1 + 0.01 * n for n in range(12)), status="wrong")) == 0
-    assert rates.trend(replace(shaped(1.0), samples={})) == 0
-
-
-def test_two_speeds_are_told_unless_a_trend_explains_them() -> None:
-    assert rates.has_two_speeds(shaped(*(1.0, 1.1) * 6))
-    assert not rates.has_two_speeds(shaped(*(1.0,) * 6, *(1.1,) * 6))
-    assert rates.trend(shaped(*(1.0,) * 6, *(1.1,) * 6)) > 0
-    assert not rates.has_two_speeds(shaped(*(1.0, 1.02) * 6))
-
-
 def test_noise_is_of_the_finest_scope() -> None:
     row = gemm("naive", 8, 1.0, "kernel")
     assert rates.noise(row) == pytest.approx(0.003, abs=0.002)
-    assert not rates.is_noisy(row)
-    few = replace(row, samples={"kernel": Scope((1.0, 1.0), 1, "budget")})
-    assert rates.noise(few) is None
-    assert rates.is_few(few)
-    assert not rates.is_noisy(few)
+    two = replace(row, samples={"kernel": Scope((1.0, 1.0), 1, "budget")})
+    assert rates.noise(two) is None
 
 
 def memory(probe: str, rate: float, verdict: str = "ok", **changes: object) -> Row:

@@ -301,7 +301,7 @@ def test_the_hosts_blas_is_measured_when_asked(wanted: bool, monkeypatch: pytest
 
     monkeypatch.setattr(measure_module, "measure_energy", fake_measure)
     case = Case("gemm", -1, "numpy", "float", {}, Gemm(8, 8, 8))
-    policy = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0, energy=wanted)
+    policy = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0, energy=wanted)
     instrument = in_process.InProcess(numpy_blas.NumpyExecutor())
     row = result_of(measure_module.measured(instrument, case, None, policy), stages)
     assert row.status == "ok"

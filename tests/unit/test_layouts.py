@@ -29,7 +29,7 @@ from tests import fake_runs as fake
 from tests import in_process
 
 OPS = {"NN": (False, False), "NT": (False, True), "TN": (True, False), "TT": (True, True)}
-QUICK = Policy(budget_s=60.0, min_batches=2, batch_s=0.001, settle_s=0.0, precision=10.0)
+QUICK = Policy(budget_s=60.0, min_batches=2, batch_s=0.001, precision=10.0)
 TURNED = Gemm(9, 5, 7, "half", ld=(11, 7, 8), trans_a=True, trans_b=True)
 
 

@@ -32,7 +32,7 @@ from tests import in_process
 from tests.unit.test_answers import Simulated
 from tests.unit.test_shape_tables import line, text
 
-QUICK = Policy(budget_s=60.0, settle_s=0.0, batch_s=0.001, min_batches=3, precision=10.0)
+QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 # --- --math -----------------------------------------------------------------------------------------------
 

@@ -245,10 +245,9 @@ def test_two_runs_of_a_plan_get_verdicts(steady: None) -> None:
     assert made.slower
 
 
-def test_runs_of_other_plans_or_states_are_not_compared() -> None:
+def test_runs_of_other_plans_are_not_compared() -> None:
     run = fake.fake_square()
-    burst = replace(run.header, policy=replace(run.header.policy, state="burst"))
-    page = content.page([run, Run(burst, run.rows, "b.jsonl"), fake.fake_sweep_k()], NO_CHARTS)
+    page = content.page([run, fake.fake_sweep_k()], NO_CHARTS)
     assert not [part.title for part in page.parts if part.id.startswith("verdicts")]
 
 

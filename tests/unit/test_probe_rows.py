@@ -20,7 +20,7 @@ from tests import in_process
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
 
-POLICY = Policy(budget_s=600.0, settle_s=0.0, batch_s=0.001, min_batches=3)
+POLICY = Policy(budget_s=600.0, batch_s=0.001, min_batches=3)
 FLOAT = Case("peak", 0, "flops", "float", {"width": 4})
 READ = Case("bandwidth", 0, "global-read", "float", {"width": 16})
 UPLOAD = Case("transfer", 0, "upload-pageable", "float", {"bytes": 4096})

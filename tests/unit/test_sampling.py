@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -19,20 +19,14 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import (
     AskBatch,
     Batch,
-    Handle,
     Prepare,
     Prepared,
 )
-from gemmbench.model.problem import Gemm
 from tests import fake_runs
-from tests.fake_instrument import FakeClock, FakeInstrument
+from tests.fake_instrument import FakeClock, FakeInstrument, HotDevice, HotWatch
 
-POLICY = Policy(budget_s=10, settle_s=0.0, batch_s=0.01, max_batch_s=0.2, min_batches=10, precision=0.01)
+POLICY = Policy(budget_s=10)
 AHEAD = Prepared(("device", "host"), ahead=("device",))
-
-
-def handle(instrument: FakeInstrument, variant: str = "naive") -> Handle:
-    return instrument.prepare(Case("gemm", 0, variant, "float", {}, Gemm(8, 8, 8)), None, POLICY)
 
 
 def fake(
@@ -50,7 +44,7 @@ def fake(
 
 def test_alone_sizes_its_batches_by_the_instruments_own_stamps() -> None:
     instrument = fake(naive=0.002)
-    result = alone(handle(instrument), "device", POLICY, 10, now=instrument.clock)
+    result = alone(instrument.ready(), "device", POLICY, 10, now=instrument.clock)
     assert (result.size, result.stop, len(result.batches)) == (5, "stable", 10)
     assert result.scopes["kernel"].seconds == (0.002,) * 10
     assert instrument.most_in_flight == 1
@@ -58,7 +52,7 @@ def test_alone_sizes_its_batches_by_the_instruments_own_stamps() -> None:
 
 def test_alone_the_next_batch_is_asked_for_before_the_last_is_read_and_is_kept() -> None:
     instrument = fake(prepared=AHEAD, naive=0.002)
-    result = alone(handle(instrument), "device", POLICY, 10, now=instrument.clock)
+    result = alone(instrument.ready(), "device", POLICY, 10, now=instrument.clock)
     assert instrument.most_in_flight == 2
     assert len(result.batches) == 11
     stamps = [(batch.begin, batch.end) for batch in result.batches]
@@ -68,7 +62,7 @@ def test_alone_the_next_batch_is_asked_for_before_the_last_is_read_and_is_kept()
 @pytest.mark.parametrize(("clock", "seconds"), [("host", 0.002), ("device", 0.15)])
 def test_what_is_no_queue_or_lasts_long_is_not_asked_ahead(clock: str, seconds: float) -> None:
     instrument = fake(prepared=AHEAD, naive=seconds)
-    alone(handle(instrument), clock, POLICY, 10, now=instrument.clock)
+    alone(instrument.ready(), clock, POLICY, 10, now=instrument.clock)
     assert instrument.most_in_flight == 1
 
 
@@ -96,14 +90,14 @@ def launching(launch_s: float, seconds: float) -> tuple[Launching, Sampled]:
     """What was sampled of batches of 10 ms."""
     instrument = Launching(seconds={"naive": itertools.repeat(seconds)}, prepared=AHEAD)
     instrument.launch_s = launch_s
-    return instrument, alone(handle(instrument), "device", POLICY, 1, now=instrument.clock)
+    return instrument, alone(instrument.ready(), "device", POLICY, 1, now=instrument.clock)
 
 
 def test_no_batch_is_asked_ahead_of_one_that_its_launches_fill() -> None:
     """An H200, 64 cubed: wall times of 5, 25, 5 and 12 us a problem, each with launches of the next in it."""
     instrument, sampled = launching(0.01, 0.002)
     assert instrument.most_in_flight == 1
-    assert {round(batch.wall_s * 1e3, 6) for batch in sampled.batches} == {10.0}
+    assert {round((batch.end - batch.begin) * 1e3, 6) for batch in sampled.batches} == {10.0}
 
 
 def test_a_batch_asked_ahead_began_when_the_one_before_had_ended() -> None:
@@ -123,27 +117,11 @@ def test_batches_that_count_as_one_have_its_span() -> None:
 def test_metered_batches_are_asked_ahead_whatever_came_before(seconds: float) -> None:
     """Of a problem of 30 ms there is a batch of one from the start: the device waited after each."""
     instrument = fake(prepared=AHEAD, naive=seconds)
-    with Metered(handle(instrument), "device") as run:
+    with Metered(instrument.ready(), "device") as run:
         for count in (1, 1, 1):
             run(count)
     assert instrument.most_in_flight == 2
     assert not instrument._asked
-
-
-def test_alone_settles_first() -> None:
-    instrument = fake(naive=itertools.chain([0.002, 0.005, 0.004, 0.003], itertools.repeat(0.002)))
-    policy = Policy(settle_s=3, batch_s=0.01, min_batches=10)
-    result = alone(handle(instrument), "device", policy, 10, now=instrument.clock)
-    assert result.scopes["kernel"].seconds == (0.002,) * 10
-    assert sum(entry[0] == "batch" for entry in instrument.log) == 1 + 3 + 3 + 10
-
-
-def test_alone_a_problem_that_fills_a_batch_is_its_first_sample() -> None:
-    """A slow row has three batches, and none beside them to find out how long one takes."""
-    instrument = fake(naive=1.0)
-    result = alone(handle(instrument), "device", POLICY, 0.1, now=instrument.clock)
-    assert (result.size, result.stop, len(result.batches)) == (1, "budget", 3)
-    assert sum(entry[0] == "batch" for entry in instrument.log) == 3
 
 
 # --- in turn ------------------------------------------------------------------------------------------------
@@ -160,11 +138,12 @@ def order_of(instrument: FakeInstrument) -> list[object]:
 
 def test_pairs_are_taken_in_alternating_order() -> None:
     instrument = fake(naive=0.002, tiled=0.001)
-    first, second = handle(instrument), handle(instrument, "tiled")
+    first, second = instrument.ready(), instrument.ready("tiled")
     result = in_turn(first, second, "device", POLICY, 10, instrument.clock)
-    assert order_of(instrument)[:14] == [0, 0, 0, 1, 1, 1, 1, 0, 0, 1, 1, 0, 0, 1]  # each looked at first
+    assert order_of(instrument)[-20:] == [1, 0, 0, 1] * 5
     assert ratios(result) == pytest.approx([2.0] * len(ratios(result)))
     assert len(result.first.batches) == len(result.second.batches) == 10
+    assert result.first.stop == result.second.stop == "stable"
     assert result.first.size == result.second.size == 4  # 10 ms of a pair of 3 ms
 
 
@@ -172,8 +151,94 @@ def test_pairs_on_a_device_that_wakes_up_are_no_shorter_than_a_batch() -> None:
     """A first problem took 40 times its time: batches of one launch were timed by the wall clock."""
     woken = itertools.chain([0.04], itertools.repeat(0.001))
     instrument = fake(naive=woken, tiled=0.001)
-    result = in_turn(handle(instrument), handle(instrument, "tiled"), "device", POLICY, 10, instrument.clock)
+    result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 10, instrument.clock)
     assert result.first.size == result.second.size == 5
+
+
+def test_both_are_warmed_up_before_the_pairs() -> None:
+    instrument = fake()
+    result = in_turn(instrument.ready(), instrument.ready(), "device", POLICY, 10, instrument.clock)
+    assert order_of(instrument)[:-20] == [0] * 6 + [1] * 6
+    assert result.first.batches[0].begin >= 2 * instrument.watch.warm_s
+
+
+def test_there_are_six_pairs_whatever_the_budget() -> None:
+    instrument = fake(naive=0.5, tiled=1.0)
+    result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.1, instrument.clock)
+    assert (result.first.stop, len(result.first.batches), len(result.second.batches)) == ("budget", 6, 6)
+
+
+def test_pairs_that_differ_use_the_budget_and_end_in_both_orders() -> None:
+    ups = np.random.default_rng(1).uniform(1, 3, 10_000)
+    instrument = fake(naive=iter((0.005 * ups).tolist()), tiled=0.005)
+    first, second = instrument.ready(), instrument.ready("tiled")
+    begin = 2 * instrument.watch.warm_s
+    result = in_turn(first, second, "device", POLICY, 1.0, instrument.clock)
+    assert result.first.stop == "budget"
+    assert len(result.first.batches) % 2 == 0
+    assert instrument.clock.now - begin == pytest.approx(1.0, abs=0.1)
+
+
+def test_the_ratio_does_not_know_who_came_first() -> None:
+    """Whoever is second in a pair takes a tenth longer."""
+    instrument = fake()
+    asked = itertools.count()
+
+    def script(problem_s: float) -> Iterator[float]:
+        while True:
+            yield problem_s * (1.1 if next(asked) % 2 else 1.0)
+
+    instrument.seconds = {"naive": script(0.003), "tiled": script(0.002)}
+    result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.5, instrument.clock)
+    assert len(set(np.round(ratios(result), 6))) == 2
+    assert result.ratio.median == pytest.approx(1.5)
+    assert result.ratio.noise < POLICY.precision
+
+
+def test_under_a_power_limit_each_has_turns_long_enough_for_its_own_clock() -> None:
+    """After the other kernel it runs at the other's clock for 0.15 s."""
+    instrument = fake()
+    instrument.watch = HotWatch(HotDevice(instrument))
+    last: list[float] = [0, 0.0]  # who ran last, and since when
+
+    def script(number: int, problem_s: float) -> Iterator[float]:
+        while True:
+            if last[0] != number:
+                last[:] = number, instrument._free
+            yield problem_s * (1.2 if instrument._free < last[1] + 0.15 else 1.0)
+
+    instrument.seconds = {"naive": script(0, 0.002), "tiled": script(1, 0.001)}
+    result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.3, instrument.clock)
+    assert result.first.is_limited
+    assert (result.first.stop, len(result.first.batches)) == ("stable", 10)
+    for side, seconds in ((result.first, 0.002), (result.second, 0.001)):
+        assert side.scopes["kernel"].seconds == pytest.approx([seconds] * 10)
+        assert all(batch.end - batch.begin > 0.2 for batch in side.batches)
+    assert result.ratio.median == pytest.approx(2)
+
+
+def test_the_host_clock_has_no_turns() -> None:
+    instrument = fake()
+    instrument.watch = HotWatch(HotDevice(instrument))
+    result = in_turn(instrument.ready(), instrument.ready(), "host", POLICY, 0.3, instrument.clock)
+    assert not result.first.is_limited
+    assert all(batch.end - batch.begin < 0.02 for batch in result.first.batches)
+
+
+def test_two_of_one_process_are_queued_and_two_processes_never_overlap() -> None:
+    instrument = fake(prepared=AHEAD)
+    in_turn(instrument.ready(), instrument.ready(), "device", POLICY, 10, instrument.clock)
+    assert instrument.most_in_flight == 2
+    assert not instrument._asked  # what was in flight at the end is not left for the next to read
+    clock = FakeClock()
+    first, other = fake(clock, AHEAD), fake(clock, AHEAD)
+    result = in_turn(first.ready(), other.ready(), "device", POLICY, 10, clock)
+    assert first.most_in_flight == other.most_in_flight == 1
+    spans = sorted((b.begin, b.end) for b in (*result.first.batches, *result.second.batches))
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))
+
+
+# --- the child ----------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("other", [0, 1, 2])
@@ -262,29 +327,3 @@ def test_drivers_pin_their_threads_where_all_cores_are_ours(
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
     pinned = {"POCL_AFFINITY", "DPCPP_CPU_CU_AFFINITY"} if cores == 2 else set()
     assert for_threads().keys() == {"OPENBLAS_THREAD_TIMEOUT"} | pinned
-
-
-def test_the_ratio_does_not_know_who_came_first() -> None:
-    """Whoever is second in a pair takes a tenth longer."""
-    lags = itertools.cycle([1.1, 1.0])
-    first = itertools.chain([0.001], (0.001 * next(lags) for _ in itertools.count()))
-    others = itertools.cycle([1.0, 1.1])
-    second = itertools.chain([0.001], (0.001 * next(others) for _ in itertools.count()))
-    instrument = fake(naive=first, tiled=second)
-    result = in_turn(handle(instrument), handle(instrument, "tiled"), "device", POLICY, 0.5, instrument.clock)
-    halves = [float(np.median(half)) for half in (ratios(result)[::2], ratios(result)[1::2])]
-    assert halves[0] * halves[1] == pytest.approx(1.0)
-    assert result.first.stop == "budget"
-
-
-def test_two_of_one_process_are_queued_and_two_processes_never_overlap() -> None:
-    instrument = fake(prepared=AHEAD)
-    in_turn(handle(instrument), handle(instrument), "device", POLICY, 10, instrument.clock)
-    assert instrument.most_in_flight == 2
-    assert not instrument._asked  # what was in flight at the end is not left for the next to read
-    clock = FakeClock()
-    first, other = fake(clock, AHEAD), fake(clock, AHEAD)
-    result = in_turn(handle(first), handle(other), "device", POLICY, 10, clock)
-    assert first.most_in_flight == other.most_in_flight == 1
-    spans = sorted((b.begin, b.end) for b in (*result.first.batches, *result.second.batches))
-    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(spans))

@@ -141,11 +141,11 @@ def test_wrong_rows_are_told_and_skipped_ones_are_counted() -> None:
     assert "would take about 9 s" not in table
 
 
-def test_only_the_rows_that_are_shown_are_called_noisy() -> None:
+def test_only_the_rows_that_are_shown_are_called_uncertain() -> None:
     run = changed(shapes_run(), "naive", CONV, samples={"kernel": fake.scope(1.0, 0.2)})
-    assert "noisy" not in text(workloads(run))
+    assert "uncertain" not in text(workloads(run))
     run = changed(shapes_run(), "padded", CONV, samples={"kernel": fake.scope(1e-6, 0.2)})
-    assert "padded at alexnet conv1" in text(workloads(run))
+    assert "~: uncertain by more than 5.0 %" in text(workloads(run))
 
 
 def test_one_shape_has_no_mean() -> None:

@@ -15,7 +15,7 @@ from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
-from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
@@ -170,7 +170,8 @@ def test_each_status_is_a_word_and_has_its_reason() -> None:
     for word in ("skip", "wrong", "crash", "fail", "t/o"):
         assert f"\n{word}: " in table
     assert cells(table, "tiled")[2] == "wrong"
-    assert "noisy (> 1.0 %): tiled at 64; register at 128; raise --budget (now 3 s)" in table
+    assert "~: uncertain by more than 5.0 %: close other programs, or raise --budget" in table
+    assert cells(table, "tiled")[0] == "~3.59"
     assert "warning: PoCL compiles for plain" in table
 
 
@@ -265,35 +266,6 @@ def test_kernels_of_one_reason_for_no_joules_are_in_one_line() -> None:
     table = text(sweep(replace(run, rows=tuple(rows)), "k", order=fake.ORDER), 200)
     assert "energy: naive, tiled, register: board" in table
     assert "energy: tiled, numpy: not measured" in table
-
-
-@pytest.mark.parametrize(
-    ("times", "note"),
-    [
-        ([1 + 0.01 * n for n in range(12)], "slowing down (> 3.0 %): naive at 64; the device heats up or is"),
-        (
-            [1.2 - 0.01 * n for n in range(12)],
-            "speeding up (> 3.0 %): naive at 64; it had not settled: raise",
-        ),
-        ([1.0, 1.1] * 6, "two speeds: naive at 64; the median may be of either: close other programs"),
-        ([1 + 0.001 * n for n in range(12)], ""),
-    ],
-)
-def test_samples_that_drift_or_have_two_speeds_are_told(times: list[float], note: str) -> None:
-    row = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
-    odd = replace(row, samples={"kernel": Scope(tuple(times), 1, "budget")})
-    steady = fake.gemm_row("naive", Problem(128, 128, 128), 1.0)
-    run = Run(fake.header(("square",)), (odd, steady))
-    alone = replace(run, rows=(odd,), header=fake.header(("gemm",)))
-    probe = replace(fake.peak_row(1, 100.0), samples=odd.samples)
-    pages = [
-        text(page, 120)
-        for page in (sweep(run, "m"), detail(run), show(alone), peak(replace(run, rows=(probe,))))
-    ]
-    for word in ("slowing down", "speeding up", "two speeds"):
-        for page in pages:
-            assert (f"{word}" in page) == note.startswith(word)
-    assert all(note in page for page in pages[:3])
 
 
 def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) -> Run:
@@ -522,13 +494,6 @@ def test_every_table_of_gemms_has_the_ratio() -> None:
     assert "x tiled" in text(stack(shape_tables.workloads_sheets(run, "kernel", fake.ORDER)), 160)
 
 
-def test_three_pairs_are_called_few() -> None:
-    run = in_turn_with_tiled(fake.fake_square(), 3)
-    table = text(detail(run, fake.ORDER), 160)
-    assert " few" in table
-    assert "[" not in table.split("register", 1)[1].splitlines()[0]
-
-
 def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
     rows = json.loads(to_json(in_turn_with_tiled(fake.fake_square())))
     (register,) = [row for row in rows if row["variant"] == "register" and row["m"] == 2048]
@@ -537,9 +502,6 @@ def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
     assert register["versus_scope"] == "kernel"
     (tiled,) = [row for row in rows if row["variant"] == "tiled" and row["m"] == 2048]
     assert {tiled[name] for name in tiled if name.startswith("versus")} == {None}
-    few = json.loads(to_json(in_turn_with_tiled(fake.fake_square(), 3)))
-    assert {row["versus_low"] for row in few} == {None}
-    assert any(row["versus_ratio"] for row in few)
     assert "versus,versus_ratio,versus_low,versus_high,versus_scope" in to_csv(fake.fake_square())
 
 

@@ -1,0 +1,172 @@
+"""Control bursts around the rows of a CPU, and the rows that are measured again."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from gemmbench.model.case import Case, Event, Finished, Planned, Policy, Staged
+from gemmbench.model.device import HOST, Conditions, DeviceFacts
+from gemmbench.model.instrument import Handle, NotMeasuredError
+from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Row, Scope
+from gemmbench.model.run_file import Run
+from gemmbench.stats import rates
+from gemmbench.suite import session
+from tests import fake_runs as fake
+from tests.fake_probes import FakeProbes
+
+
+class Machine(FakeProbes):
+    """Measures every case, and runs control bursts that take so many times as long, one after the other."""
+
+    def __init__(self, *bursts: float) -> None:
+        super().__init__()
+        self._bursts = iter(bursts)
+        self._slower = 1.0
+        self.asked: list[Case] = []
+        self.limits: list[float] = []
+
+    def limit(self, seconds: float) -> None:
+        """A burst begins."""
+        self.limits.append(seconds)
+        self._slower = next(self._bursts, 1.0)
+
+    def prepare(
+        self,
+        case: Case,
+        device: DeviceFacts | None,
+        policy: Policy,
+        like: int | None = None,
+        problem: Gemm | None = None,
+    ) -> Handle:
+        assert device is not None
+        assert device.type == "cpu"
+        handle = super().prepare(case, device, policy, like, problem)
+        self._scripts[handle.number] = self._trips()
+        return handle
+
+    def _trips(self) -> Iterator[float]:
+        while True:
+            yield 1e-6 * self._slower
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        self.asked.append(case)
+        yield Staged("timing")
+        assert case.problem is not None
+        scope = Scope((case.problem.m * 1e-6,) * 3, 1, "stable")
+        return replace(case.row("ok"), samples={"host": scope}, conditions=Conditions(warm_s=0.05))
+
+
+class Broken(Machine):
+    """Where the control kernel cannot run."""
+
+    def prepare(self, *arguments: object, **options: object) -> Handle:
+        self.candidates.append({})
+        raise NotMeasuredError("failed", "no float8")
+
+
+def cases(*devices: int) -> tuple[Case, ...]:
+    return tuple(
+        Case("gemm", device, "naive", "float", {}, Gemm(64 << number, 64, 64))
+        for number, device in enumerate(devices)
+    )
+
+
+def run(
+    machine: Machine, plan: Iterable[Case], devices: Sequence[DeviceFacts] = (fake.CPU,)
+) -> tuple[list[Event], tuple[Row, ...]]:
+    """The events, and the rows in the order of the file."""
+    events = list(session.run(tuple(plan), devices, Policy(), machine))  # type: ignore[arg-type]
+    return events, tuple(event.row for event in events if isinstance(event, Finished))
+
+
+def bursts_of(rows: Iterable[Row]) -> list[tuple[float, ...]]:
+    """Of each row, as multiples of the scripted burst."""
+    each = [row.conditions.control_s if row.conditions else () for row in rows]
+    return [tuple(round(seconds / 10, 3) for seconds in bursts) for bursts in each]
+
+
+def asked(machine: Machine) -> list[int]:
+    return [case.gemm.m for case in machine.asked]
+
+
+def test_bursts_are_saved_before_and_after_each_row() -> None:
+    machine = Machine(1, 1.01, 1.02, 1.03)
+    events, rows = run(machine, cases(0, HOST))
+    assert bursts_of(rows) == [(1, 1.01), (1.02, 1.03)]
+    assert [row.conditions.warm_s for row in rows if row.conditions] == [0.05, 0.05]
+    assert len(machine.candidates) == 1  # prepared once
+    assert machine.limits == [Policy().time_limit_s] * 4
+    assert [event for event in events if isinstance(event, Planned)] == [Planned(2)]
+
+
+def test_rows_on_a_gpu_have_none() -> None:
+    _, rows = run(Machine(), cases(1, 0), (fake.CPU, fake.GPU))
+    assert bursts_of(rows) == [(), (1, 1)]
+    machine = Machine()
+    _, rows = run(machine, cases(0, HOST), (fake.GPU,))
+    assert bursts_of(rows) == [(), ()]
+    assert not machine.candidates
+
+
+def test_a_slowed_row_is_measured_again_once_at_the_end_and_supersedes() -> None:
+    machine = Machine(1, 1, 1, 1.2, 1, 1, 1, 1)
+    events, rows = run(machine, cases(0, 0, 0))
+    assert asked(machine) == [64, 128, 256, 128]
+    assert [event for event in events if isinstance(event, Planned)] == [Planned(3), Planned(1)]
+    assert [row.supersedes for row in rows] == [False, False, False, True]
+    assert bursts_of(rows[1::2]) == [(1, 1.2), (1, 1)]
+    whole = Run(fake.header(["square"]), (rows[0], rows[3], rows[2]))
+    assert not any(rates.slowed(whole, row) for row in whole.rows)
+
+
+@pytest.mark.parametrize("again", [1.2, 1.1])
+def test_a_row_that_stays_slowed_is_marked(again: float) -> None:
+    """The second one takes its place if it was slowed less."""
+    machine = Machine(1, 1, 1, 1.2, 1, again)
+    _, rows = run(machine, cases(0, 0))
+    assert asked(machine) == [64, 128, 128]
+    assert len(rows) == (3 if again < 1.2 else 2)
+    whole = Run(fake.header(["square"]), (rows[0], rows[-1]))
+    assert rates.slowed(whole, rows[-1]) == pytest.approx(again - 1)
+    assert [rates.is_uncertain(whole, row) for row in whole.rows] == [False, True]
+
+
+def test_five_percent_is_no_disturbance() -> None:
+    machine = Machine(1, 1, 1, 1.04)
+    _, rows = run(machine, cases(0, 0))
+    assert asked(machine) == [64, 128]
+    assert not rates.is_uncertain(Run(fake.header(["square"]), rows), rows[1])
+
+
+def test_a_row_is_held_against_bursts_that_came_later() -> None:
+    machine = Machine(1.2, 1.2, 1, 1)
+    run(machine, cases(0, 0))
+    assert asked(machine) == [64, 128, 64]
+
+
+def test_measuring_again_ends_at_the_first_row_that_is_still_slowed() -> None:
+    machine = Machine(1, 1, 1.2, 1.2, 1.3, 1.3, 1.4, 1.4)
+    _, rows = run(machine, cases(0, 0, 0))
+    assert asked(machine) == [64, 128, 256, 128]
+    assert len(rows) == 3
+
+
+def test_without_a_control_kernel_rows_have_no_bursts() -> None:
+    machine = Broken()
+    _, rows = run(machine, cases(0, 0))
+    assert bursts_of(rows) == [(), ()]
+    assert [row.status for row in rows] == ["ok", "ok"]
+    assert len(machine.candidates) == 1  # it is tried once
+
+
+def test_a_case_is_told_the_largest_smaller_problem_that_was_measured_with_its_kernel() -> None:
+    machine = Machine()
+    small, middle, large = cases(0, 0, 0)
+    other = replace(large, variant="tiled")
+    run(machine, (middle, small, large, other))
+    found = [case.measured for case in machine.asked]
+    assert found == [None, None, (middle.gemm, pytest.approx(128e-6)), None]
