@@ -201,7 +201,7 @@ def _case(run: Run, row: Row, name: str) -> dict[str, str]:
     names = {
         "benchmark": name,
         "kind": row.kind,
-        "variant": row.title,
+        "variant": row.name,
         "dtype": row.dtype,
         "device": where["device_name"],
         "driver": where["driver"],

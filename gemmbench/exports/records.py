@@ -292,7 +292,7 @@ def labels(run: Run) -> tuple[str, ...]:
 
 def _label(row: Row, several: bool) -> str:
     """A row's name; with its device's position where the run has several."""
-    words = [row.kind, *row.title.split(), row.dtype]
+    words = [row.kind, *row.name.split(), row.dtype]
     if row.problem:
         words += row.problem.size.split()
         words += [f"alpha={row.problem.alpha:g}"] if row.problem.alpha != 1 else []

@@ -16,7 +16,7 @@ from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
-from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
+from gemmbench.model.row import BLAS, CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import rate
 from gemmbench.stats import ceilings, rates
 
@@ -224,6 +224,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         elif on_host:  # whose only clock is the wall's
             samples |= {name: scope for name, scope in _by_wall_clock(sides[0]).items() if name in clocks}
         built = former.prepared.built
+        library = [f"{name} is {built.choice[BLAS]}"] if BLAS in built.choice else []
         partner = Partner(built.source, before, resources=built.resources, launches=verified.launches)
         if case.versus:
             partner = replace(partner, variant=past.variant, parameters=past.parameters)
@@ -231,7 +232,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             row,
             samples=samples,
             former=partner,
-            notes=(*row.notes, *(notes or doubts)),
+            notes=(*row.notes, *library, *(notes or doubts)),
             conditions=joined([sampled.conditions for sampled in sides[0]]),
         )
         if case.versus:

@@ -1,9 +1,15 @@
-"""The host's BLAS, through numpy: the host side of the break-even size."""
+"""The host's BLAS, through numpy or scipy: the host side of the break-even size.
+
+numpy has no alpha and beta: it would read and write C three times more. Where a problem has them, scipy calls
+the BLAS.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,14 +22,22 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Check
+from gemmbench.model.row import BLAS, Check
 
 _MOST_BYTES = 4 << 30  # of all operand sets
+_GAPS = "numpy applies alpha and beta after the product, since scipy takes no gaps between rows"
 _WARM = "cold: its operands stay in the cache, since the size of the host's caches is not known"
 
 
 class NumpyExecutor:
-    """Runs gemm cases with numpy.matmul. There is no device, so only the host scope is measured."""
+    """Runs gemm cases with numpy or scipy. There is no device, so only the host scope is measured.
+
+    Args:
+        pin: pins the threads of every BLAS that is loaded.
+    """
+
+    def __init__(self, pin: Callable[[], object] = lambda: None) -> None:
+        self._pin = pin
 
     def build(self, case: Case) -> instrument.Built:
         return instrument.Built()
@@ -33,7 +47,9 @@ class NumpyExecutor:
     ) -> NumpyBench:
         if problem:
             case = replace(case, problem=problem, operands=Operands())
-        return NumpyBench(case, policy)
+        bench = NumpyBench(case, policy)
+        self._pin()
+        return bench
 
 
 class NumpyBench:
@@ -43,21 +59,27 @@ class NumpyBench:
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
-        self._problem = case.gemm
+        self._problem = problem = case.gemm
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values)
-        self._stored = values = self._values.stored(case.gemm)
+        self._stored = values = self._values.stored(problem)
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
         cache = _last_level_cache_bytes() if policy.cold else 0
-        sets = rotating_sets(self._problem, cache, _MOST_BYTES) if policy.cold else 1
+        sets = rotating_sets(problem, cache, _MOST_BYTES) if policy.cold else 1
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]
         self._next, self._last = 0, self._out
-        notes = (_WARM,) if policy.cold and not cache else ()
-        self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes)
+        notes: tuple[str, ...] = (_WARM,) if policy.cold and not cache else ()
+        is_scaled = problem.flops > 0 and (problem.alpha != 1 or problem.beta != 0)
+        widths = tuple(matrix.shape[1] for matrix in (values.a, values.b, values.c))
+        self._by_scipy = is_scaled and widths == problem.tight
+        if is_scaled and not self._by_scipy:
+            notes += (_GAPS,)
+        built = instrument.Built(choice={BLAS: scipy_title()}) if self._by_scipy else instrument.Built()
+        self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built)
         self._has_run = False
 
     def verify(self, when: instrument.When) -> instrument.Verified:
@@ -75,7 +97,8 @@ class NumpyBench:
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
-        gemm(problem or self._problem, *self._inside(self._a, self._b, self._c, self._out))
+        for call in self._calls(problem or self._problem, self._a, self._b, self._c, self._out):
+            call()
         self._c[...] = self._stored.c
         return np.array(self._out)
 
@@ -102,17 +125,37 @@ class NumpyBench:
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
         stored = [(self._a, self._b, self._c, self._out), *self._others]
-        sets = [self._inside(*matrices) for matrices in stored]
+        sets = [self._calls(self._problem, *matrices) for matrices in stored]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
         self._next += count
-        problem = self._problem
-        begin = time.perf_counter()
-        for a, b, c, out in order:
-            gemm(problem, a, b, c, out)
-        end = time.perf_counter()
         self._last = stored[(self._next - 1) % len(sets)][-1]
+        first, last = [call for calls in order[:-1] for call in calls], order[-1]
+        begin = time.perf_counter()
+        for call in first:
+            call()
+        paused = time.perf_counter()
+        if self._by_scipy and self._problem.beta != 0:  # the last C is the one that was verified
+            np.copyto(self._last, self._stored.c)
+        resumed = time.perf_counter()
+        for call in last:
+            call()
+        end = time.perf_counter()
         self._has_run = True
-        return Batch({clock: (end - begin) / count}, begin, end, count)
+        seconds = end - resumed + paused - begin
+        return Batch({clock: seconds / count}, end - seconds, end, count)
+
+    def _calls(
+        self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
+    ) -> list[Callable[[], object]]:
+        """What computes a problem; with scipy `out` holds C before and after, and every product is a call."""
+        a, b, c, out = self._inside(a, b, c, out)
+        if problem.alpha == 1 and problem.beta == 0:
+            return [partial(np.matmul, a, b, out=out)]
+        if not self._by_scipy:
+            return [partial(gemm, problem, a, b, c, out)]
+        if problem.batch == 1:
+            a, b, out = a[None], b[None], out[None]
+        return [scipy_gemm(problem, *matrices) for matrices in zip(a, b, out, strict=True)]
 
     def release(self) -> None:
         """Nothing to do: arrays go with the last reference."""
@@ -131,3 +174,27 @@ def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
         out *= out.dtype.type(problem.alpha)
     if problem.beta != 0:
         out += out.dtype.type(problem.beta) * c
+
+
+def scipy_gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
+    """A call for C = alpha op(A) op(B) + beta C, in place.
+
+    The BLAS stores columns, so it computes the transpose of C from views: op(B)^T op(A)^T.
+    """
+    from scipy.linalg import blas
+
+    return partial(
+        blas.dgemm if c.dtype == np.float64 else blas.sgemm,
+        *(problem.alpha, b if problem.trans_b else b.T, a if problem.trans_a else a.T),
+        *(problem.beta, c.T, problem.trans_b, problem.trans_a),
+        overwrite_c=1,
+    )
+
+
+def scipy_title() -> str:
+    """scipy with its own BLAS: ``scipy (OpenBLAS 0.3.30, 2 threads)``."""
+    import scipy.linalg.blas
+
+    pool = host.pool_of(scipy)
+    title = host.pool_title({**pool, "architecture": ""}) if pool else "unknown BLAS"
+    return f"scipy ({title.replace('openblas', 'OpenBLAS')})"

@@ -11,6 +11,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import cycle
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -33,11 +34,16 @@ def blas_pools() -> list[Pool]:
 
 def numpy_pool() -> Pool | None:
     """The BLAS that numpy uses; None if threadpoolctl does not know it."""
-    own = str(Path(np.__file__).parent)  # a wheel's libraries are in numpy.libs beside it
+    return pool_of(np)
 
-    def order(pool: Pool) -> tuple[bool, bool]:  # scipy brings one of its own, which numpy does not use
+
+def pool_of(package: ModuleType) -> Pool | None:
+    """The BLAS that numpy or scipy uses, once it is loaded: each may bring one of its own."""
+    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs beside it
+
+    def order(pool: Pool) -> tuple[bool, bool]:
         file = str(pool.get("filepath"))
-        return not file.startswith(own), "scipy" in file
+        return not file.startswith(own), ".libs" in file
 
     return min(blas_pools(), key=order, default=None)
 

@@ -58,8 +58,7 @@ class OpenCLMachine:
         module, _, name = EXECUTORS[kind].partition(":")
         make = getattr(import_module(module), name)
         if device is None:
-            pin_blas_threads()
-            return make()
+            return make(pin_blas_threads)
         drivers.register()
         limit_blas_threads()
         if kind == CUBLAS:

@@ -126,6 +126,10 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
+BLAS = "blas"
+"""The name under which `Row.choice` holds the library that numpy was replaced by."""
+
+
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
     """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
 
@@ -226,9 +230,14 @@ class Row:
         return self.conditions.max_mhz if self.conditions else None
 
     @property
-    def title(self) -> str:
-        """Its variant for people: ``naive``, ``naive fast``, ``naive WX=8 WY=4``."""
+    def name(self) -> str:
+        """Its variant: ``naive``, ``naive fast``, ``naive WX=8 WY=4``."""
         return titled(self.variant, self.parameters, self.grid)
+
+    @property
+    def title(self) -> str:
+        """Its name for people; of the host's BLAS the library, if it is not numpy's."""
+        return str(self.choice.get(BLAS) or self.name)
 
     @property
     def kernel_parameters(self) -> Parameters:

@@ -8,7 +8,7 @@ from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, Row, Status, titled
+from gemmbench.model.row import BLAS, CHAIN, Row, Status, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report.table import Cell, Note
@@ -154,7 +154,8 @@ def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]
         shown = rates.shown_scope(row, scope)
         if row.status != "ok" or shown == scope:
             continue
-        name = f"{clean(run.header.host.blas)}, " if row.variant == BASELINE and device != HOST else ""
+        is_numpy = row.variant == BASELINE and BLAS not in row.choice
+        name = f"{clean(run.header.host.blas)}, " if is_numpy and device != HOST else ""
         ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
         texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
     turned = [] if BASELINE in texts else numpy_in_turn(run, rows)

@@ -12,9 +12,8 @@ import pytest
 from msgspec import UNSET
 
 from gemmbench import UsageError
-from gemmbench.gemm import numpy_blas
 from gemmbench.gemm.freivalds import drawn
-from gemmbench.gemm.numpy_blas import NumpyExecutor, gemm
+from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, gemm
 from gemmbench.gemm.operands import Matrices
 from gemmbench.gemm.verify import ExactTest, exact_product, random_operands, stack, transposed
 from gemmbench.gemm.workloads import Shape, read_shapes
@@ -180,13 +179,19 @@ def test_a_timed_answer_that_is_wrong_in_one_problem_has_no_rate(
 ) -> None:
     """numpy, whose answers have a fault."""
 
-    def faulty(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
-        before = out.copy()
-        gemm(problem, a, b, c, out)
-        if out.ndim == 3:  # not in the trial, which is one problem
-            fault(out, before)
+    def faulty(
+        bench: NumpyBench, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
+    ) -> list[Callable[[], None]]:
+        def call() -> None:
+            inside = bench._inside(a, b, c, out)
+            before = inside[-1].copy()
+            gemm(problem, *inside)
+            if before.ndim == 3:  # not in the trial, which is one problem
+                fault(inside[-1], before)
 
-    monkeypatch.setattr(numpy_blas, "gemm", faulty)
+        return [call]
+
+    monkeypatch.setattr(NumpyBench, "_calls", faulty)
     row = measured(Gemm(16, 17, 15, batch=9))
     assert row.status == "wrong"
     assert "problem" in row.reason

@@ -104,7 +104,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "matplotlib": ("charts", "gemm", "probes", "chart_views", "pages"),
     "jinja2": ("pages",),
     "markupsafe": ("pages",),
-    "scipy": ("stats", "regress"),
+    "scipy": ("stats", "regress", "gemm.numpy_blas"),
     "junitparser": ("regress",),
     "psutil": ("measure",),
     "threadpoolctl": ("measure.host",),

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
+from gemmbench.gemm import numpy_blas
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.measure import host, machine
 from gemmbench.measure.child import Worker
@@ -65,13 +69,14 @@ def test_the_last_level_caches_that_can_be_used_add_up(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or len(all_cores()) < 2, reason="reads /proc; needs two cores")
-def test_numpy_has_a_process_with_a_thread_on_each_core_and_no_driver(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("beta", [0.0, 1.0], ids=["numpy", "scipy"])
+def test_a_blas_has_a_process_with_a_thread_on_each_core_and_no_driver(
+    beta: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two threads met on a core, and a product of 512 took 24 ms where it takes 1.3 ms."""
     monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
     with Worker(machine.default) as worker:
-        with worker.prepare(CASE, None, Policy()) as handle:
+        with worker.prepare(replace(CASE, problem=Gemm(64, 64, 64, beta=beta)), None, Policy()) as handle:
             assert handle.verify("before").check.verdict == "ok"
             assert handle.batch("host", 3).count == 3
         assert worker._process is None
@@ -79,7 +84,7 @@ def test_numpy_has_a_process_with_a_thread_on_each_core_and_no_driver(
         process = Path(f"/proc/{worker._host._process.pid}")
         libraries = {Path(line.split()[-1]).name for line in (process / "maps").read_text().splitlines()}
         threads = [os.sched_getaffinity(int(task.name)) for task in (process / "task").iterdir()]
-    assert any("blas" in library for library in libraries)
+    assert any("fblas" in library for library in libraries) == bool(beta)
     assert not any(part in library.lower() for library in libraries for part in ("opencl", "ocl"))
     assert {core for cores in threads if len(cores) == 1 for core in cores} == set(all_cores())
     assert len([cores for cores in threads if len(cores) > 1]) == 1  # the thread that reads requests
@@ -98,6 +103,73 @@ def test_numpy_is_measured_where_threads_cannot_be_pinned(monkeypatch: pytest.Mo
     monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
     host.pin_blas_threads()
     assert len(refused) == 1
+
+
+SCALED = [
+    Gemm(5, 7, 3, dtype, alpha, beta, trans_a=trans_a, trans_b=trans_b, batch=batch)
+    for dtype in ("float", "double")
+    for alpha, beta in ((2.0, 0.0), (1.0, 1.0), (-0.5, 0.25))
+    for trans_a, trans_b, batch in ((False, False, 1), (True, False, 3), (False, True, 1), (True, True, 2))
+]
+
+
+@pytest.mark.parametrize("problem", SCALED, ids=str)
+def test_scipy_applies_alpha_and_beta_in_place(problem: Gemm) -> None:
+    """numpy made three passes over C after its product, inside the clock."""
+    bench = NumpyExecutor().prepare(replace(CASE, problem=problem, dtype=problem.dtype), Policy())
+    assert bench.verify("before").check.verdict == "ok"
+    for count in (1, 3):
+        assert bench.start("host", count).count == count
+        left = bench.left()
+        assert left is not None
+        assert (left == bench._answers.verified_result).all()
+    assert bench.verify("after").check.verdict == "ok"
+    calls = bench._calls(problem, bench._a, bench._b, bench._c, bench._out)
+    assert len(calls) == problem.batch
+    for call in calls:
+        assert np.shares_memory(call(), bench._out)  # nothing was copied
+
+
+def test_c_is_restored_outside_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = itertools.count()  # each look at the clock takes one
+    bench = NumpyExecutor().prepare(replace(CASE, problem=Gemm(64, 64, 64, beta=1.0)), Policy())
+    monkeypatch.setattr(numpy_blas, "time", SimpleNamespace(perf_counter=lambda: float(next(seconds))))
+    batch = bench.start("host", 4)
+    assert (batch.seconds["host"], batch.wall_s) == (2 / 4, 2 / 4)  # of three, one of which restored C
+
+
+def test_rows_with_gaps_are_numpys_and_say_so() -> None:
+    problem = Gemm(5, 7, 3, beta=1.0, ld=(4, 8, 9))
+    bench = NumpyExecutor().prepare(replace(CASE, problem=problem), Policy())
+    assert (bench.prepared.built.choice, bench.prepared.notes) == ({}, (numpy_blas._GAPS,))
+    assert bench.verify("before").check.verdict == "ok"
+
+
+def test_batches_are_timed_by_a_clock_of_high_resolution(monkeypatch: pytest.MonkeyPatch) -> None:
+    """time.monotonic ticks every 15.6 ms on Windows before Python 3.13: batches took no time."""
+    monkeypatch.setattr(time, "monotonic", lambda: 0.0)
+    batch = NumpyExecutor().prepare(CASE, Policy()).start("host", 3)
+    assert batch.seconds["host"] > 0
+    assert batch.end > batch.begin
+
+
+def test_each_library_is_called_by_its_own_blas(monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = Path(np.__file__).resolve().parents[1]
+    files = {"9.1": "scipy.libs/libscipy_openblas.so", "9.2": "numpy.libs/libscipy_openblas64_.so"}
+    pools = [
+        {"internal_api": "openblas", "version": version, "num_threads": 8, "filepath": str(folder / file)}
+        for version, file in files.items()
+    ]
+    monkeypatch.setattr(host, "blas_pools", lambda: pools)
+    assert numpy_blas.scipy_title() == "scipy (OpenBLAS 9.1, 8 threads)"
+    assert host.numpy_pool() == pools[1]
+    pools[1]["filepath"] = "/usr/lib/libopenblas.so"  # as conda has it
+    assert host.numpy_pool() == pools[1]
+
+
+def test_a_row_of_scipy_is_called_so() -> None:
+    row = replace(fake_runs.fake_square().rows[0], choice={"blas": "scipy (OpenBLAS 0.3.30, 2 threads)"})
+    assert (row.title, row.name) == ("scipy (OpenBLAS 0.3.30, 2 threads)", row.variant)
 
 
 def test_a_blas_is_named_with_its_threads_and_kernels() -> None:
