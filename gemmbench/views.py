@@ -118,7 +118,6 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     if not lines:
         return None
     speaks = any(window.clock_mhz or window.power_w for _, _, window in lines)
-    counts = any(window.counted_mhz for _, _, window in lines)
     return Sheet(
         heading=heading(run, device),
         caption="conditions: medians of the batches, the highest temperature",
@@ -126,7 +125,6 @@ def _conditions(run: Run, device: int) -> Sheet | None:
         blocks=(
             ("warmed", "control"),
             *((_DEVICE,) if speaks else ()),
-            *((("counted MHz",),) if counts else ()),
             _HOST,
         ),
         rows=tuple(
@@ -135,7 +133,6 @@ def _conditions(run: Run, device: int) -> Sheet | None:
                 Cell(clean(clock)),
                 *_state(row),
                 *(_device(row, window) if speaks else ()),
-                *((_number(window.counted_mhz),) if counts else ()),
                 *_host(window),
             )
             for row, clock, window in lines

@@ -32,7 +32,6 @@ class FakeCuda:
         self.graphs: list[list[Any]] = []
         self.replayed: list[int] = []
         self.forgotten: list[int] = []
-        self.now_ns = 1 << 60
         self.destroyed: list[int] = []  # graphs as captured
 
     def cuInit(self, flags: int) -> int:
@@ -139,28 +138,6 @@ class FakeCuda:
         self.copies.append("down")
         ctypes.memmove(to.value, source.value, size.value)
         return 0
-
-    def cuModuleLoadData(self, module: Any, text: Any) -> int:
-        assert b".entry stamps" in text.value
-        module._obj.value = 1
-        return 0
-
-    def cuModuleGetFunction(self, function: Any, module: Any, name: Any) -> int:
-        assert name.value == b"stamps"
-        function._obj.value = 1
-        return 0
-
-    def cuLaunchKernel(self, function: Any, *rest: Any) -> int:
-        """The counters, of a clock that has 1,500 MHz."""
-        self._stamp(rest[0].value, *(ctypes.c_uint64.from_address(each).value for each in rest[-2]))
-        return 0
-
-    def _stamp(self, blocks: int, address: int, start: int) -> None:
-        self.now_ns += 10_000
-        raw = (ctypes.c_uint64 * (3 * blocks)).from_address(address + 24 * start)
-        for block in range(blocks):
-            unit = (block + start) % (blocks // 2)
-            raw[3 * block : 3 * block + 3] = [unit, unit + 3 * self.now_ns // 2, self.now_ns]
 
     def cuGetErrorString(self, status: int, text: Any) -> int:
         text._obj.value = (

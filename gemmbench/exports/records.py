@@ -25,7 +25,7 @@ from gemmbench.model.row import SCOPES, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
-from gemmbench.stats import conditions, rates
+from gemmbench.stats import rates
 from gemmbench.stats.conditions import in_short
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
@@ -105,7 +105,6 @@ COLUMNS: tuple[Column, ...] = (
     *_interval("versus", "versus_ratio"),
     Column("versus_scope", str, "clock of versus_ratio"),
     Column("clock_mhz", float, "median clock of the device"),
-    Column("counted_mhz", float, "median of the batches' average clocks, by the device's own counters"),
     Column("limits", str, "what limited the clock"),
     Column("other_cores", float, "cores that other processes used"),
     Column("steal_cores", float, "cores that the hypervisor gave to others"),
@@ -175,7 +174,6 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
         **rates.derived(run, row),
         **device_names(run, row),
         **workloads.derived(run, row),
-        "counted_mhz": conditions.counted_mhz(row),
     }
 
 

@@ -8,7 +8,7 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.cuda import Cuda, CudaCounters, Stopwatch
+from gemmbench.gemm.cuda import Cuda, Stopwatch
 from gemmbench.gemm.opencl import opened
 from gemmbench.gemm.operands import (
     LONG_S,
@@ -39,7 +39,7 @@ from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import PAGEABLE, WHOLE, Check
 from gemmbench.model.units import ceil_div
-from gemmbench.opencl.runtime import Span, page_aligned
+from gemmbench.opencl.runtime import page_aligned
 
 # --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
 
@@ -402,7 +402,6 @@ class _Queued:
     watch: Stopwatch
     count: int
     begin: float
-    span: Span | None
 
     def done(self) -> bool:
         return self.cuda.reached(self.watch)
@@ -410,8 +409,7 @@ class _Queued:
     def finish(self) -> Batch:
         """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
         took, end = self.cuda.seconds(self.watch), time.monotonic()
-        mhz = self.span.mhz() if self.span else None
-        return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count, mhz=mhz)
+        return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count)
 
 
 class CublasBench:
@@ -444,7 +442,6 @@ class CublasBench:
         self._graphs: dict[tuple[int, int], ctypes.c_void_p] = {}  # by number of problems and first set
         with ExitStack() as stack:  # closes what there is, should the memory not suffice
             self._operands = [self._made(stack) for _ in range(self.sets)]
-            self._counters = self._counted(stack, facts)
             self._cuda.finish()
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
@@ -460,11 +457,6 @@ class CublasBench:
         self._graphs.clear()
         self._operands.clear()
         self._stack.close()
-
-    def _counted(self, stack: ExitStack, facts: DeviceFacts) -> CudaCounters | None:
-        with suppress(NotMeasuredError):
-            return CudaCounters(self._cuda, facts, stack)
-        return None
 
     def _made(self, stack: ExitStack) -> _Set:
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
@@ -537,7 +529,6 @@ class CublasBench:
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
         begin = time.monotonic()
-        span = self._counters.begin() if self._counters else None
         watch = self._cuda.start()
         if graph:
             self._cuda.replay(graph)
@@ -545,9 +536,7 @@ class CublasBench:
             self._enqueue_all(count)
         self._cuda.stop(watch)
         self._next += count
-        if span:
-            span.end()
-        return _Queued(self._cuda, watch, count, begin, span)
+        return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
         """So many problems as a CUDA graph, from the operand set that is next or one soon after it.

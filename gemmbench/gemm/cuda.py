@@ -1,30 +1,20 @@
-"""One NVIDIA GPU through CUDA's driver interface: memory, a stream, stopwatches, counters, graphs."""
+"""One NVIDIA GPU through CUDA's driver interface: memory, a stream, stopwatches, graphs."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import cycle
 from typing import Any
 
 import numpy as np
 
 from gemmbench.gemm.opencl import opened
-from gemmbench.model import kernel_files
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.opencl.runtime import (
-    FIELDS,
-    GROUPS_PER_UNIT,
-    IN_FLIGHT,
-    LAUNCHES,
-    Counters,
-    Span,
-)
 
 _FILES = ("libcuda.so.1", "nvcuda.dll")
 _ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
@@ -147,34 +137,6 @@ class Cuda:
     def forget(self, graph: ctypes.c_void_p) -> None:
         self._library.cuGraphExecDestroy(graph)
 
-    def more_watches(self, count: int) -> list[Stopwatch]:
-        """So many stopwatches, others at each call."""
-        return [self._stopwatch() for _ in range(count)]
-
-    @contextmanager
-    def timed(self, watch: Stopwatch) -> Iterator[None]:
-        """A stopwatch around what is put into the stream."""
-        self._call("cuEventRecord", watch.begin, self.stream)
-        yield
-        self._call("cuEventRecord", watch.end, self.stream)
-
-    def fetch(self, values: HostArray, address: int) -> None:
-        """Enqueue a copy from the device into pinned memory."""
-        pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
-        self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
-
-    def function(self, ptx: str, name: str) -> ctypes.c_void_p:
-        """A kernel of a program in PTX, which the driver assembles; it stays loaded."""
-        module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._call("cuModuleLoadData", ctypes.byref(module), ctypes.c_char_p(ptx.encode()))
-        self._call("cuModuleGetFunction", ctypes.byref(function), module, ctypes.c_char_p(name.encode()))
-        return function
-
-    def launch(self, function: ctypes.c_void_p, blocks: int, block: int, *values: int) -> None:
-        """Enqueue a kernel whose parameters are all of 64 bits."""
-        sizes = (ctypes.c_uint(length) for length in (blocks, 1, 1, block, 1, 1, 0))
-        self._call("cuLaunchKernel", function, *sizes, self.stream, _arguments(*values), None)
-
     def reached(self, watch: Stopwatch) -> bool:
         """Whether the device has stopped it, or failed."""
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
@@ -227,51 +189,3 @@ class Cuda:
                 raise NotMeasuredError("unsupported", f"CUDA does not start: {words}")
             what = "the device ran out of memory" if status == _OUT_OF_MEMORY else f"{function} failed"
             raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)
-
-
-def _arguments(*values: int) -> Any:
-    """Kernel parameters of 64 bits each, as ``cuLaunchKernel`` takes them; they keep their values alive."""
-    held = [ctypes.c_uint64(value) for value in values]
-    pointers = (ctypes.c_void_p * len(held))(*(ctypes.addressof(each) for each in held))
-    pointers.held = held  # type: ignore[attr-defined]  # as long as the array
-    return pointers
-
-
-# --- The average clock of a CUDA library's batch by the GPU's own counters: see `opencl.runtime` -----------
-
-
-_CLOCK_FILE = "check/clock.ptx"
-
-
-class CudaCounters(Counters):
-    """The counters of a GPU.
-
-    Args:
-        cuda: of the GPU.
-        facts: its number of units.
-        stack: gives the memory back.
-
-    Raises:
-        NotMeasuredError: the driver does not take the kernel.
-    """
-
-    def __init__(self, cuda: Cuda, facts: DeviceFacts, stack: ExitStack) -> None:
-        self._cuda, self._groups = cuda, GROUPS_PER_UNIT * max(1, facts.compute_units)
-        self._function = cuda.function(kernel_files.raw(_CLOCK_FILE), "stamps")
-        shape, word = (LAUNCHES, self._groups, FIELDS), np.dtype(np.uint64)
-        size = LAUNCHES * self._groups * FIELDS * word.itemsize
-        self._slots = cycle(
-            [
-                (stack.enter_context(cuda.memory(size)), stack.enter_context(cuda.pinned(shape, word)), watch)
-                for watch in cuda.more_watches(IN_FLIGHT)
-            ]
-        )
-        self._try()
-
-    def _note(self, buffer: int, start: int) -> None:
-        self._cuda.launch(self._function, self._groups, 1, buffer, start)
-
-    def _read(self, span: Span) -> Callable[[], object]:
-        with self._cuda.timed(span.watch):
-            self._cuda.fetch(span.host, span.buffer)
-        return partial(self._cuda.seconds, span.watch)

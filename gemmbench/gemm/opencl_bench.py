@@ -32,7 +32,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, WHOLE, Check, Launch
-from gemmbench.opencl.runtime import LAUNCHES, MAPPED, Operand, Runtime, Span, errors, operand
+from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
 _SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
@@ -126,13 +126,10 @@ class Queued:
         events: Sequence[tuple[str, Any]],
         count: int,
         begin: float,
-        span: Span | None = None,
         look: Callable[[], None] | None = None,
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._span, self._look = span, look  # around them; at what the last problem left
-        if span:
-            span.end()
+        self._look = look  # at what the last problem left
         self._enqueued = time.monotonic()
 
     def done(self) -> bool:
@@ -161,14 +158,11 @@ class Queued:
         alone = self._count - bool(self._look) or 1  # before C was erased
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(stamps[alone * steps - 1][2] * 1e-9 - span[0], tick) / alone
-        launches = len(stamps) + (LAUNCHES if self._span else 0)
-        launch_s = max(self._enqueued - self._begin, launches * self._bench.runtime.launch_s)
+        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which no event tells
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
-        with errors():
-            mhz = self._span.mhz() if self._span else None
         known_s = None if self._look and self._count == 1 else launch_s  # C was erased before its only START
-        return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s, mhz=mhz)
+        return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
 
 class Bench:
@@ -387,7 +381,6 @@ class Bench:
         """Put so many problems into the queue, back to back."""
         plan, looks = self._on_device(), self._looks(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
-        span = self.runtime.span()
         begin = time.monotonic()
         events, look = self._enqueue(plan, count - looks), None
         if looks:
@@ -398,7 +391,7 @@ class Bench:
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
             look = partial(self._look, comparison, left)
-        queued = Queued(self, events, count, begin, span, look)
+        queued = Queued(self, events, count, begin, look)
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()

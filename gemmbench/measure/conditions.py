@@ -223,7 +223,7 @@ class Monitor(Watch):
         self.close()
         after = self._look(self._now())
         others = after.since(self._before) if after and self._before else (None, None)
-        if not self._readings and others[0] is None and not any(batch.mhz for batch in batches):
+        if not self._readings and others[0] is None:
             return None
         other_cores, steal_cores = others
         readings = replace(
@@ -271,21 +271,12 @@ def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
 
 
 def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
-    """What the device said, batch by batch: while it ran, or just before; nothing without a reading.
-
-    What it counted itself came with the batches.
-    """
-    counted = tuple(batch.mhz for batch in batches)
-    if not readings and not any(counted):
-        return Readings()
-    known = Readings(
-        begin_s=tuple(round(batch.begin, 4) for batch in batches), counted_mhz=counted if any(counted) else ()
-    )
+    """What the device said, batch by batch: while it ran, or just before; nothing without a reading."""
     if not readings:
-        return known
+        return Readings()
     during = [_during(readings, batch) for batch in batches]
-    return replace(
-        known,
+    return Readings(
+        begin_s=tuple(round(batch.begin, 4) for batch in batches),
         clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
         power_w=_column(during, lambda reading: reading.power_w, fmean),
         celsius=_column(during, lambda reading: reading.celsius, max),

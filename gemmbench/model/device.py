@@ -163,7 +163,6 @@ class Readings:
     window_s: float = 0.0  # from the first batch's begin to the last one's end
     other_cores: float | None = None  # that processes of others used; None where the system does not tell
     steal_cores: float | None = None  # that the hypervisor gave to others
-    counted_mhz: tuple[float | None, ...] = ()  # each batch's average, by the device's own counters
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def _followed(first: Readings, second: Readings) -> Readings:
 
     return Readings(
         begin_s=first.begin_s + second.begin_s,
-        **{name: column(name, None) for name in ("clock_mhz", "power_w", "celsius", "counted_mhz")},
+        **{name: column(name, None) for name in ("clock_mhz", "power_w", "celsius")},
         limits=column("limits", ""),
         window_s=first.window_s + second.window_s,
         other_cores=mean(first.other_cores, second.other_cores),

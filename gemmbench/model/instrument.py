@@ -144,7 +144,6 @@ class Batch:
     end: float
     count: int = 1
     each: Mapping[str, tuple[float, ...]] = field(default_factory=dict)  # of every problem, if timed
-    mhz: float | None = None  # the device's average clock, by its own counters
     device: tuple[float, float] | None = None  # first START and last END in seconds of the device's clock
     launch_s: float | None = None  # what all its launches cost, by the wall clock; None: not timed by events
     ahead_s: float = 0.0  # how long before its begin it was asked for, while another batch ran

@@ -8,12 +8,11 @@ import mmap
 import re
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import cycle
 from typing import Any
 
 import numpy as np
@@ -166,17 +165,6 @@ class Runtime:
                 chains.append(time.perf_counter() - begin)
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
-    @cached_property
-    def _counters(self) -> Counters | None:
-        """What tells the device's clock; None where nothing does."""
-        with suppress(NotMeasuredError), errors():
-            return Counters(self) if has_counters(self.facts) else None
-        return None
-
-    def span(self) -> Span | None:
-        """Begin to count the device's cycles, where it can."""
-        return self._counters.begin() if self._counters else None
-
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():
@@ -219,11 +207,6 @@ class Runtime:
             return cl.create_image(
                 self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height)
             )
-
-
-def has_counters(facts: DeviceFacts) -> bool:
-    """Whether kernels can read the cycle counters of a device: NVIDIA's compiler takes PTX."""
-    return facts.type == "gpu" and "cl_nv_compiler_options" in facts.extensions
 
 
 def build_failure(file: str, message: str) -> str:
@@ -649,98 +632,3 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
 def _binary(built: Built) -> str:
     (binary,) = built.program.get_info(cl.program_info.BINARIES)
     return bytes(binary).decode("latin-1").rstrip("\0")
-
-
-# --- The average clock of a batch by a GPU's own counters ---------------------------------------------------
-# Cycles over nanoseconds of every multiprocessor. A tiny kernel before the batch and one after it note both
-# (``kernels/check/clock.cl``). Neither is in a timed launch. NVIDIA's GPUs have such.
-
-
-GROUPS_PER_UNIT = 2  # so that every unit has one, however they are dealt
-FIELDS = 3  # of a stamp: unit, cycles, nanoseconds
-LAUNCHES = 2  # of a span
-_CLOCK_FILE = "check/clock.cl"
-IN_FLIGHT = 3  # batches: while one is read, the next runs, and another is put behind it
-_WORD = np.dtype(np.uint64)
-
-
-def average_mhz(before: HostArray, after: HostArray) -> float | None:
-    """The average clock between two looks, over the units that are in both; None where no unit's time passed.
-
-    Args:
-        before: a row for each group, of unit, cycles and nanoseconds.
-        after: the same, later.
-    """
-    first = {int(unit): (int(cycles), int(ns)) for unit, cycles, ns in before[::-1]}
-    clocks = []
-    for unit, cycles, ns in after:
-        past_cycles, past_ns = first.pop(int(unit), (0, int(ns)))
-        if int(ns) > past_ns and int(cycles) > past_cycles:
-            clocks.append(1e3 * (int(cycles) - past_cycles) / (int(ns) - past_ns))
-    return round(float(np.mean(clocks)), 1) if clocks else None
-
-
-class Counters:
-    """The counters of a device.
-
-    `root` is another kernels folder than gemmbench's own.
-
-    Raises:
-        NotMeasuredError: the driver does not take the kernel.
-    """
-
-    def __init__(self, runtime: Runtime, root: str = "") -> None:
-        self._queue, self._groups = runtime.queue, GROUPS_PER_UNIT * max(1, runtime.facts.compute_units)
-        self._kernel = runtime.kernel(runtime.build(_CLOCK_FILE, (), root), "stamps", (1,))
-        shape = (LAUNCHES, self._groups, FIELDS)
-        nbytes = math.prod(shape) * _WORD.itemsize
-        slots = [(runtime.buffer(nbytes), runtime.pinned(shape, _WORD)) for _ in range(IN_FLIGHT)]
-        self._slots: Iterator[tuple[Any, ...]] = cycle(slots)
-        self._try()
-
-    def _try(self) -> None:
-        """A driver that does not take it says so here, and costs no row."""
-        trial = self.begin()
-        trial.end()
-        trial.mhz()
-
-    def begin(self) -> Span:
-        """Note them when the device gets there; a batch is put behind it."""
-        span = Span(self, *next(self._slots))
-        self._note(span.buffer, 0)
-        return span
-
-    def end(self, span: Span) -> Callable[[], object]:
-        """Note them behind the batch; what waits for both looks."""
-        self._note(span.buffer, self._groups)
-        return self._read(span)
-
-    def _note(self, buffer: Any, start: int) -> None:
-        self._kernel.set_args(buffer, np.uint32(start))
-        cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._groups,), (1,))
-
-    def _read(self, span: Span) -> Callable[[], object]:
-        """Enqueue reading both looks; what waits for it."""
-        event = cl.enqueue_copy(self._queue, span.host, span.buffer, is_blocking=False)
-        waits: Callable[[], object] = event.wait
-        return waits
-
-
-@dataclass
-class Span:
-    """From one look at the counters to the next."""
-
-    counters: Counters
-    buffer: Any  # of the device; CUDA's address of it
-    host: HostArray
-    watch: Any = None  # CUDA's, around reading both
-    wait: Callable[[], object] | None = None  # until both are read; None before its end
-
-    def end(self) -> None:
-        self.wait = self.counters.end(self)
-
-    def mhz(self) -> float | None:
-        """Wait for both, and the average clock between them."""
-        assert self.wait
-        self.wait()
-        return average_mhz(*self.host)

@@ -20,7 +20,7 @@ from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
 from gemmbench.model.units import ceil_div, size
-from gemmbench.opencl.runtime import Built, Runtime, Span, errors
+from gemmbench.opencl.runtime import Built, Runtime, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
     TEXEL_BYTES,
@@ -132,30 +132,20 @@ class Bench:
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work
         with errors():
-            runtime = getattr(self.operands, "runtime", None)
-            span = runtime.span() if runtime else None
-            return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count, span)
+            return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
 
 
-def timed(queue: Any, enqueue: Enqueue, count: int = 1, span: Span | None = None) -> Batch:
-    """Launch so many times back to back and wait; event seconds of one launch.
-
-    A span counts the device's cycles from before the first to after the last.
-    """
-    if span:
-        queue.finish()
+def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
+    """Launch so many times back to back and wait; event seconds of one launch."""
     begin = time.monotonic()
     events = [enqueue() for _ in range(count)]
     queue.finish()
     end = time.monotonic()
     spent = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / count
-    if span:
-        span.end()
-    mhz = span.mhz() if span else None
-    return Batch({"kernel": max(spent, _SHORTEST_S)}, begin, end, count, mhz=mhz)
+    return Batch({"kernel": max(spent, _SHORTEST_S)}, begin, end, count)
 
 
 def verified(wrong: str) -> Verified:

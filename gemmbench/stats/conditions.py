@@ -52,13 +52,3 @@ def limited(run: Run, device: int, dtype: str | None = None) -> str:
                 if clock is not None and POWER in limits.split()
             ]
     return f"{number(median(clocks))} of {number(most)} MHz" if clocks and most else ""
-
-
-_CLOCK = "device"  # that the batches of the kernel and the device scope are timed by
-
-
-def counted_mhz(row: Row) -> float | None:
-    """The median of the batches' average clocks, in MHz; None where the device does not count."""
-    windows = row.conditions.windows if row.conditions else {}
-    clocks = known(windows[_CLOCK].counted_mhz) if _CLOCK in windows else []
-    return median(clocks) if clocks else None

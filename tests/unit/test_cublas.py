@@ -160,7 +160,6 @@ def test_what_is_timed_is_a_graph_and_no_loop_of_calls(install: Install) -> None
         assert not isinstance(batch, Batch)
         finished = batch.finish()
         assert finished.seconds["device"] == pytest.approx(1e-5 / count)
-        assert finished.mhz == 1500.0  # by the counters of its units
     assert [len(graph) for graph in driver.graphs] == [5, 1000]  # a single call is no graph
     assert driver.replayed == [1, 1, 2]
     bench.release()
@@ -267,7 +266,7 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     # three operands once; verified on integers and on them, C filled for that; batches; verified on integers
     # in the device scope and in another one, then A and B back
     copies = "".join(name[0] for name in driver.copies)
-    assert re.fullmatch("uuu" + "d" + "(uuud){2}" + "d+" + "(uuud){7,}" + "uuud" + "uuuud" + "uu", copies)
+    assert re.fullmatch("uuu" + "(uuud){2}" + "(uuud){7,}" + "uuud" + "uuuud" + "uu", copies)
 
 
 def test_a_long_problem_has_both_scopes_in_one_batch(
