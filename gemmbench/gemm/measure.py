@@ -103,9 +103,10 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
         if error := too_slow(one_s, policy):
             raise error
         windows: list[Sampled] = []
-        for clock in _clocks(handle, one_s):
+        clocks = _clocks(case, handle, one_s)
+        for clock in clocks:
             yield Staged(f"timing {clock}")
-            share_s = policy.budget_s / len(_clocks(handle, one_s))
+            share_s = policy.budget_s / len(clocks)
             windows.append(alone(handle, clock, policy, share_s, not windows, one_s))
         row = _with_samples(row, handle, windows, device, policy)
         return (yield from _beside_samples(handle, row, device, policy))
@@ -349,13 +350,14 @@ def _untimed(row: Row, handle: Handle) -> Row:
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
-def _clocks(handle: Handle, one_s: float) -> tuple[str, ...]:
+def _clocks(case: Case, handle: Handle, one_s: float) -> tuple[str, ...]:
     """The clocks that time a row, the finest first.
 
-    Host-scope launches carry events too, so a long problem is sampled in the host scope only.
+    Host-scope launches carry events too, so a long problem is sampled in the host scope only. Not with an
+    image, which the host's upload fills instead of a launch.
     """
-    clocks = handle.prepared.clocks
-    return ("host",) if one_s > _HOST_ONLY_S and "host" in clocks else clocks
+    clocks, images = handle.prepared.clocks, variant_of(case).images
+    return ("host",) if one_s > _HOST_ONLY_S and "host" in clocks and not images else clocks
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
