@@ -168,11 +168,14 @@ def _grid(
         return rounds * (rows * columns + start) * (1 + fetched), down * across
 
     least, wanted = ceil_div(tiles, tallest), ceil_div(cores * _BLOCKS_EACH, batch)
-    # Of those that give blocks of one size only the fewest matter.
-    downs = {ceil_div(tiles, down): down for down in range(min(tiles, max(least, wanted)), least - 1, -1)}
-    acrosses = {ceil_div(panels, across): across for across in range(min(panels, wanted), 0, -1)}
-    grids = itertools.product(sorted(downs.values()), sorted(acrosses.values()))
-    return min(grids, key=cost)
+    downs, acrosses = _counts(tiles, least, max(least, wanted)), _counts(panels, 1, wanted)
+    return min(itertools.product(downs, acrosses), key=cost)
+
+
+def _counts(length: int, least: int, most: int) -> list[int]:
+    """Into how many blocks a length may be cut: of those with blocks of one size, only the fewest."""
+    fewest = {ceil_div(length, count): count for count in range(min(length, most), least - 1, -1)}
+    return sorted(fewest.values())
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:

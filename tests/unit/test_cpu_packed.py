@@ -10,10 +10,12 @@ from types import SimpleNamespace
 import pytest
 
 from gemmbench.ladder import BY_NAME
+from gemmbench.ladder.cpu import _counts
 from gemmbench.ladder.variant import ParameterError, Values
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
 from gemmbench.opencl.discovery import data_caches
 from gemmbench.opencl.runtime import ask_for_huge_pages
 from tests.unit.test_plan import DEVICE
@@ -249,3 +251,13 @@ def test_few_rows_read_b_where_it_lies_from_far_too_unless_its_rows_meet_in_the_
 
 def test_shallow_blocks_are_several_for_each_core() -> None:
     assert len(blocks(full(Gemm(1000, 1000, 7), cpu(512, 2, (48 * KIB, MIB, 32 * MIB))))) == 8
+
+
+def test_few_grids_are_tried_on_many_cores() -> None:
+    """Most of (4 x 192)^2 grids give blocks of the same sizes."""
+    rows, columns, most = 16384 // 6, 16384 // 64, 4 * 192
+    grids = [(down, across) for down in _counts(rows, 1, most) for across in _counts(columns, 1, most)]
+    assert len(grids) < 5000
+    for length in (1, 7, rows, columns):
+        every = {ceil_div(length, count) for count in range(1, min(length, most) + 1)}
+        assert {ceil_div(length, count) for count in _counts(length, 1, most)} == every
