@@ -15,7 +15,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.model.case import Case, Operands, Plan, Skip
-from gemmbench.model.device import HOST, DeviceFacts, broad_type
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import MATH, Row
@@ -154,25 +154,21 @@ def in_turn_with(
     return tuple(map(paired, plan))
 
 
-def fitting(
-    plan: Plan, devices: Sequence[DeviceFacts], groups: Mapping[str, Collection[str]], named: Collection[str]
-) -> Plan:
+def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str]) -> Plan:
     """A plan of GEMMs without those kernels of a group that are for other devices, or that cannot run.
 
     Where a device can run nothing, the rows stay and say why.
 
     Args:
         plan: with every kernel of the groups on every device.
-        devices: of the plan.
-        groups: by type of device, the kernels and libraries of groups: see `ladder.DEFAULT`.
+        groups: for each device, the kernels and libraries that groups ask for: see `ladder.DEFAULT`.
         named: the kernels and libraries that were asked for by name.
     """
-    kinds = [broad_type(device) for device in devices]
     served: set[tuple[object, ...]] = set()
     asked = []
     for step in plan:
         _, device, variant, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
-        if variant in named or device == HOST or variant in groups[kinds[device]]:
+        if variant in named or device == HOST or variant in groups[device]:
             asked.append((step, variant, (device, dtype, problem)))
             if isinstance(step, Case):
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}

@@ -344,6 +344,12 @@ class CublasExecutor:
         NotMeasuredError: unsupported: there is no CUDA, no cuBLAS, or not this GPU.
     """
 
+    @staticmethod
+    def is_installed(device: DeviceFacts) -> bool:
+        """Whether the library's file is there for such a GPU. It is not loaded, which takes long."""
+        files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
+        return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
+
     def __init__(self, facts: DeviceFacts) -> None:
         self._facts = facts
         self._cuda = Cuda(facts)

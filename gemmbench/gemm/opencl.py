@@ -23,6 +23,7 @@ from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.measure.host import file_of
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, text
@@ -409,6 +410,11 @@ class ClblastExecutor(GemmExecutor):
     """
 
     bench = WallBench
+
+    @staticmethod
+    def is_installed(_: DeviceFacts) -> bool:
+        """Whether the library's file is there."""
+        return ctypes.util.find_library("clblast") is not None
 
     def __init__(self, runtime: Runtime) -> None:
         super().__init__(runtime)

@@ -124,9 +124,7 @@ def _conclusion(panel: Panel) -> list[Note]:
     if not panel.sizes or not any(series.is_kernel for series in panel.series):
         return []
     host, evens = baseline(panel), break_evens(panel)
-    if host is None:
-        return [Note("Break-even", f"not known: {BASELINE} was not measured beside the device", "dim")]
-    if not evens:
+    if host is None or not evens:
         return []
     rival, fastest = clean(host.label), max(evens, key=lambda even: even.lead)
     sentences = [_sentence(evens, panel.axis, rival)]

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 from gemmbench.ladder import cpu, few, gpu, nvidia, own, published
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant, laid_out
 from gemmbench.model.case import Case
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
 from gemmbench.model.run_file import Run
 
@@ -109,6 +110,11 @@ DEFAULT: Mapping[str, tuple[str, ...]] = {
     "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL),
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
+
+
+def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
+    """The libraries that are measured without ``--baseline``: the host's BLAS, and the best one for a GPU."""
+    return (BASELINE, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
 
 
 def variant_of(case: Case) -> Variant:

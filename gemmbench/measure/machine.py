@@ -6,6 +6,7 @@ Its name is part of the instrument's protocol: other versions of gemmbench are a
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -42,7 +43,7 @@ class OpenCLMachine:
         registered = drivers.register()
         from gemmbench.opencl import discovery
 
-        return discovery.devices(registered)
+        return tuple(map(_with_libraries, discovery.devices(registered)))
 
     def host(self) -> HostFacts:
         return host_facts()
@@ -55,8 +56,7 @@ class OpenCLMachine:
         return self._executors[key]
 
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
-        module, _, name = EXECUTORS[kind].partition(":")
-        make = getattr(import_module(module), name)
+        make = _executor(kind)
         if device is None:
             return make(pin_blas_threads)
         drivers.register()
@@ -66,6 +66,19 @@ class OpenCLMachine:
         from gemmbench.opencl.runtime import Runtime
 
         return make(Runtime(device))
+
+
+def _with_libraries(device: DeviceFacts) -> DeviceFacts:
+    """A GPU with the BLAS libraries that are installed for it."""
+    if device.type != "gpu":
+        return device
+    libraries = (name for name in (CUBLAS, CLBLAST) if _executor(name).is_installed(device))
+    return replace(device, libraries=tuple(libraries))
+
+
+def _executor(kind: str) -> Any:
+    module, _, name = EXECUTORS[kind].partition(":")
+    return getattr(import_module(module), name)
 
 
 def default() -> OpenCLMachine:

@@ -61,6 +61,7 @@ class DeviceFacts:
     data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as its system tells
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, where the driver tells
+    libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
 
     @property
     def address(self) -> str:

@@ -268,9 +268,9 @@ class Ladder(Measuring):
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = dtype_option()
     baseline: str = option(
-        f"Libraries beside the kernels: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
-        "numpy is the host's own BLAS; the others run on the device.",
-        default=ladder.BASELINE,
+        f"Libraries to compare with: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
+        "default: numpy, which is the host's BLAS, and on a GPU cublas or else clblast, if installed.",
+        default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
     )
@@ -415,10 +415,8 @@ class Ladder(Measuring):
         cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
         if self.partner:
             cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        groups = {
-            kind: names.of_groups(self.kernels, self.baseline, self.own, kind) for kind in ladder.DEFAULT
-        }
-        return fitting(cases, devices, groups, (*self.named, *self.baseline.split(",")))
+        groups = [names.of_groups(self.kernels, self.baseline, self.own, device) for device in devices]
+        return fitting(cases, groups, (*self.named, *self.baseline.split(",")))
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
         """How many kernels can run on the devices and are not in a plan; 0 unless it has the default ones."""

@@ -12,6 +12,7 @@ from gemmbench import UsageError, charts, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
+from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.units import reason_of
 from gemmbench.options import rules
 from gemmbench.options.rules import ThresholdError, Thresholds
@@ -78,11 +79,16 @@ def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
     return {**_MEMBERS, _OWN: tuple(each.name for each in own)} if own else _MEMBERS
 
 
-def of_groups(text: str, baseline: str, own: Sequence[Variant], kind: str) -> set[str]:
-    """The kernels and libraries that groups ask for, for one type of device: see `ladder.DEFAULT`."""
-    groups = {**_groups(own), DEFAULT: ladder.DEFAULT[kind]}
-    kernels = {name for word in _kernel_words(text, own) for name in groups.get(word, ())}
-    return kernels | {*choose_baselines(baseline)} - {*_words(baseline)}
+def of_groups(text: str, baseline: str, own: Sequence[Variant], device: DeviceFacts) -> set[str]:
+    """The kernels and libraries that groups ask for on a device: see `ladder.DEFAULT`."""
+    groups = {**_groups(own), DEFAULT: ladder.DEFAULT[broad_type(device)]}
+    libraries = {"all": ladder.BASELINES, DEFAULT: ladder.default_libraries(device)}
+    return {
+        name
+        for words, members in ((_kernel_words(text, own), groups), (_words(baseline), libraries))
+        for word in words
+        for name in members.get(word, ())
+    }
 
 
 def has_default(text: str) -> bool:
@@ -97,13 +103,16 @@ def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
-    """Libraries from a list, ``all`` or ``none``, which stands alone; `UsageError` if one is unknown."""
-    words = choose(text, (*ladder.BASELINES, "all", _NONE), "baseline")
+    """Libraries from a list, or of a group: of ``default`` all that some device may have.
+
+    `UsageError` if one is unknown, or ``none`` does not stand alone.
+    """
+    words = choose(text, BASELINES, "baseline")
     if _NONE in words:
         if len(words) > 1:
             raise UsageError(f"--baseline {text}: none stands alone")
         return ()
-    return ladder.BASELINES if "all" in words else words
+    return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
 
 def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
@@ -298,4 +307,4 @@ def format_and_file(text: str, formats: Sequence[str]) -> tuple[str, Path]:
 # --- What a shell completes ---------------------------------------------------------------------------------
 
 KERNELS = (*_MEMBERS, *ladder.ORDER)
-BASELINES = (*ladder.BASELINES, "all", _NONE)
+BASELINES = (*ladder.BASELINES, DEFAULT, "all", _NONE)

@@ -13,7 +13,7 @@ from tests.cli.conftest import Call
 SQUARE = ("square", "--sizes", "8", "--no-peak", "--device", "0")
 
 
-_THERE_ARE = "there are numpy, clblast, cublas, all, none"
+_THERE_ARE = "there are numpy, clblast, cublas, default, all, none"
 
 
 def asked(call: Call, tmp_path: Path, *words: str) -> list[tuple[str, int, str]]:

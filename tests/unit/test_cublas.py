@@ -397,6 +397,8 @@ def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatc
         str(tmp_path / "nvidia/cublas/lib/libcublas.so.12"),
     ]
     assert "libcublas.so.13" in found[2:]
+    assert cublas.CublasExecutor.is_installed(DEVICE)
+    assert not cublas.CublasExecutor.is_installed(fake_runs.CPU)
 
 
 def test_only_nvidias_gpus_are_planned() -> None:

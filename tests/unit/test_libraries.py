@@ -9,8 +9,9 @@ import pytest
 
 from gemmbench import chart_views
 from gemmbench.gemm.sweep_table import row_sheets, sheets
-from gemmbench.ladder import BY_NAME, DEFAULT
+from gemmbench.ladder import BASELINES, BY_NAME, DEFAULT
 from gemmbench.model.case import Case, Skip
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, Partner, Problem, Row
 from gemmbench.model.run_file import Run
@@ -69,12 +70,17 @@ def test_charts_of_time_show_it() -> None:
     assert times[512] == pytest.approx(2 * 512**3 / 297e9, rel=0.01)
 
 
-def statuses(kernels: str, named: str, dtype: str = "float", baseline: str = "none") -> dict[str, str]:
-    """What is planned on a CPU for groups of kernels and for named ones."""
+def statuses(
+    kernels: str,
+    named: str = "",
+    dtype: str = "float",
+    baseline: str = "none",
+    device: DeviceFacts = fake.CPU,
+) -> dict[str, str]:
+    """What is planned on a device for groups of kernels and for named ones."""
     chosen = names.choose_kernels(",".join([kernels, *named.split()]), baseline)
-    plan = gemm_plan([fake.CPU], chosen, [Gemm(8, 8, 8, dtype)])
-    groups = {"cpu": names.of_groups(kernels, baseline, (), "cpu")}
-    kept = fitting(plan, [fake.CPU], groups, named.split())
+    plan = gemm_plan([device], chosen, [Gemm(64, 64, 64, dtype)])
+    kept = fitting(plan, [names.of_groups(kernels, baseline, (), device)], named.split())
     return {
         (step.row.variant if isinstance(step, Skip) else step.variant): (
             step.row.status if isinstance(step, Skip) else "runs"
@@ -92,21 +98,34 @@ def test_kernels_of_a_group_that_cannot_run_have_no_row() -> None:
 
 
 def test_the_default_kernels_of_a_cpu() -> None:
-    planned = statuses("default", "")
+    planned = statuses("default")
     assert {*planned} <= {*DEFAULT["cpu"]}
     assert {"naive", "image-4x8", "cpu-packed"} <= {*planned}
     assert not {"gpu-tile", "dot-v4", "small"} & {*planned}
     assert statuses("default", "dot-v4") == {**planned, "dot-v4": "runs"}
 
 
+@pytest.mark.parametrize(
+    ("libraries", "library"),
+    [((), []), (("clblast",), ["clblast"]), (("cublas", "clblast"), ["cublas"])],
+)
+def test_the_default_kernels_of_a_gpu(libraries: tuple[str, ...], library: list[str]) -> None:
+    gpu = replace(fake.GPU, libraries=libraries)
+    planned = statuses("default", baseline="default", device=gpu)
+    assert [name for name in planned if name in BASELINES] == ["numpy", *library]
+    assert {"naive", "image-4x8", "gpu-tile", "small"} <= {*planned}
+    assert not {"cpu-packed", "intel-block", "dot-v4"} & {*planned}
+    assert {*planned.values()} == {"runs"}
+
+
 def test_where_no_kernel_can_run_all_rows_stay() -> None:
-    assert {*statuses("default", "", "bfloat16").values()} == {"unsupported"}
+    assert {*statuses("default", dtype="bfloat16").values()} == {"unsupported"}
 
 
 def test_a_kernel_of_a_group_that_is_skipped_keeps_its_row() -> None:
     """Past the cap of images, where another kernel runs."""
     plan = gemm_plan([fake.CPU], [BY_NAME["naive"], BY_NAME["image-4x8"]], [Gemm(8, 8, 20000)])
-    naive, image = fitting(plan, [fake.CPU], {"cpu": DEFAULT["cpu"]}, ())
+    naive, image = fitting(plan, [DEFAULT["cpu"]], ())
     assert isinstance(naive, Case)
     assert isinstance(image, Skip)
     assert image.row.status == "skipped"
