@@ -315,7 +315,7 @@ def test_three_rows_of_one_problem_are_a_table_the_fastest_first_and_pages_if_as
 def test_no_break_even_without_the_baseline() -> None:
     run = fake.fake_square()
     alone = replace(run, rows=tuple(row for row in run.rows if row.variant != "numpy"))
-    assert "Break-even: not known: numpy was not measured" in text(sweep(alone, "m"), 120)
+    assert "Break-even" not in text(sweep(alone, "m"), 120)
 
 
 def test_host_alone_is_a_table_without_break_even() -> None:
