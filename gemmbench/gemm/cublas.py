@@ -414,7 +414,7 @@ class _Queued:
 
     def finish(self) -> Batch:
         """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
-        took, end = self.cuda.seconds(self.watch), time.monotonic()
+        took, end = self.cuda.seconds(self.watch), time.perf_counter()
         return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count)
 
 
@@ -534,7 +534,7 @@ class CublasBench:
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
         graph = self._graph(count) if count > max(1, self.sets) else None
-        begin = time.monotonic()
+        begin = time.perf_counter()
         watch = self._cuda.start()
         if graph:
             self._cuda.replay(graph)

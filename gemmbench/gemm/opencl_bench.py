@@ -130,7 +130,7 @@ class Queued:
     ) -> None:
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
         self._look = look  # at what the last problem left
-        self._enqueued = time.monotonic()
+        self._enqueued = time.perf_counter()
 
     def done(self) -> bool:
         with errors():
@@ -140,7 +140,7 @@ class Queued:
     def finish(self) -> Batch:
         with errors():
             self._events[-1][1].wait()
-            end = time.monotonic()
+            end = time.perf_counter()
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
         steps = len(stamps) // self._count
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
@@ -381,7 +381,7 @@ class Bench:
         """Put so many problems into the queue, back to back."""
         plan, looks = self._on_device(), self._looks(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
-        begin = time.monotonic()
+        begin = time.perf_counter()
         events, look = self._enqueue(plan, count - looks), None
         if looks:
             index = self._turns.index()
@@ -574,10 +574,10 @@ class WallBench(Bench):
         plan, looks = self._on_device(), count > 1 and self._looks(count)
         count -= looks
         self.runtime.queue.finish()
-        begin = time.monotonic()
+        begin = time.perf_counter()
         self._enqueue(plan, count)
         self.runtime.queue.finish()
-        end = time.monotonic()
+        end = time.perf_counter()
         if looks:
             c = self._buffers[self._turns.index()][0]["C"]
             self._look(self._compared_problem()[1], c)

@@ -102,10 +102,10 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
         clock: of the batch; only of those in `SPLIT` the seconds of every problem are kept.
         count: how many.
     """
-    begin = time.monotonic()
+    begin = time.perf_counter()
     runs = [run() for _ in range(count)]
     each = {name: tuple(seconds[name] for seconds in runs) for name in runs[0]}
-    end, mean = time.monotonic(), {name: sum(values) / count for name, values in each.items()}
+    end, mean = time.perf_counter(), {name: sum(values) / count for name, values in each.items()}
     if clock in SPLIT:
         return Batch({clock: mean[WHOLE]}, begin, end, count, each)
     seconds, launch_s = {clock: mean[WHOLE]}, None

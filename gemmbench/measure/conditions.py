@@ -1,6 +1,6 @@
 """What a device and its host do while a row is measured: read by a thread of the parent, window by window.
 
-A device's readings (NVML: clock, power, temperature, limits) carry the machine's monotonic time and are
+A device's readings (NVML: clock, power, temperature, limits) carry the time of `perf_counter` and are
 assigned to batches by their begin and end. psutil reports how busy the usable cores were, how much of
 that was this process and its children, and how often the measuring process was preempted.
 """

@@ -89,7 +89,9 @@ def is_nvidia(device: DeviceFacts) -> bool:
     return "nvidia" in f"{device.vendor} {device.platform} {device.name}".lower()
 
 
-def measure(counter: Counter, run: Batch, clock: Clock = time.monotonic, sleep: Sleep = time.sleep) -> Energy:
+def measure(
+    counter: Counter, run: Batch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
+) -> Energy:
     """Joules for one problem, the idle draw before it beside them.
 
     Args:

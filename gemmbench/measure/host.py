@@ -111,7 +111,7 @@ def _busy_cores() -> float:
             time.sleep(pause_s)
         except OSError:  # under a library that shifts the clock
             return 0.0
-        looks.append(usage(time.monotonic(), os.getpid(), usable_cores()))
+        looks.append(usage(time.perf_counter(), os.getpid(), usable_cores()))
     before, after = looks
     others, stolen = after.since(before) if before and after else (None, None)
     return round((others or 0.0) + (stolen or 0.0), 2)

@@ -140,7 +140,7 @@ POWER, THERMAL, HARDWARE = "power", "thermal", "hardware"
 class Reading:
     """What a device said at one moment; None where it does not say."""
 
-    at_s: float  # of the machine's monotonic clock
+    at_s: float  # of `time.perf_counter`
     clock_mhz: float | None = None
     max_mhz: float | None = None  # that the clock can have
     power_w: float | None = None
@@ -156,7 +156,7 @@ class Readings:
     Tuples have a value for each batch, in their order, or are empty: the device says nothing of it.
     """
 
-    begin_s: tuple[float, ...] = ()  # of the batches, by the machine's monotonic clock
+    begin_s: tuple[float, ...] = ()  # of the batches, by `time.perf_counter`
     clock_mhz: tuple[float | None, ...] = ()
     power_w: tuple[float | None, ...] = ()
     celsius: tuple[float | None, ...] = ()

@@ -137,7 +137,7 @@ class Verified:
 
 @dataclass(frozen=True)
 class Batch:
-    """One batch. Stamps are in seconds of the machine's monotonic clock, which all processes share."""
+    """One batch. Stamps are in seconds of `time.perf_counter`, which all processes share."""
 
     seconds: Mapping[str, float]  # of one problem, by scope; the finest scope first
     begin: float

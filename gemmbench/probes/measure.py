@@ -316,9 +316,9 @@ def _launches(task: _Task) -> Stages:
         yield Staged("timing")
         handle.batch("host", chain or _FIRST_LAUNCHES)
         handle.watch.begin()
-        end = time.monotonic() + policy.budget_s * _LAUNCH_SHARE
+        end = time.perf_counter() + policy.budget_s * _LAUNCH_SHARE
         samples: list[float] = []
-        while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.monotonic() < end):
+        while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.perf_counter() < end):
             batch = handle.batch("host", chain or _LEAST_LAUNCHES)
             samples += batch.each.get("host", (batch.seconds["host"],))
         conditions = handle.watch.end("host", ()) or Conditions()

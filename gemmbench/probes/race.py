@@ -246,7 +246,7 @@ def time_ratio(
     """
     firsts: list[float] = []
     seconds: list[float] = []
-    end = time.monotonic() + _MOST_RATIO_S
+    end = time.perf_counter() + _MOST_RATIO_S
     while True:
         for _ in range(_RATIO_RUNS):
             firsts.append(first())
@@ -255,7 +255,7 @@ def time_ratio(
         short = min(seconds) < _SHORT_S
         ratio = least if short else min(least, pairs, key=off)
         right = off(ratio) <= tolerance
-        if (right and not short) or len(firsts) >= _MOST_RATIO_RUNS or time.monotonic() > end:
+        if (right and not short) or len(firsts) >= _MOST_RATIO_RUNS or time.perf_counter() > end:
             return ratio
 
 

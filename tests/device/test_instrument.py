@@ -44,10 +44,10 @@ def test_batches_run_behind_each_other(device: DeviceFacts) -> None:
     handle.batch("device", 1)
     for _ in range(3):
         handle.start("device", 8)
-    before = time.monotonic()
+    before = time.perf_counter()
     batches = [handle.finish() for _ in range(3)]
     for batch in batches:
-        assert batch.begin <= batch.end <= time.monotonic()
+        assert batch.begin <= batch.end <= time.perf_counter()
         assert batch.begin <= before or batch.begin in {other.end for other in batches}
         assert 0 < batch.seconds["kernel"] <= batch.seconds["device"]
     spans = [batch.device for batch in batches if batch.device]
@@ -88,7 +88,7 @@ def test_operands_go_to_the_device_when_the_host_had_them(
 
 def test_the_hosts_clock_holds_the_devices_batch(device: DeviceFacts) -> None:
     handle = prepared(device)
-    begin = time.monotonic()
+    begin = time.perf_counter()
     batch = handle.batch("device", 4)
-    assert begin <= batch.begin < batch.end <= time.monotonic()
+    assert begin <= batch.begin < batch.end <= time.perf_counter()
     assert batch.wall_s == pytest.approx((batch.end - batch.begin) / 4)

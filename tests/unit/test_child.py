@@ -96,15 +96,15 @@ class Bench:
         if self.variant == "fails":
             raise OSError(5, "input/output error")
         if self.variant in ("flies", "spins"):
-            return Flight(time.monotonic(), count)
+            return Flight(time.perf_counter(), count)
         return self._batch(count, work)
 
     def _batch(self, count: int, work: int) -> Batch:
-        begin = time.monotonic()
+        begin = time.perf_counter()
         self.batches += 1
         seconds = {"pid": float(os.getpid()), "work": float(work), "batches": float(self.batches)}
         time.sleep(_FLIGHT_S if self.variant == "long" else 0.0)
-        return Batch(seconds, begin, time.monotonic(), count)
+        return Batch(seconds, begin, time.perf_counter(), count)
 
     def release(self) -> None:
         """Nothing to do."""
@@ -120,10 +120,10 @@ class Flight:
         self.end = Flight._free = max(begin, Flight._free) + _FLIGHT_S
 
     def done(self) -> bool:
-        return time.monotonic() >= self.end
+        return time.perf_counter() >= self.end
 
     def finish(self) -> Batch:
-        time.sleep(max(0.0, self.end - time.monotonic()))
+        time.sleep(max(0.0, self.end - time.perf_counter()))
         return Batch({"queued": self.begin}, self.begin, self.end, self.count)
 
 
@@ -176,10 +176,10 @@ def test_every_verb(child: Worker) -> None:
     first = prepared(child)
     second = prepared(child, like=first.number)
     assert [handle.verify("before").check.figures["shares"] for handle in (first, second)] == [0.0, 1.0]
-    begin = time.monotonic()
+    begin = time.perf_counter()
     batch = second.batch("device", 3, work=2)
     assert (batch.count, batch.seconds["work"]) == (3, 2.0)
-    assert begin <= batch.begin <= batch.end <= time.monotonic()
+    assert begin <= batch.begin <= batch.end <= time.perf_counter()
     first.release()
     assert pid(second) == pid(prepared(child))
 
