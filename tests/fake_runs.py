@@ -237,7 +237,7 @@ def _square_rows(device: int = 0, dtype: str = "float", scale: float = 1.0) -> l
                 continue
             noisy = (variant, size) in {("tiled", 64), ("register", 128)}
             rows.append(
-                gemm_row(variant, problem, gflops * scale, where, dtype, spread=0.2 if noisy else 0.002)
+                gemm_row(variant, problem, gflops * scale, where, dtype, spread=0.06 if noisy else 0.002)
             )
     return rows
 

@@ -308,8 +308,8 @@ def in_turn(
         sampled = _pairs(turns[0], turns[1], rule, 2 * _TURN_S, end, now)
         ended = first.watch.end(clock, sampled[0].batches) or conditions
         conditions = replace(ended, power_limited=True)
-    mine, other = (replace(side, size=size, tick_s=first.watch.tick_s) for side in sampled)
-    return Pairs(replace(mine, conditions=conditions), other)
+    own, other = (replace(side, size=size, tick_s=first.watch.tick_s) for side in sampled)
+    return Pairs(replace(own, conditions=conditions), other)
 
 
 def _pairs(
@@ -326,16 +326,16 @@ def _pairs(
     while not rule.stop or len(batches[0]) % 2:
         if len(batches[0]) % 2 == 0:
             other = second()
-            mine = first()
+            own = first()
         else:
-            mine = first()
+            own = first()
             other = second()
-        batches[0].append(mine)
+        batches[0].append(own)
         batches[1].append(other)
-        scope = next(name for name in mine.seconds if name in other.seconds)
-        rule.add(mine.seconds[scope] / other.seconds[scope], now(), pair_s)
-    one, two = (Sampled(tuple(side), 1, rule.stop) for side in batches)
-    return one, two
+        scope = next(name for name in own.seconds if name in other.seconds)
+        rule.add(own.seconds[scope] / other.seconds[scope], now(), pair_s)
+    left, right = (Sampled(tuple(side), 1, rule.stop) for side in batches)
+    return left, right
 
 
 def _turn(source: Stream, now: Clock) -> Batch:

@@ -22,7 +22,7 @@ _ALIKE = 0.99  # the strongest correlation that is reckoned with
 
 # Standard errors that are added to the correlation of neighbouring samples: before a row has an interval, and
 # for the interval's width. Without them those rows would have intervals whose estimate is too low by chance.
-# Chosen by simulation: `python -m tools.interval_coverage`. From few samples more are added before a row has
+# Chosen by simulation. From few samples more are added before a row has
 # an interval: a row stops early that looks good by chance, and at a correlation of 0.9 one in forty does.
 _DOUBT, _MORE_DOUBT = 1.5, 1.0
 _FEW_FROM, _FEW_TO = 20, 60  # samples, between which the second falls to 0
@@ -132,7 +132,7 @@ def interleaved_ratio(first: Sequence[float], second: Sequence[float]) -> Summar
         first: seconds of the batches of one side, in the order of time.
         second: seconds of the other side, as many.
     """
-    ratios = [mine / other for mine, other in zip(first, second, strict=True)]
+    ratios = [own / other for own, other in zip(first, second, strict=True)]
     pairs = [math.sqrt(a * b) for a, b in zip(ratios[::2], ratios[1::2], strict=False)]
     return summarize(pairs or ratios)
 

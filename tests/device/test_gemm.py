@@ -21,7 +21,7 @@ from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import _busy
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Values
-from gemmbench.model import kernel_files
+from gemmbench.model import instrument, kernel_files
 from gemmbench.model.case import Case, Operands, Policy, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
@@ -295,9 +295,12 @@ def test_an_empty_product_is_verified_and_not_timed(device: DeviceFacts) -> None
     assert (row.status, row.samples, row.check.verdict) == ("ok", {}, "ok")
 
 
-def test_what_cannot_finish_is_skipped_with_a_prediction(device: DeviceFacts) -> None:
+def test_what_cannot_finish_is_skipped_with_a_prediction(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(instrument, "LONGEST_S", 0.001)
     policy = Policy(budget_s=0.001)
-    with pytest.raises(NotMeasuredError, match=r"would take about .* --budget \d+ runs it") as caught:
+    with pytest.raises(NotMeasuredError, match=r"one problem takes about .* --budget \d+ runs it") as caught:
         measured(device, "naive", Gemm(2048, 2048, 2048), policy)
     assert caught.value.status == "skipped"
 

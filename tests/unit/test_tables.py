@@ -15,6 +15,7 @@ from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
+from gemmbench.model.device import Conditions
 from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
@@ -170,9 +171,19 @@ def test_each_status_is_a_word_and_has_its_reason() -> None:
     for word in ("skip", "wrong", "crash", "fail", "t/o"):
         assert f"\n{word}: " in table
     assert cells(table, "tiled")[2] == "wrong"
-    assert "~: uncertain by more than 5.0 %: close other programs, or raise --budget" in table
-    assert cells(table, "tiled")[0] == "~3.59"
+
     assert "warning: PoCL compiles for plain" in table
+
+
+def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> None:
+    run = fake.fake_square()
+    slowed = Conditions(control_s=(0.005, 0.006))
+    rows = [replace(row, conditions=slowed if row.variant == "tiled" else None) for row in run.rows]
+    table = text(sweep(replace(run, rows=tuple(rows)), "m", order=fake.ORDER), 120)
+    assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
+    assert table.count("~") == 7
+    assert "~: uncertain by more than 5.0 %: close other programs, or raise --budget" in table
+    assert "~" not in text(sweep(run, "m", order=fake.ORDER), 120)
 
 
 def test_a_kernel_that_was_asked_for_by_name_says_why_it_cannot_run() -> None:
