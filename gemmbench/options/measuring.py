@@ -203,11 +203,12 @@ class Measuring(Options):
 class Peak(Measuring):
     """Measure what the device can do: arithmetic, memory, transfers.
 
-    For every data type and vector width, several forms of a multiply-add, numbers of independent chains
-    and unroll depths are raced; the best is shown with its integrity: ok, or suspect and why. --all adds
-    the other types and matrix units, bandwidth of global and local memory and of images, the steps of the
-    caches, transfers, and the latencies of memory and of launches. What is measured here is kept, so that
-    square and the other sweeps can show fractions without measuring again.
+    For every data type, several ways to write a multiply-add, numbers of independent chains and unroll
+    depths are raced at one vector width, and what won is confirmed at the others. A figure is shown if the
+    stored results match the host's and twice the work takes twice the time. --all adds the other types,
+    bandwidth of global and local memory and of images, the steps of the caches, transfers, and the latencies
+    of memory and of launches. Peaks are cached, so that square and the other sweeps can show fractions
+    without measuring again.
     """
 
     command: ClassVar[str] = "peak"

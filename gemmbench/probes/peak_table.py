@@ -1,9 +1,9 @@
-"""The tables of ``peak``: a table for each family of probes, as clpeak's users know them."""
+"""The tables of ``peak``: arithmetic, tensor cores, memory, transfers and latencies."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -18,284 +18,257 @@ from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
 
+PLAIN = "flops"  # the probe that needs no name beside its data type's
+_MOST_REMARKS = 3  # below a table, unless -v was given
+_AGAIN = "close other programs and run again; -v has the reasons"
+_LACKING = ("unsupported", "skipped")
+_MEMORY = ("bandwidth", "transfer", "latency")
+
 
 @dataclass(frozen=True)
 class Grid:
-    """How the probes of one family are laid out."""
+    """Rates of one family of probes: a line for each probe or type, a column for each width or operand."""
 
-    caption: str
-    key: str  # heading of the first column
-    name: Callable[[Row], str]  # of the line that a row belongs to
-    column: Callable[[Row], str]  # and of the column
-    where: Callable[[Row], str]  # both, for the notes
+    title: str  # with the unit of every rate
+    line: Callable[[Row], str]
+    column: Callable[[Row], str]
     rate: Callable[[Row], Rate | None]
-    shown: Callable[[float], str]  # a rate, as a cell
-    choices: tuple[str, ...] = ()  # of a race, that have columns
-    label: Callable[[Row], str] | None = None  # the line's name as it stands in the table, if it is another
-    extra: tuple[str, ...] = ()  # headings of further columns
-    more: Callable[[Row], tuple[str, ...]] = lambda _: ()  # their cells, from the best row
-    by_name: bool = False  # whether notes speak of lines, not of their cells, where there are many
+    divisor: float
+    # Further columns by their headings, from the row that is the best of its line; left out where empty.
+    more: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
 
 
-def _grid_sheet(run: Run, device: int, rows: Sequence[Row], grid: Grid, verbose: bool) -> Sheet:
-    """The best batch of every row, the best of each line with its median and what won its race.
+# --- arithmetic and tensor cores ----------------------------------------------------------------------------
 
-    A line without a figure becomes a note if all its rows lack it for the same reason.
-    """
-    if any(row.energy.joules for row in rows):  # a column for what the best row does with a joule
-        more = grid.more
 
-        def with_energy(row: Row) -> tuple[str, ...]:
-            efficiency = rates.gflop_per_joule(row)
-            return *more(row), "-" if efficiency is None else units.number(efficiency)
+def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
+    """The tables of each device's arithmetic and tensor cores; if verbose, a line for every row, too."""
+    rows = by_key((row.device, row) for row in run.rows if row.kind == "peak")
+    return [sheet for device in sorted(rows) for sheet in _peaks(run, device, rows[device], verbose)]
 
-        grid = replace(grid, extra=(*grid.extra, "GFLOP/J"), more=with_energy)
-    lines = by_key((grid.name(row), row) for row in rows)
-    present = {
-        name: members
-        for name, members in lines.items()
-        if any(row.status == "ok" for row in members) or len({row.reason for row in members}) > 1
+
+def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
+    believed = [rate.best for row in rows if (rate := _believed(row, _rate(row)))]
+    divisor, letter = units.scale(max(believed, default=0.0))
+    floats = [row for row in rows if (row.variant, row.dtype) == (PLAIN, "float")]
+
+    def line(row: Row) -> str:
+        into = row.parameters.get("accumulator")
+        name = row.dtype if row.variant == PLAIN else f"{row.variant} {row.dtype}"
+        return f"{name}{f' > {into}' if into else ''}{'' if _is_float(row) else f' ({letter}IOPS)'}"
+
+    def emulated(row: Row) -> str:
+        """A CPU without units of a short type converts each step to float and back, and is slower."""
+        top, plain = _rate(row), map(_rate, floats)
+        best = max((rate.best for rate in plain if rate), default=0.0)
+        is_short = _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
+        on_cpu = device != HOST and run.header.devices[device].type == "cpu"
+        return "emulated" if top and on_cpu and is_short and top.best < best else ""
+
+    def joules(row: Row) -> str:
+        value = rates.gflop_per_joule(row)
+        return "" if value is None else units.number(value)
+
+    families: dict[tuple[str, Callable[[Row], str]], list[Row]] = {
+        ("Arithmetic", _width): [row for row in rows if "width" in row.parameters],
+        ("Tensor cores", _operands): [row for row in rows if "width" not in row.parameters],
     }
-    columns = list(dict.fromkeys(grid.column(row) for members in present.values() for row in members))
-    if all(name.isdecimal() for name in columns):
-        columns.sort(key=int)
-    used = {key for row in rows for key in row.choice}
-    choices = tuple(name for name in grid.choices if name in used)
-    cells: list[tuple[Cell, ...]] = []
-    below: list[Note] = []
-    for name, members in present.items():
-        label = grid.label(members[0]) if grid.label else name
-        line, winner = _line(clean(label), members, columns, grid)
-        cells.append((*line, *_winner(winner, choices, grid)))
-        below += _doubts(members, grid.where)
-    absent = {name: members[0] for name, members in lines.items() if name not in present}
-    remarks = brief_notes if grid.by_name and not verbose else every
-    reasons = by_key(((row.status, row.reason), clean(name)) for name, row in absent.items())
-    for (status, reason), names in reasons.items():
-        text = f"{', '.join(names)}: {clean_lines(reason) or 'no reason given'}"
-        below.append(Note(WORDS[status], text, STYLES[status]))
+    more = {"GFLOP/J": joules, "": emulated}
+    made = [
+        _grid(run, device, members, Grid(f"{name}, {letter}FLOPS", line, column, _rate, divisor, more))
+        for (name, column), members in families.items()
+        if members
+    ]
+    made = [made[0], *(replace(sheet, heading=()) for sheet in made[1:])]
+    yield from made[:-1]
+    yield replace(made[-1], notes=(*_closing(run, rows, verbose), *_remarks(run, device, rows, verbose)))
+    if verbose:
+        yield _details(run, device, rows, divisor)
+
+
+def _rate(row: Row) -> Rate | None:
+    return rates.rate(row, "kernel")
+
+
+def _is_float(row: Row) -> bool:
+    return DTYPES[row.dtype].is_float
+
+
+def _width(row: Row) -> str:
+    return str(row.parameters.get("width", 1))
+
+
+def _operands(row: Row) -> str:
+    return str(row.parameters.get("operands", "-"))
+
+
+def _closing(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
+    """How many figures are verified, and where there is more."""
+    measured = [row for row in rows if row.status not in _LACKING]
+    verified = sum(_is_verified(row) for row in measured)
+    text = f"{verified} of {len(measured)} verified."
+    present = {row.dtype for row in measured}
+    lacking = dict.fromkeys(row.dtype for row in rows if row.status in _LACKING and row.dtype not in present)
+    if lacking:
+        text += f" Not supported: {', '.join(lacking)}."
+    if run.header.view == "peak" and not any(row.kind in _MEMORY for row in run.rows):
+        text += " Memory, transfers, latency: --all."
+    return [Note("", text if verbose else f"{text} Details: -v")]
+
+
+def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
+    """A line for every row: its median and interval, what won its race, and the evidence."""
+    measured = [row for row in rows if row.status == "ok"]
+    used = {name for row in measured for name in row.choice}
+    choices = [name for name in ("form", "chains", "unroll", "groups") if name in used]
+    tops = {row.key: top for row in measured if (top := _theoretical(run, device, row))}
+    is_kept = any(row.measured_utc for row in measured)
+
+    def line(row: Row) -> tuple[Cell, ...]:
+        rate, top = _rate(row), tops.get(row.key)
+        figures = row.check.figures
+        age = rates.kept_for(run, row)
+        return (
+            Cell(_where(row)),
+            Cell(units.number(rate.best / divisor) if rate else "-"),
+            Cell(units.number(rate.median / divisor) if rate else "-"),
+            notes.noise(row),
+            *([Cell(units.percent(rate.best / top.per_second) if rate and top else "-")] if tops else []),
+            *([Cell("this run" if age is None else f"{units.age(age)} earlier")] if is_kept else []),
+            *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
+            *(Cell(units.number(figures[name]) if name in figures else "-") for name in _EVIDENCE),
+            Cell("yes" if _is_verified(row) else "no", style="" if _is_verified(row) else "yellow"),
+        )
+
+    further = (*(["of theoretical"] if tops else []), *(["measured"] if is_kept else []))
     return Sheet(
-        heading=heading(run, device),
-        caption=grid.caption,
-        keys=(grid.key,),
-        blocks=(tuple(columns), ("median", "noise", *grid.extra), (*choices, "integrity")) if cells else (),
-        rows=tuple(cells),
-        left=frozenset({"form", "pattern", "integrity"}),
-        notes=(
-            *below,
-            *_energy_notes(rows, grid.where),
-            *kept(run, rows, grid.where),
-            *remarks(run, _with_races(rows, verbose), grid.where),
-            *notes.warnings(run, device),
-        ),
+        caption="best and median batch; what won the race; twice the trips, events over wall clock, deep "
+        "over shallow unrolling",
+        keys=("",),
+        blocks=(("best", "median", "noise", *further), tuple(choices), (*_EVIDENCE.values(), "verified")),
+        rows=tuple(map(line, measured)),
+        notes=tuple(Note("theoretical", text) for text in dict.fromkeys(top.source for top in tops.values())),
+        left=frozenset({"form", "verified"}),
     )
 
 
-def _energy_notes(rows: Sequence[Row], where: notes.Where) -> list[Note]:
+_EVIDENCE = {"doubling": "twice", "event_over_wall": "events", "unrolling": "unrolling"}
+
+
+def _theoretical(run: Run, device: int, row: Row) -> theory.Ceiling | None:
+    if device == HOST or row.variant != PLAIN:
+        return None
+    return theory.ceiling(run.header.devices[device], row.dtype, max_mhz=row.max_mhz)
+
+
+# --- what tables have in common -----------------------------------------------------------------------------
+
+
+def _is_verified(row: Row) -> bool:
+    """Whether its evidence holds; launching an empty kernel has no result that could be checked."""
+    is_launch = row.kind == "latency" and not is_sized(row)
+    return row.status == "ok" and (row.check.verdict == "ok" or is_launch)
+
+
+def _believed(row: Row, rate: Rate | None) -> Rate | None:
+    return rate if _is_verified(row) else None
+
+
+def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
+    """Rates by line and column; lines without any row that ran are left out."""
+    lines = by_key((grid.line(row), row) for row in rows)
+    lines = {name: each for name, each in lines.items() if any(row.status not in _LACKING for row in each)}
+    columns = list(dict.fromkeys(grid.column(row) for each in lines.values() for row in each))
+    if all(name.isdecimal() for name in columns):
+        columns.sort(key=int)
+
+    def cells(name: str, members: Sequence[Row]) -> tuple[Cell, ...]:
+        at = {grid.column(row): row for row in members}
+        rated = [(rate.best, row) for row in members if (rate := _believed(row, grid.rate(row)))]
+        best, winner = max(rated, key=lambda pair: pair[0], default=(0.0, None))
+        top = Cell(units.number(best / grid.divisor)) if winner else Cell("-")
+        more = (Cell(text(winner) if winner else "") for text in grid.more.values())
+        return (Cell(clean(name)), *(cell(at.get(column)) for column in columns), top, *more)
+
+    def cell(row: Row | None) -> Cell:
+        rate = _believed(row, grid.rate(row)) if row else None
+        return _figure(run, row, units.number(rate.best / grid.divisor) if rate else "-")
+
+    filled = [cells(name, members) for name, members in lines.items()]
+    names = (grid.title, *columns, "best", *grid.more)
+    empty = {at for at in range(len(columns) + 2, len(names)) if not any(line[at].text for line in filled)}
+    shown = [at for at in range(len(names)) if at not in empty]
+    return Sheet(
+        heading=heading(run, device),
+        keys=(grid.title,),
+        blocks=(tuple(names[at] for at in shown[1:]),) if filled else (),
+        rows=tuple(tuple(line[at] for at in shown) for line in filled),
+    )
+
+
+def _figure(run: Run, row: Row | None, text: str) -> Cell:
+    """A figure with its mark; nothing without a row, and ``-`` for a row without a verified figure."""
+    if row is None or not _is_verified(row):
+        return Cell("-", style="dim") if row else Cell("")
+    return Cell(notes.marked(run, row, text))
+
+
+def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
+    """What has no figure and why, the gravest first; unless verbose no more than three, the rest counted."""
+    measured = [row for row in rows if row.status not in _LACKING]
+    found = [
+        Note(WORDS[status], f"{notes.places(alike, _where)}: {reason}", STYLES[status])
+        for (status, reason), alike in by_key(
+            ((row.status, clean_lines(row.reason) or "no reason given"), row)
+            for row in (rows if verbose or not measured else measured)
+            if row.status != "ok"
+        ).items()
+    ]
+    found.sort(key=lambda note: note.label != WORDS["wrong"])
+    doubtful = [row for row in measured if row.status == "ok" and not _is_verified(row)]
+    doubts = by_key(
+        ("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful
+    )
+    found += [
+        Note("not verified", f"{notes.places(alike, _where)}: {reason}", "yellow")
+        for reason, alike in doubts.items()
+    ]
+    found += [*notes.uncertain(run, measured), *notes.warnings(run, device)]
+    found += _energy_notes(rows)
+    if verbose:
+        return (*found, *notes.remarks(rows, _where))
+    if len(found) > _MOST_REMARKS:
+        rest = len(found) - _MOST_REMARKS + 1
+        found = [*found[: _MOST_REMARKS - 1], Note("", f"{rest} more remarks: -v", "dim")]
+    return tuple(found)
+
+
+def _reasons(row: Row) -> str:
+    return "; ".join(map(clean, row.check.reasons)) or "no evidence was recorded"
+
+
+def _energy_notes(rows: Sequence[Row]) -> list[Note]:
     """Why rows have no joules, where they were asked for; rows of one reason together."""
     groups = by_key(
         (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
     )
     every_row = len(groups) == 1 and not any(row.energy.joules for row in rows)
     return [
-        Note("energy", why if every_row else f"{notes.places(alike, where)}: {why}", "dim")
+        Note("energy", why if every_row else f"{notes.places(alike, _where)}: {why}", "dim")
         for why, alike in groups.items()
     ]
 
 
-def every(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """What is uncertain, and the rows' own notes."""
-    return [*notes.uncertain(run, rows), *notes.remarks(rows, where)]
-
-
-def brief_notes(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """Notes on many rows, by probe."""
-    remarks = notes.uncertain(run, rows)
-    said = by_key((clean_lines(note), clean(row.variant)) for row in rows for note in row.notes)
-    for note, names in said.items():
-        remarks.append(Note("note", f"{', '.join(dict.fromkeys(names))}: {note}", "dim"))
-    return remarks
-
-
-def kept(run: Run, rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """Which rows are from an earlier run, and how old they are."""
-    ages = by_key(
-        (units.age(elapsed_s), row) for row in rows if (elapsed_s := rates.kept_for(run, row)) is not None
-    )
-    text = "earlier; --remeasure measures anew"
-    return [
-        Note("kept", f"{notes.places(members, where)}: measured {age} {text}", "dim")
-        for age, members in ages.items()
-    ]
-
-
-def suspects(rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """Figures that are not believed, and why."""
-    return [
-        Note("suspect", f"{where(row)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
-        for row in rows
-        if row.status == "ok" and row.check.verdict == "suspect"
-    ]
-
-
-def _doubts(rows: Sequence[Row], where: notes.Where) -> list[Note]:
-    """Rows without a figure, or with one that is not believed."""
-    doubts = []
-    for row in rows:
-        if row.status != "ok":
-            reason = clean_lines(row.reason) or "no reason given"
-            doubts.append(Note(WORDS[row.status], f"{where(row)}: {reason}", STYLES[row.status]))
-        elif row.check.verdict not in ("ok", "suspect"):
-            doubts.append(Note("suspect", f"{where(row)}: its integrity was not checked", "yellow"))
-        else:
-            doubts += suspects([row], where)
-    return doubts
-
-
-def _line(
-    label: str, rows: Sequence[Row], columns: Sequence[str], grid: Grid
-) -> tuple[tuple[Cell, ...], Row | None]:
-    """A line's cells, and the row that won: a suspect figure never does while there is another."""
-    rated = [(row, rate.best) for row in rows if (rate := grid.rate(row)) is not None]
-    sound = [(row, best) for row, best in rated if row.check.verdict == "ok"]
-    winner = max(sound or rated, key=lambda pair: pair[1], default=(None, 0.0))[0]
-
-    def cell(column: str) -> Cell:
-        in_column = [(row, best) for row, best in rated if grid.column(row) == column]
-        if not in_column:
-            return notes.figure(next((row for row in rows if grid.column(row) == column), None), None)
-        row, best = max(in_column, key=lambda pair: pair[1])
-        return _figure(row, grid.shown(best), row is winner)
-
-    return (Cell(label), *map(cell, columns)), winner
-
-
-def _winner(row: Row | None, choices: Sequence[str], grid: Grid) -> tuple[Cell, ...]:
-    if row is None:
-        return tuple(Cell("-") for _ in range(3 + len(grid.extra) + len(choices)))
-    rate = grid.rate(row)
-    verdict = "ok" if row.check.verdict == "ok" else "suspect"
-    return (
-        Cell(grid.shown(rate.median) if rate else "-"),
-        notes.noise(row),
-        *map(Cell, grid.more(row)),
-        *(Cell(clean(str(row.choice.get(name, "-")))) for name in choices),
-        Cell(verdict, style="green" if verdict == "ok" else "yellow"),
-    )
-
-
-# --- Peaks: types or matrix instructions down ---------------------------------------------------------------
-
-PLAIN = "flops"  # the probe that needs no name beside its data type's
-_VECTOR_CHOICES = ("chains", "form", "unroll", "local")
-_MATRIX_CHOICES = ("chains", "unroll", "groups")
-
-
-def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """The tables of each device's arithmetic and matrix units; if verbose, how every race went."""
-    rows = by_key(
-        ((row.device, "width" not in row.parameters), row) for row in run.rows if row.kind == "peak"
-    )
-    return [
-        (_matrices if is_matrix else _vectors)(run, device, rows[device, is_matrix], verbose)
-        for device, is_matrix in sorted(rows)
-    ]
-
-
-def _vectors(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    divisor, letter = _scale(rows)
-    measured = [row for row in rows if rates.rate(row, "kernel")]
-    ceilings = [top for row in measured if (top := _ceiling(run, device, row))]
-
-    def reached(row: Row) -> tuple[str, ...]:
-        top, rate = _ceiling(run, device, row), rates.rate(row, "kernel")
-        if top is None or rate is None:
-            return "-", "-"
-        return units.number(top.per_second / divisor), units.percent(rate.best / top.per_second)
-
-    def label(row: Row) -> str:
-        return _name(row) if DTYPES[row.dtype].is_float else f"{_name(row)}, {letter}IOPS"
-
-    grid = Grid(
-        caption=f"{letter}FLOPS of the best batch by vector width; * the best, whose median follows",
-        key="type",
-        name=_name,
-        column=lambda row: str(row.parameters.get("width", 1)),
-        where=lambda row: f"{_name(row)}, width {row.parameters.get('width', 1)}",
-        rate=lambda row: rates.rate(row, "kernel"),
-        shown=lambda rate: units.number(rate / divisor),
-        choices=_VECTOR_CHOICES,
-        label=label,
-        extra=("ceiling", "reached") if ceilings else (),
-        more=reached if ceilings else lambda _: (),
-    )
-    table = _grid_sheet(run, device, rows, grid, verbose)
-    derived = dict.fromkeys(f"derived, not measured: {top.source}" for top in ceilings)
-    return replace(table, notes=(*table.notes, *(Note("ceiling", text, "dim") for text in derived)))
-
-
-def _matrices(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    divisor, letter = _scale(rows)
-
-    def name(row: Row) -> str:
-        into = row.parameters.get("accumulator")
-        return f"{row.variant} {row.dtype}{f' > {into}' if into else ''}"
-
-    grid = Grid(
-        caption=f"{letter}FLOPS of matrix units by operands; * the best, whose median follows",
-        key="operands > sum",
-        name=name,
-        column=lambda row: str(row.parameters.get("operands", "-")),
-        where=lambda row: f"{name(row)} {row.parameters.get('operands', '')}".strip(),
-        rate=lambda row: rates.rate(row, "kernel"),
-        shown=lambda rate: units.number(rate / divisor),
-        choices=_MATRIX_CHOICES,
-        label=lambda row: name(row) if DTYPES[row.dtype].is_float else f"{name(row)}, {letter}IOPS",
-        extra=("shape",),
-        more=lambda row: (str(row.parameters.get("shape", "-")),),
-    )
-    return _grid_sheet(run, device, rows, grid, verbose)
-
-
-def _name(row: Row) -> str:
-    return row.dtype if row.variant == PLAIN else f"{row.variant} {row.dtype}"
-
-
-def _scale(rows: Sequence[Row]) -> tuple[float, str]:
-    """GFLOPS, or TFLOPS from 10 of them on."""
-    sound = [row for row in rows if row.check.verdict == "ok"]
-    best = [rate.best for row in sound if (rate := rates.rate(row, "kernel"))]
-    return units.scale(max(best, default=0.0))
-
-
-def _ceiling(run: Run, device: int, row: Row) -> theory.Ceiling | None:
-    if device == HOST or row.variant != PLAIN:
-        return None
-    return theory.ceiling(run.header.devices[device], row.dtype, max_mhz=row.max_mhz)
-
-
-# --- The tables of memory, transfers and latencies ----------------------------------------------------------
-
-_CHOICES = ("pattern", "unroll", "group", "items")
-_SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
-_ZERO_COPY = "zero-copy"
-
-
-def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """For each device: bandwidth by width, caches by size, transfers by size, launches."""
-    rows = by_key((row.device, row) for row in run.rows if row.kind in ("bandwidth", "transfer", "latency"))
-    groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
-        (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
-        (lambda row: row.kind != "transfer" and is_sized(row), _caches),
-        (lambda row: row.kind == "transfer", _transfers),
-        (lambda row: row.kind == "latency" and not is_sized(row), _launches),
-    )
-    return [
-        table(run, device, chosen, verbose)
-        for device in sorted(rows)
-        for belongs, table in groups
-        if (chosen := list(filter(belongs, rows[device])))
-    ]
+def _where(row: Row) -> str:
+    if is_sized(row):
+        # No break: a note that speaks of several sizes parts them at the last space.
+        return f"{clean(row.variant)} of {unbroken(units.size(int(row.parameters['bytes'])))}"
+    name = row.dtype if row.variant == PLAIN else row.variant
+    if row.kind == "peak" and row.variant != PLAIN:
+        name = f"{row.variant} {row.dtype}"
+    width, others = row.parameters.get("width"), [row.parameters.get(n) for n in ("accumulator", "operands")]
+    there = [str(other) for other in others if other is not None]
+    return clean(f"{name}, width {width}" if width is not None else " ".join([name, *there]))
 
 
 def is_sized(row: Row) -> bool:
@@ -303,54 +276,55 @@ def is_sized(row: Row) -> bool:
     return "bytes" in row.parameters
 
 
-def _where(row: Row) -> str:
-    if is_sized(row):
-        # No break: a note that speaks of several sizes parts them at the last space.
-        return f"{clean(row.variant)} of {unbroken(units.size(int(row.parameters['bytes'])))}"
-    width = row.parameters.get("width")
-    return clean(row.variant) if width is None else f"{clean(row.variant)}, width {width}"
+# --- The tables of memory, transfers and latencies ----------------------------------------------------------
+
+_SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
+_ZERO_COPY = "zero-copy"
 
 
-def _bandwidth(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    best = [rate.best for row in rows if row.check.verdict == "ok" and (rate := rates.byte_rate(row))]
-    divisor, letter = units.scale(max(best, default=0.0))
+def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
+    """For each device: bandwidth by width, caches by size, transfers by size, launches."""
+    rows = by_key((row.device, row) for row in run.rows if row.kind in _MEMORY)
+    groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
+        (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
+        (lambda row: row.kind != "transfer" and is_sized(row), _caches),
+        (lambda row: row.kind == "transfer", _transfers),
+        (lambda row: row.kind == "latency" and not is_sized(row), _launches),
+    )
+    return [
+        replace(table(run, device, chosen), notes=_remarks(run, device, chosen, verbose))
+        for device in sorted(rows)
+        for belongs, table in groups
+        if (chosen := list(filter(belongs, rows[device])))
+    ]
+
+
+def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+    believed = [rate.best for row in rows if (rate := _believed(row, rates.byte_rate(row)))]
+    divisor, letter = units.scale(max(believed, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
 
     def name(row: Row) -> str:
-        word = " (emulated)" if emulated and row.variant.startswith("local-") else ""
-        return row.variant + word
+        return row.variant + (" (emulated)" if emulated and row.variant.startswith("local-") else "")
 
-    grid = Grid(
-        caption=f"{letter}B/s of the best batch by vector width of float; * the best, whose median follows",
-        key="memory",
-        name=name,
-        column=lambda row: str(row.parameters.get("width", 1)),
-        where=_where,
-        rate=rates.byte_rate,
-        shown=lambda rate: units.number(rate / divisor),
-        choices=_CHOICES,
-        by_name=True,
-    )
-    return _grid_sheet(run, device, rows, grid, verbose)
+    return _grid(run, device, rows, Grid(f"Memory, {letter}B/s", name, _width, rates.byte_rate, divisor))
 
 
-def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
+def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     """Sizes down; what a set of that size delivers, and how long a load takes that waits for another."""
     by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
-    headings = {"bandwidth": ("GB/s", "noise"), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
+    headings = {"bandwidth": ("GB/s",), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
     present = [kind for kind in headings if any(key[0] == kind for key in by_size)]
 
     def read(row: Row | None) -> tuple[Cell, ...]:
         rate = rates.byte_rate(row) if row else None
-        if row is None or rate is None:
-            return notes.figure(row, None), Cell("")
-        return _figure(row, units.gflops(rate.best)), notes.noise(row)
+        return (_figure(run, row, units.gflops(rate.best) if rate else "-"),)
 
     def chased(row: Row | None) -> tuple[Cell, ...]:
-        if row is None or row.status != "ok":
-            return notes.figure(row, None), *(Cell("") for _ in _SHARES[1:])
+        if row is None or not _is_verified(row):
+            return _figure(run, row, "-"), *(Cell("") for _ in _SHARES[1:])
         shares = (intervals.quantile(rates.finest_seconds(row), share) for _, share in _SHARES)
-        return tuple(_figure(row, units.number(value / 1e-9)) for value in shares)
+        return tuple(_figure(run, row, units.number(value / 1e-9)) for value in shares)
 
     lines = {"bandwidth": read, "latency": chased}
     return Sheet(
@@ -363,26 +337,24 @@ def _caches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
             (Cell(units.size(size)), *(c for kind in present for c in lines[kind](by_size.get((kind, size)))))
             for size in sorted({size for _, size in by_size})
         ),
-        notes=_below(run, rows, verbose),
     )
 
 
-def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
+def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     names = list(dict.fromkeys(row.variant for row in rows))
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
     best: dict[str, float] = {}
     for row in rows:
-        if row.check.verdict == "ok" and (rate := rates.byte_rate(row)):
+        if rate := _believed(row, rates.byte_rate(row)):
             best[row.variant] = max(rate.best, best.get(row.variant, 0.0))
 
     def cell(name: str, size: int) -> Cell:
         row = by_size.get((name, size))
-        rate = rates.byte_rate(row) if row else None
-        if row is None or row.status != "ok":
-            return notes.figure(row, None)
-        if rate is None:
-            return Cell(_ZERO_COPY, style="dim")
-        return _figure(row, units.gflops(rate.best), rate.best == best.get(name))
+        rate = _believed(row, rates.byte_rate(row)) if row else None
+        if row is None or rate is None:
+            moves_nothing = row is not None and _is_verified(row)
+            return Cell(_ZERO_COPY, style="dim") if moves_nothing else _figure(run, row, "-")
+        return replace(_figure(run, row, units.gflops(rate.best)), best=rate.best == best[name])
 
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
     return Sheet(
@@ -394,17 +366,16 @@ def _transfers(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> She
             (Cell(units.size(size)), *(cell(name, size) for block in directions for name in block))
             for size in sorted({size for _, size in by_size})
         ),
-        notes=_below(run, rows, verbose),
     )
 
 
-def _launches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Sheet:
-    """Probes down, the distribution across, so that noise is no news."""
+def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+    """Probes down, the distribution across."""
 
     def line(row: Row) -> tuple[Cell, ...]:
         name = Cell(clean(row.variant))
         if row.status != "ok":
-            return (name, notes.figure(row, None), *[Cell("")] * (len(_SHARES) + 1))
+            return (name, Cell("-", style="dim"), *[Cell("")] * (len(_SHARES) + 1))
         samples = rates.finest_seconds(row)
         shares = [intervals.quantile(samples, share) for _, share in _SHARES]
         times = (Cell(units.seconds(value)) for value in (min(samples), *shares))
@@ -416,20 +387,4 @@ def _launches(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Shee
         keys=("launch",),
         blocks=(("least", *(name for name, _ in _SHARES)), ("samples",)),
         rows=tuple(map(line, rows)),
-        notes=tuple(notes.troubles(rows, _where)),
     )
-
-
-def _figure(row: Row, text: str, best: bool = False) -> Cell:
-    suspect = row.check.verdict != "ok"
-    return Cell(f"?{text}" if suspect else text, best and not suspect, "yellow" if suspect else "")
-
-
-def _below(run: Run, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    remarks = (every if verbose else brief_notes)(run, _with_races(rows, verbose), _where)
-    return (*notes.troubles(rows, _where), *suspects(rows, _where), *remarks)
-
-
-def _with_races(rows: Sequence[Row], verbose: bool) -> Sequence[Row]:
-    """Rows whose notes tell how their races went, too, if verbose."""
-    return [replace(row, notes=row.remarks) for row in rows] if verbose else rows

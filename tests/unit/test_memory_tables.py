@@ -9,7 +9,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.views import show
 from tests import fake_memory
 from tests import fake_runs as fake
-from tests.unit.test_tables import peak, text
+from tests.unit.test_tables import cells, peak, text
 
 
 def test_show_has_the_same_tables() -> None:
@@ -24,36 +24,28 @@ def test_local_memory_of_a_cpu_is_called_emulated() -> None:
 
 def test_a_suspect_figure_is_marked_and_never_the_best() -> None:
     table = text(peak(fake_memory.fake_memory()), 120)
-    assert "?4.03" in table
-    assert "suspect: global-triad, width 1: doubling the work multiplies the time by 1.17, not by 2" in table
+    assert "4.03" not in table
+    assert "not verified: global-triad, width 1: close other programs and run again" in table
 
 
-def test_races_are_named_only_if_verbose() -> None:
-    run = fake_memory.fake_memory()
-    brief, verbose = text(peak(run), 120), text(peak(run, verbose=True), 120)
-    assert "raced (GB/s)" not in brief
-    assert "raced (GB/s)" in verbose
-
-
-def test_ceilings_are_derived_and_say_from_what() -> None:
-    table = text(peak(fake_memory.fake_matrix()), 120)
-    assert "66.9   97.9 %" in table
+def test_the_theoretical_peak_says_what_it_is_derived_from() -> None:
+    table = text(peak(fake_memory.fake_matrix(), verbose=True), 120)
+    assert "97.9 %" in table
     source = "132 units at 1980 MHz, each with the multiply-adds of compute capability 9.0"
-    assert f"ceiling: derived, not measured: {source}" in table
-    run = fake.fake_peak()
-    assert "ceiling" not in text(peak(run), 120)
+    assert f"theoretical: {source}" in table
+    assert "theoretical" not in text(peak(fake.fake_peak(), verbose=True), 120)
 
 
 def test_kept_rows_say_how_old_they_are() -> None:
     row = replace(fake.peak_row(1, 100.0), measured_utc="2026-11-21T01:30:00+00:00")
     run = Run(fake.header(("square",)), (row,))
-    assert "kept: float, width 1: measured 3 h earlier; --remeasure measures anew" in text(peak(run))
+    assert " 3 h earlier " in text(peak(run, verbose=True))
 
 
-def test_a_bandwidth_whose_integrity_was_not_checked_is_no_best() -> None:
+def test_a_bandwidth_without_evidence_is_not_shown() -> None:
     rows = tuple(
         replace(row, check=Check()) for row in fake_memory.fake_memory().rows if row.variant == "global-read"
     )
-    table = text(peak(Run(fake.header(("peak",)), rows)))
-    assert "*4." not in table
-    assert "suspect: global-read, width 1: its integrity was not checked" in table
+    table = text(peak(Run(fake.header(("peak",)), rows)), 120)
+    assert cells(table, "global-read") == ["-"] * 6
+    assert "not verified: global-read, width 1, 2, 4, 8, 16: " in table

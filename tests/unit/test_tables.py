@@ -365,28 +365,49 @@ def test_parameters_tell_series_of_one_variant_apart() -> None:
 
 def test_integers_are_giops_and_suspects_never_win() -> None:
     table = text(peak(fake.fake_peak()), 120)
-    assert "int, GIOPS" in table
-    assert cells(table, "double")[:2] == ["*176", "?1,400"]
-    assert "suspect: double, width 2: 4.1 times the rate of float" in table
-    assert "unsup: half: the device lacks cl_khr_fp16 (half)" in table
+    assert "int (GIOPS)" in table
+    assert cells(table, "double") == ["176", "-", "141", "168", "167", "176"]
+    assert "not verified: double, width 2: close other programs and run again; -v has the reasons" in table
+    assert "13 of 15 verified. Not supported: half. Memory, transfers, latency: --all. Details: -v" in table
+    details = text(peak(fake.fake_peak(), verbose=True), 120)
+    assert "not verified: double, width 2: 4.1 times the rate of float" in details
+    assert "unsup: half, width 1, 2, 4, 8, 16: the device lacks cl_khr_fp16 (half)" in details
 
 
-def test_a_peak_of_suspects_only_has_no_star() -> None:
+def test_a_peak_without_a_verified_figure_shows_none() -> None:
     suspect = Check("suspect", {}, ("folded",))
     run = Run(fake.header(("peak",)), (fake.peak_row(1, 100.0, check=suspect),))
-    table = text(peak(run), 120)
-    assert cells(table, "float")[0] == "?100"
-    assert "suspect: float, width 1: folded" in table
+    assert cells(text(peak(run), 120), "float") == ["-", "-"]
+    assert "not verified: float, width 1: folded" in text(peak(run, verbose=True), 120)
 
 
-def test_races_are_told_when_asked_for() -> None:
+def test_remarks_of_rows_and_what_won_are_shown_when_asked_for() -> None:
     row = replace(fake.peak_row(1, 100.0), notes=("the wall clock was used",))
-    row = replace(row, race=("raced forms (G/s): a*b+c 100",))
     run = Run(fake.header(("peak",)), (row,))
-    assert "raced" not in text(peak(run))
-    assert "note: float, width 1: the wall clock was used" in text(peak(run))
-    assert "note: float, width 1: raced forms (G/s): a*b+c 100" in text(peak(run, verbose=True))
-    assert "raced forms" in text(show(run, verbose=True))
+    assert "wall clock" not in text(peak(run))
+    details = text(peak(run, verbose=True), 120)
+    assert "note: float, width 1: the wall clock was used" in details
+    assert re.search(r"^float, width 1 +100 .* fma\(a,b,c\) +8 +16 +2.00 ", details, re.MULTILINE)
+
+
+def test_no_more_than_three_remarks_unless_asked_for() -> None:
+    failed = [
+        replace(fake.peak_row(width, 100.0), status="failed", reason=f"reason {width}", samples={})
+        for width in (1, 2, 4, 8)
+    ]
+    run = Run(fake.header(("peak",)), (*failed, fake.peak_row(16, 100.0)))
+    lines = text(peak(run), 120).splitlines()
+    assert [line for line in lines if "reason" in line or "more" in line][-1] == "2 more remarks: -v"
+    assert sum("fail: " in line for line in lines) == 2
+    assert text(peak(run, verbose=True), 120).count("fail: ") == 4
+
+
+def test_a_type_that_a_cpu_converts_to_float_is_called_emulated() -> None:
+    figures = {"float": 200.0, "half": 20.0, "double": 99.0}
+    rows = tuple(fake.peak_row(1, gflops, dtype=dtype) for dtype, gflops in figures.items())
+    table = text(peak(Run(fake.header(("peak",)), rows)), 120)
+    assert cells(table, "half") == ["20.0", "20.0", "emulated"]
+    assert table.count("emulated") == 1
 
 
 def test_bandwidth_and_latency_have_their_units() -> None:
@@ -404,8 +425,8 @@ def test_bandwidth_and_latency_have_their_units() -> None:
         Row("latency", 0, "launch", "float", {}, "ok", work=Work(), samples={"host": fake.scope(7e-6)}),
     )
     table = text(peak(Run(fake.header(("peak", "--all")), rows)))
-    assert "GB/s of the best batch" in table
-    assert "?10.0" in table
+    assert "Memory, GB/s" in table
+    assert cells(table, "copy") == ["-", "-"]
     assert "7.01 us" in table
 
 
