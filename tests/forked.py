@@ -26,12 +26,13 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
 
+from gemmbench.measure.child import INSTRUMENT
+
 MACHINES = (
     "tests.cli.fake_machine",
     "tests.cli.slow_machine",
     "tests.faults.machine",
 )
-_MODULE = ["-m", "gemmbench.measure.instrument"]
 _LONGEST = 1 << 17  # of a request, in bytes
 
 
@@ -83,7 +84,7 @@ class Forked:
 def started(words: Sequence[str], **how: Any) -> Any:
     """A fork of the server for a fake machine's child, else a process like any other."""
     folders = how["env"]["PYTHONPATH"].split(os.pathsep)
-    is_fake = words[1:3] == _MODULE and words[3].partition(":")[0] in MACHINES
+    is_fake = words[1:3] == ["-c", INSTRUMENT] and words[3].partition(":")[0] in MACHINES
     if is_fake and folders == [*filter(None, sys.path)] and sys.platform == "linux":
         return Forked(words[3:], how["stderr"], how["env"])
     return subprocess.Popen(words, **how)

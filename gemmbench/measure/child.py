@@ -43,6 +43,12 @@ CONDUCTORS = {
 BUILD_OPTIONS = "PYOPENCL_BUILD_OPTIONS"
 """pyopencl adds it to every build. With -cl-opt-disable kernels are 60 times slower, with the same hash."""
 
+INSTRUMENT = (
+    "import sys; sys.path[:] = filter(None, sys.path); "
+    "import runpy; runpy.run_module('gemmbench.measure.instrument', run_name='__main__')"
+)
+"""``python -m gemmbench.measure.instrument``, but nothing is imported from the working directory."""
+
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
 _WARM_S = 0.02  # of work after which a system has spread threads that slept over its cores
@@ -352,7 +358,7 @@ class Worker:
         self._output.truncate()
         folders = [str(self._checkout)] if self._checkout else []
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "gemmbench.measure.instrument", *named(self._make)],
+            [sys.executable, "-c", INSTRUMENT, *named(self._make)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._output,
@@ -362,7 +368,6 @@ class Worker:
                 **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
                 **self._environment,
                 "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
-                "PYTHONSAFEPATH": "1",  # nothing is imported from wherever the user stands
             },
         )
         assert self._process.stdout is not None

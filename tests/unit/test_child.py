@@ -336,6 +336,17 @@ def test_anybody_can_speak_it(tmp_path: Path) -> None:
     assert kinds == ["Opened", "Released"]
 
 
+def test_nothing_is_imported_from_the_working_directory(
+    child: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PYTHONSAFEPATH sees to it from Python 3.11 on only."""
+    for name in ("random", "runpy", "msgspec"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
+    assert child.open().devices == (fake_runs.CPU,)
+
+
 def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
     """With -cl-opt-disable kernels were 60 times slower, and nothing said why."""
     monkeypatch.setenv(BUILD_OPTIONS, "-cl-opt-disable")
