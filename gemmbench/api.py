@@ -44,8 +44,9 @@ from gemmbench.options.names import (
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
-from gemmbench.regress.aa import Floor, floor
-from gemmbench.regress.baseline import Basis
+from gemmbench.regress.aa import AAReport
+from gemmbench.regress.aa import report as aa_report
+from gemmbench.regress.baseline import BaselineSet
 from gemmbench.regress.check import CheckOutcome
 from gemmbench.regress.compare import Comparison
 from gemmbench.report.progress import Progress, row_label
@@ -436,7 +437,7 @@ def compared(
     old_paths, new_paths = _paths(baselines), _paths(news)
     resolved = {path.resolve() for path in old_paths}
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
-        raise UsageError(f"{same} is both base and new: a run is no slower than itself")
+        raise UsageError(f"{same} is both baseline and new run")
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
     for run in (*baselines, *news):
         _check_rows(run)
@@ -445,7 +446,7 @@ def compared(
 
 def draw_comparison(comparison: Comparison, path: Path) -> bool:
     """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
-    if not any(line.judgement for line in comparison.lines):
+    if not any(line.ratio for line in comparison.lines):
         return False
     from gemmbench.chart_views import ratios
     from gemmbench.charts import pane
@@ -471,14 +472,14 @@ def _check_rows(run: run_file.Run) -> None:
 
 
 @_takes(comparing.Check)
-def check(*baselines: Source, **values: Any) -> Comparison | Floor:
+def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
     """Measure a baseline run's cases again and compare: ``gemmbench check``.
 
     Args:
         baselines: runs or their files, which are pooled.
 
     Returns:
-        The comparison; with ``aa=`` the threshold that this machine's noise allows.
+        The comparison; with ``aa=`` how far unchanged rows differ from run to run.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the rows so far are saved.
@@ -494,7 +495,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | Floor:
         raise UsageError(str(outcome.error))
     if chosen.aa:
         check_repeated(job)
-        return floor([job.run], chosen.rules)
+        return aa_report([job.run], chosen.rules)
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
         raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
@@ -520,9 +521,9 @@ def checked(
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
     for run in baselines:
         _check_rows(run)
-    basis = Basis(tuple(baselines), chosen.rules)
+    baseline = BaselineSet(tuple(baselines), chosen.rules)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    with checking.prepared(basis, chosen, words, make_machine) as job:
+    with checking.prepared(baseline, chosen, words, make_machine) as job:
         yield job
 
 
@@ -536,8 +537,8 @@ def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
 
 def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
     """What came of a check, or of its rows so far."""
-    basis = job.basis
-    return outcome.comparison or comparisons.compare(basis.bases, [job.run], basis.rules)
+    baseline = job.baseline
+    return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
 
 
 # --- a report -----------------------------------------------------------------------------------------------

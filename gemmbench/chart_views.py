@@ -15,14 +15,13 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLoca
 from gemmbench.charts import pane
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
 from gemmbench.gemm import ladder_chart, sweep_chart
-from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.probes import charts as probe_charts
-from gemmbench.regress.compare import Comparison, Line, full_name, sentence
-from gemmbench.regress.verdict import Verdict
+from gemmbench.regress.compare import Comparison, Line, Verdict
+from gemmbench.regress.results import name, sentence
 
 
 @dataclass(frozen=True)
@@ -172,13 +171,13 @@ def _lacks(runs: Sequence[Run], kind: str) -> str:
     return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"
 
 
-# --- a comparison: the ratio of every row with its interval, and the threshold ---
+# --- a comparison: the ratio of every row with its range, and the threshold ---
 
 # Colour and marker: each verdict can be told in grey.
 LOOKS: Mapping[Verdict, tuple[str, str]] = {
     "slower": (pane.COLOURS[1], "D"),
-    "inconclusive": (pane.COLOURS[4], "s"),
-    "same": (pane.GREY, "o"),
+    "possibly slower": (pane.COLOURS[4], "s"),
+    "unchanged": (pane.GREY, "o"),
     "faster": (pane.COLOURS[2], "^"),
 }
 _MOST = 60  # rows of a pane
@@ -189,17 +188,17 @@ _CLOSE = 0.02  # of the axis beyond the outermost end
 def ratios(comparison: Comparison) -> list[pane.Pane]:
     """A pane for each device: rows down, the new time over the base's across.
 
-    Where there are more rows than a page holds, those that are the same go first.
+    Where there are more rows than a page holds, unchanged rows go first.
     """
     groups = by_key(
         (line.key[1], line)
         for line in comparison.lines
-        if line.judgement and line.judgement.low > 0 and line.judgement.high < 1e6
+        if line.ratio and line.verdict in LOOKS and line.ratio.low > 0 and line.ratio.high < 1e6
     )
     panes = []
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
         lines = groups[device]
-        graver = [line for line in lines if line.verdict != "same"]
+        graver = [line for line in lines if line.verdict != "unchanged"]
         kept = lines if len(lines) <= _MOST else graver[:_MOST]
         if kept:
             hidden = len(lines) - len(kept)
@@ -211,14 +210,14 @@ def ratios(comparison: Comparison) -> list[pane.Pane]:
 def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: int) -> None:
     axes.set_xscale("log")
     for y, line in enumerate(lines):
-        judgement = line.judgement
-        assert judgement is not None  # of `ratios`
+        ratio = line.ratio
+        assert ratio is not None  # of `ratios`
         colour, marker = LOOKS[line.verdict]
         edges = (1 / (1 + line.threshold), 1 + line.threshold)
         axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=pane.PALE, alpha=0.45, linewidth=0)
-        axes.plot((judgement.low, judgement.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(judgement.ratio, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
-        pane.mark(axes, judgement.ratio, y, f"{full_name(line)}: {sentence(line)}")
+        axes.plot((ratio.low, ratio.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
+        axes.plot(ratio.median, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
+        pane.mark(axes, ratio.median, y, f"{name(line)}: {sentence(line)}")
     axes.axvline(1.0, color=pane.BLACK, linewidth=0.8)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_yticks(range(len(lines)), [row_text(line.row) for line in lines], fontsize=7.5)
@@ -227,20 +226,19 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
     _across(axes, lines)
     verdicts = dict.fromkeys(line.verdict for line in lines)
     keys = [(verdict, colour) for verdict, (colour, _) in LOOKS.items() if verdict in verdicts]
-    confidence = units.percent(comparison.rules.confidence).replace(".0 ", " ")
-    interval = f"time, new over base, with its {confidence} interval"
-    below = f"{interval}; right is slower; grey: within the threshold"
+    interval = "its 95 % interval" if comparison.rules.interleaved else "the ratios of medians and minima"
+    below = f"time, new over baseline, with {interval}; right is slower; grey: within the threshold"
     pane.titles(axes, clean(lines[0].device), below, keys)
     if hidden:
-        pane.footnote(axes, [f"Not drawn: {hidden} further rows, the same or beyond the page."])
+        pane.footnote(axes, [f"Not drawn: {hidden} further rows, unchanged or beyond the page."])
 
 
 def _across(axes: Axes, lines: Sequence[Line]) -> None:
     """The axis of ratios: ticks are changes, or factors on a wide axis; both thresholds are visible."""
-    judgements = [line.judgement for line in lines if line.judgement]
+    ranges = [line.ratio for line in lines if line.ratio]
     edge = 1 + max(line.threshold for line in lines)
-    low = min([1 / edge, *(judgement.low for judgement in judgements)]) * (1 - _CLOSE)
-    high = max([edge, *(judgement.high for judgement in judgements)]) * (1 + _CLOSE)
+    low = min([1 / edge, *(each.low for each in ranges)]) * (1 - _CLOSE)
+    high = max([edge, *(each.high for each in ranges)]) * (1 + _CLOSE)
     axes.set_xlim(low, high)
     if high / low < 4:
         step = next(step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if (high - low) / step < 9)

@@ -116,17 +116,3 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(encoding="utf-8"), f"{path} differs; look, then --update-golden"
 
     return check
-
-
-@pytest.fixture
-def steady(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the place of the shipped recordings those of machines whose unchanged rows lie 1 % apart at most."""
-    from gemmbench.regress import verdict
-
-    levels, values = (0.0, 0.5, 0.975, 1.0), (-0.01, 0.0, 0.008, 0.01)
-    scaled = (-4.0, 0.0, 2.0, 4.0)
-    reaches = tuple(verdict.Reach(base, 1, values, scaled, values) for base in (1, verdict.FEW))
-    kinds = dict.fromkeys(("kernels", "libraries"), reaches)
-    families = ("cpu-intel", "cpu-pocl", "gpu-nvidia")
-    shipped = verdict.Recordings({}, levels, dict.fromkeys(families, kinds))
-    monkeypatch.setattr(verdict, "recordings", lambda: shipped)

@@ -1,8 +1,8 @@
 """``make gate``: the gate itself, tried on this machine, whatever its speed.
 
-``check --against`` times kernels in turn with those of another folder. Here some kernels of this checkout are
-timed with themselves, of which none may be slower; then one is given twice its work, which has to be found.
-Nothing hangs on a saved run: rates of another machine, or of another hour of this one, tell too little.
+``check --against`` interleaves kernels with those of another folder. Here some kernels of this checkout are
+interleaved with themselves, and none may be slower. Then one of them does twice its work, which has to be
+found.
 
 Exit status: 0 as it should be, 1 not, or nothing was measured.
 """
@@ -43,8 +43,8 @@ def gemmbench(checkout: Path, *words: str | Path) -> tuple[int, str]:
 
 
 def rows(checkout: Path, base: Path) -> list[dict[str, Any]]:
-    """What a check of a checkout's kernels against this one's says of each device's kernels."""
-    options = ("--threshold", str(THRESHOLD), "--patience", "10", "--budget", "0.5", "--format", "json")
+    """The rows of a check of a checkout's kernels against this one's."""
+    options = ("--threshold", str(THRESHOLD), "--format", "json")
     _, printed = gemmbench(checkout, "check", base, "--against", ROOT / "kernels", *options)
     return json.loads(printed)["rows"] if printed else []
 
@@ -59,16 +59,16 @@ def planted(folder: Path) -> Path:
 def holds(checkout: Path, base: Path, slower: str = "") -> bool:
     """Whether one kernel is slower on every device, and no other is.
 
-    Where neighbours are busy a verdict may stay open; the ratio must then be past the threshold all the same.
+    On a busy machine a row may stay possibly slower. Its ratio must then be above the threshold all the same.
     """
     checked = rows(checkout, base)
     right = bool(checked)
     for row in checked:
         verdict, ratio = row["verdict"], row["ratio"] or 0.0
         if row["variant"] == slower:
-            good = verdict == "slower" or (verdict == "inconclusive" and ratio > 1 + THRESHOLD)
+            good = verdict == "slower" or (verdict == "possibly slower" and ratio > 1 + THRESHOLD)
         else:
-            good = verdict in ("same", "inconclusive")
+            good = verdict in ("unchanged", "possibly slower")
         right &= good
         mark = "" if good else "  <- gate: it should not be"
         print(f"  {verdict:<13}{ratio:5.2f} x  {row['variant']:<9} on {row['device']}{mark}", flush=True)
@@ -82,7 +82,7 @@ def main() -> int:
         base = Path(scratch, "base.jsonl")
         words = ("--sizes", "96", "--kernel", ",".join(KERNELS), "--baseline", "none", "--no-peak")
         gemmbench(ROOT, "square", *words, "--budget", "0.5", "--save", base)
-        print("kernels in turn with themselves:", flush=True)
+        print("kernels interleaved with themselves:", flush=True)
         if not holds(ROOT, base):
             return 1
         print(f"{planted_machine.VARIANT} with twice its work:", flush=True)

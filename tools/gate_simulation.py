@@ -1,19 +1,17 @@
-"""The gate held against recorded noise: ``gemmbench check`` as it is, with a replay as its machine.
+"""Replay recorded runs of unchanged machines (tests/data/aa) through the shipped comparison.
 
-A recording is an A/A measurement: one machine, the same cases many times, nothing changed. A trial takes some
-of its runs as the base and replays the others to `checking.check`, run by run; within a run each measurement
-draws its batches anew, in blocks, so that neighbours stay neighbours. A planted slowdown multiplies the
-samples of one row. Everything that decides is the shipped code.
+`python -m tools.gate_simulation` prints how many unchanged jobs fail, and how many slower ones are found.
+Jobs of `compare` and `check` use neighbouring runs. Interleaved rows are drawn: see `Interleaved`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, cast
 
 import numpy as np
 
@@ -22,109 +20,115 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, RowKey, Scope
+from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
-from gemmbench.options.rules import MOST_ROUNDS, Rules, Thresholds
+from gemmbench.options.rules import Rules, Thresholds
 from gemmbench.regress import check
-from gemmbench.regress.baseline import Basis, pairing, repetitions
+from gemmbench.regress.baseline import BaselineSet, match_key, replicates_in
 from gemmbench.regress.compare import Comparison, compare
 
+DATA = Path(__file__).resolve().parents[1] / "tests" / "data" / "aa"
+LIBRARIES = ("numpy", "cublas")
 SEED = 20261121
-LIBRARIES = ("numpy", "cublas")  # never made slower
-Command = Literal["compare", "check"]
-REDRAWN = 6  # sets of batches for each recorded row: more would only cost time
-MOST_BASES = 5
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """Runs of the same cases on one machine, in the order in which they were made."""
+    """Runs of the same cases on one machine, in the order in which they were measured."""
 
     name: str
-    run: Run
+    runs: tuple[Run, ...]
 
     @cached_property
-    def rows(self) -> dict[RowKey, tuple[Row, ...]]:
-        """By case, its row of every run."""
-        every = repetitions(self.run, self.run.header)
-        return {key: tuple(each.rows[key] for each in every) for key in every[0].rows}
-
-    @property
-    def runs(self) -> int:
-        """How many there are."""
-        return len(next(iter(self.rows.values())))
-
-    @property
-    def bases(self) -> int:
-        """Runs of a trial's base: at most half of what there is, since the new run takes the others."""
-        return min(MOST_BASES, self.runs // 2)
-
-    @cached_property
-    def redrawn(self) -> dict[tuple[RowKey, int, int], Row]:
-        """By case, run and number: the row with batches drawn anew from its own."""
-        draw = np.random.default_rng(1)
-        return {
-            (key, place, number): _resampled(row, draw)
-            for key, rows in self.rows.items()
-            for place, row in enumerate(rows)
-            for number in range(REDRAWN)
-        }
-
-    def plan(self, keys: Iterable[RowKey]) -> tuple[Case, ...]:
-        """The cases of some rows."""
-        return tuple(_case(self.rows[key][0]) for key in keys)
+    def keys(self) -> list[RowKey]:
+        """Of the kernels, without libraries."""
+        run = self.runs[0]
+        return [
+            match_key(row, row.device)
+            for row in run.rows
+            if row.device != HOST and row.variant not in LIBRARIES
+        ]
 
 
 def recorded(path: Path) -> Recording:
-    """Read a recording; its name is the file's."""
-    return Recording(path.stem, load(path))
+    """Read a recording: one run file with every case several times."""
+    run = load(path)
+    replicates = replicates_in(run, run.header)
+    return Recording(path.stem, tuple(replace(run, rows=tuple(each.rows.values())) for each in replicates))
+
+
+def slowed(run: Run, factor: float, only: RowKey | None = None) -> Run:
+    """A run whose rows, or one of them, take longer."""
+    rows = (
+        replace(row, samples=_scaled(row, factor)) if only in (None, match_key(row, row.device)) else row
+        for row in run.rows
+    )
+    return replace(run, rows=tuple(rows))
+
+
+def _scaled(row: Row, factor: float) -> dict[str, Scope]:
+    return {
+        name: replace(scope, seconds=tuple(factor * second for second in scope.seconds))
+        for name, scope in row.samples.items()
+    }
+
+
+def compare_jobs(recording: Recording, factor: float = 1.0) -> Iterator[Comparison]:
+    """Each run compared with the run before it, all of its rows made slower."""
+    for old, new in zip(recording.runs, recording.runs[1:], strict=False):
+        yield compare([old], [slowed(new, factor)])
+
+
+def check_jobs(
+    recording: Recording, bases: int, rules: Rules | None = None, factor: float = 1.0
+) -> Iterator[Comparison]:
+    """A check from each run on: `bases` neighbouring runs as baselines, the next ones as its measurements.
+
+    With a factor, one kernel of each job is made slower.
+    """
+    count = len(recording.runs)
+    for start in range(count):
+        order = [recording.runs[(start + step) % count] for step in range(count)]
+        planted = recording.keys[start % len(recording.keys)] if factor != 1 else None
+        news = [slowed(run, factor, planted) if planted else run for run in order[bases:]]
+        yield _checked(order[:bases], news, rules or Rules())
+
+
+def _checked(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
+    worker = Replay([{match_key(row, row.device): row for row in run.rows} for run in news])
+    return _job(bases, cast(Worker, worker), rules)
+
+
+def _job(bases: Sequence[Run], worker: Worker, rules: Rules) -> Comparison:
+    header = bases[0].header
+    plan = tuple(_case(row) for row in bases[0].rows)
+    job = check.Job(BaselineSet(tuple(bases), rules), plan, header, header.policy, worker)
+    return _result(check.check(job))
 
 
 def _case(row: Row) -> Case:
-    assert row.problem is not None  # of every gemm row that was loaded
+    assert row.problem is not None  # in every row of a recording
     problem = row.problem
     gemm = Gemm(problem.m, problem.n, problem.k, row.dtype, problem.alpha, problem.beta)
     case = Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm, row.source)
     return replace(case, given=row.given)
 
 
-def _resampled(row: Row, draw: np.random.Generator) -> Row:
-    """Moving blocks, as long as the root of the number of batches: what they share with a neighbour stays."""
-    return _with_samples(row, lambda seconds: tuple(seconds[_blocks(len(seconds), draw)].tolist()))
+def _result(steps: Generator[Any, None, Comparison]) -> Comparison:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            return cast(Comparison, ended.value)
 
 
-def _blocks(count: int, draw: np.random.Generator) -> np.ndarray:
-    length = max(1, round(count**0.5))
-    starts = draw.integers(0, count - length + 1, size=-(-count // length))
-    return cast(np.ndarray, (starts[:, None] + np.arange(length)).ravel()[:count])
+class Quiet:
+    """What every worker here has: no control bursts, no limit."""
 
-
-def _with_samples(row: Row, change: Any) -> Row:
-    samples: dict[str, Scope] = {
-        name: replace(scope, seconds=change(np.array(scope.seconds))) for name, scope in row.samples.items()
-    }
-    return replace(row, samples=samples)
-
-
-def _slowed(row: Row, factor: float) -> Row:
-    return _with_samples(row, lambda seconds: tuple((seconds * factor).tolist()))
-
-
-@dataclass
-class Replay:
-    """In the place of the worker: what it measures was recorded. A new process is the next recorded run."""
-
-    recording: Recording
-    places: Sequence[int]  # of the recorded runs, in the order of their turns; then again from the first
-    draw: np.random.Generator
-    slow: Mapping[RowKey, float] = field(default_factory=dict)  # 1.05: takes 5 % longer
-    redraws: bool = True  # or a run measured twice gives the recorded batches again
-    turn: int = 0
+    turn = 0
 
     def stop(self) -> None:
-        """See `measure.child.Worker`."""
+        """Start the next process."""
         self.turn += 1
 
     def limit(self, seconds: float) -> None:
@@ -134,171 +138,84 @@ class Replay:
         """There are no control bursts."""
         raise NotMeasuredError("unsupported", "nothing runs")
 
+
+@dataclass
+class Replay(Quiet):
+    """A worker whose measurements were recorded. Each new process measures the next run."""
+
+    runs: Sequence[Mapping[RowKey, Row]]
+
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
         """See `measure.child.Worker`."""
         yield from ()
-        return self.measured(pairing(case, case.device))
-
-    def measured(self, key: RowKey) -> Row:
-        """A row of the current run."""
-        place = self.places[self.turn % len(self.places)]
-        row = self.recording.rows[key][place]
-        if self.redraws:
-            row = self.recording.redrawn[key, place, int(self.draw.integers(REDRAWN))]
-        factor = self.slow.get(key, 1.0)
-        return row if factor == 1 else _slowed(row, factor)
-
-
-@dataclass(frozen=True)
-class Setting:
-    """How the gate is set."""
-
-    threshold: float
-    in_turn: bool = False  # as --against
-
-    @property
-    def rules(self) -> Rules:
-        """For a comparison."""
-        return Rules(Thresholds(self.threshold), in_turn=self.in_turn, rounds=MOST_ROUNDS)
+        return self.runs[self.turn % len(self.runs)][match_key(case, case.device)]
 
 
 @dataclass
-class Tally:
-    """What became of rows, trial after trial."""
+class Interleaved(Quiet):
+    """A worker that interleaves each kernel with its old version on a noisy machine.
 
-    trials: int = 0
-    planted: Counter[str] = field(default_factory=Counter)  # verdicts of the row that was made slower
-    others: Counter[str] = field(default_factory=Counter)  # of those that were not
-
-    def add(self, made: Comparison, planted: RowKey | None) -> None:
-        """One more trial."""
-        self.trials += 1
-        for line in made.lines:
-            if line.key == planted:
-                self.planted[line.verdict] += 1
-            elif line.judgement is not None:
-                self.others[line.verdict] += 1
-
-
-def plantable(recording: Recording) -> list[RowKey]:
-    """The rows that may be made slower: a device's own kernels."""
-    return [key for key in recording.rows if key[1] != HOST and key[2] not in LIBRARIES]
-
-
-def simulate(
-    recording: Recording,
-    setting: Setting,
-    slow: float,
-    trials: int,
-    seed: int,
-) -> Tally:
-    """So many jobs of ``gemmbench check``, each with one row made slower.
-
-    Args:
-        recording: the noise.
-        setting: of the gate.
-        slow: 0.05: the row takes 5 % longer; 0: nothing is planted.
-        trials: jobs.
-        seed: of all that is drawn.
+    Both batches of a pair share the speed of the machine, which drifts. Each has noise of its own, and one
+    in twenty is disturbed. What the process draws for a row (addresses, cores) differs between the versions.
     """
-    draw = np.random.default_rng([seed, round(slow * 1e4), round(setting.threshold * 1e4)])
-    tally = Tally()
-    candidates = plantable(recording)
-    for number in range(trials):
-        planted = candidates[(number + seed) % len(candidates)] if slow else None
-        tally.add(_job(recording, setting, {planted: 1 + slow} if planted else {}, draw), planted)
-    return tally
+
+    rows: Mapping[RowKey, Row]
+    factor: float  # how much longer the new version takes
+    spread: float  # standard deviation of a batch, as a fraction
+    pairs: int = 40
+    process: float = 0.005  # standard deviation from process to process
+    draw: np.random.Generator = field(default_factory=lambda: np.random.default_rng(SEED))
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Any, None, Row]:
+        """See `measure.child.Worker`."""
+        yield from ()
+        row = self.rows[match_key(case, case.device)]
+        speed = np.exp(np.cumsum(self.draw.normal(0, 0.01, self.pairs)))
+        second_in_pair = 1.01  # a batch after another finds the caches in another state
+        sides = []
+        for factor, order in ((self.factor * np.exp(self.draw.normal(0, self.process)), 0), (1.0, 1)):
+            own = np.exp(self.draw.normal(0, self.spread, self.pairs))
+            own[self.draw.random(self.pairs) < 0.05] *= 1.3
+            place = np.where(np.arange(self.pairs) % 2 == order, 1.0, second_in_pair)
+            sides.append(Scope(tuple((1e-3 * factor * speed * own * place).tolist()), 1, "budget"))
+        return replace(row, samples={"kernel": sides[0]}, former=Partner("before", {"kernel": sides[1]}))
 
 
-def unchanged(
-    recording: Recording,
-    setting: Setting,
-    bases: int,
-    command: Command,
-    most: int | None = None,
-    slow: float = 0.0,
-) -> tuple[int, int]:
-    """How many jobs fail (exit status 1), of how many: each run in turn begins the base, and the new runs.
-
-    Args:
-        recording: the noise.
-        setting: of the gate.
-        bases: runs of the base, neighbours.
-        command: ``compare`` or ``check``, whose second looks are replayed; the recorded runs as they are.
-        most: so many jobs of them, evenly spread; None: all.
-        slow: 1.0: one row, in each job another, takes twice as long; a job then counts if that row is found.
-    """
-    pairs = [(base, new) for base in range(recording.runs) for new in range(recording.runs - bases)]
-    chosen = [pairs[number * len(pairs) // most] for number in range(most)] if most else pairs
-    draw = np.random.default_rng(SEED)
-    candidates = plantable(recording)
-    failed = 0
-    for number, (start, first) in enumerate(chosen):
-        planted = candidates[number % len(candidates)] if slow else None
-        factors = {planted: 1 + slow} if planted else {}
-        if command == "compare":
-            made = compared(recording, setting, factors, start, first, bases)
-        else:
-            made = _job(recording, setting, factors, draw, start, first, bases, redraws=False)
-        failed += any(line.fails and planted in (None, line.key) for line in made.lines)
-    return failed, len(chosen)
+def interleaved(
+    recording: Recording, factor: float, spread: float, threshold: float, jobs: int, pairs: int = 40
+) -> Counter[str]:
+    """The verdicts of the kernels of a recording, each timed with a version of itself in so many jobs."""
+    base = recording.runs[0]
+    base = replace(base, rows=tuple(row for row in base.rows if match_key(row, row.device) in recording.keys))
+    rows = {match_key(row, row.device): row for row in base.rows}
+    worker = Interleaved(rows, factor, spread, pairs)
+    rules = Rules(Thresholds(threshold), interleaved=True)
+    counts: Counter[str] = Counter()
+    for _ in range(jobs):
+        counts += _job([base], cast(Worker, worker), rules).counts
+    return counts
 
 
-def compared(
-    recording: Recording,
-    setting: Setting,
-    slow: Mapping[RowKey, float],
-    start: int,
-    first: int,
-    bases: int,
-) -> Comparison:
-    """One recorded run held against others, all of them as they are but for what is planted."""
-    order = [(start + step) % recording.runs for step in range(recording.runs)]
-
-    def run(index: int, factors: Mapping[RowKey, float]) -> Run:
-        rows = [
-            _slowed(rows[index], factors[key]) if key in factors else rows[index]
-            for key, rows in recording.rows.items()
-        ]
-        return replace(recording.run, rows=tuple(rows))
-
-    before = [run(index, {}) for index in order[:bases]]
-    return compare(before, [run(order[bases + first], slow)], replace(setting.rules, rounds=0))
-
-
-def _job(
-    recording: Recording,
-    setting: Setting,
-    slow: Mapping[RowKey, float],
-    draw: np.random.Generator,
-    start: int | None = None,
-    first: int | None = None,
-    count: int | None = None,
-    redraws: bool = True,
-) -> Comparison:
-    """Neighbouring runs are the base; those after them, which it knows nothing of, are replayed as new."""
-    count = recording.bases if count is None else count
-    start = int(draw.integers(recording.runs)) if start is None else start
-    order = [(start + step) % recording.runs for step in range(recording.runs)]
-    base, rest = order[:count], order[count:]
-    first = int(draw.integers(len(rest))) if first is None else first
-    before = Replay(recording, base, draw, {}, redraws)
-    bases = []
-    for _ in base:
-        bases.append(replace(recording.run, rows=tuple(before.measured(key) for key in recording.rows)))
-        before.stop()
-    basis = Basis(tuple(bases), setting.rules)
-    after = Replay(recording, rest[first:] + rest[:first], draw, slow, redraws)
-    header = recording.run.header
-    plan = recording.plan(recording.rows)
-    job = check.Job(basis, plan, header, header.policy, cast(Worker, after), clock=lambda: 0.0)
-    return result_of(check.check(job))
+def main() -> None:
+    """Print the counts for every recording."""
+    for recording in map(recorded, sorted(DATA.glob("*.jsonl"))):
+        print(recording.name)
+        for factor in (1.0, 2.0, 2.5):
+            failed = [not made.ok for made in compare_jobs(recording, factor)]
+            print(f"  compare, every row x {factor:g}: {sum(failed)} of {len(failed)} jobs fail")
+        for bases in (1, 5):
+            for factor in (1.0, 2.0, 2.5):
+                failed = [not made.ok for made in check_jobs(recording, bases, factor=factor)]
+                what = f"check, {bases} baselines, one row x {factor:g}"
+                print(f"  {what}: {sum(failed)} of {len(failed)} jobs fail")
+    quiet = recorded(DATA / "h200.jsonl")
+    for pairs in (40, 100, 200):
+        for spread in (0.01, 0.02, 0.03, 0.06):
+            for factor in (1.0, 1.05):
+                counts = interleaved(quiet, factor, spread, 0.025, 100, pairs)
+                what = f"interleaved at 2.5 %, {pairs} pairs that scatter by {spread:.0%}, rows x {factor:g}"
+                print(f"{what}: {counts['slower']} of {counts.total()} slower")
 
 
-def result_of(steps: Generator[Any, None, _T]) -> _T:
-    """Let a generator run to its end; what it returns."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return cast(_T, ended.value)
+if __name__ == "__main__":
+    main()

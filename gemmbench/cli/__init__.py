@@ -31,8 +31,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
     "report": ("compare", "Write one page of saved runs, to send or to keep."),
-    "compare": ("compare", "Hold a saved run against base runs: a verdict for each row."),
-    "check": ("compare", "Measure a base's cases again, what looks slower until it is settled."),
+    "compare": ("compare", "Compare a saved run with baseline runs."),
+    "check": ("compare", "Measure a baseline's cases again and compare."),
 }
 
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta

@@ -20,14 +20,13 @@ from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options import CHART
-from gemmbench.options.comparing import Check, Compare, Comparing, Report
+from gemmbench.options.comparing import Check, Compare, Report
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.options.names import check_plot_path
-from gemmbench.regress import aa
-from gemmbench.regress import compare as pages
-from gemmbench.regress.aa import Floor, floor
+from gemmbench.regress import aa, results
+from gemmbench.regress.aa import AAReport
 from gemmbench.regress.check import Job
-from gemmbench.regress.compare import Comparison, outcome
+from gemmbench.regress.compare import Comparison, outcome, why_nothing
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Entry, catalogue, markdown, stack
 
@@ -36,103 +35,99 @@ from gemmbench.report.table import Entry, catalogue, markdown, stack
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="BASE... NEW")
 @takes(Compare)
 def compare(options: Compare, files: tuple[Path, ...]) -> None:
-    """Hold a saved run against base runs: a verdict for each row.
+    """Compare a saved run with baseline runs.
 
-    The last file is the new run, those before it are bases, which are pooled; after `--` there may be several
-    new ones: compare base1 base2 -- new1 new2. A row is slower, and fails, only if the whole confidence
-    interval of its ratio is past the threshold; the noise from run to run widens the interval. Exit status: 0
-    no regression, 1 a regression or a wrong result, 2 nothing compared, 3 inconclusive, with --strict.
+    The last file is the new run and the others are baselines. Several new runs stand after `--`: compare
+    base1 base2 -- new1 new2. A row fails if it takes more than 1.5 times as long on a GPU, twice as long on a
+    CPU without other programs, or more than a given --threshold. The run fails if half of its rows take over
+    1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3
+    possibly slower, with --strict.
     """
     bases, news = _split(files)
-    comparison = api.compared(api.runs_of(bases), api.runs_of(news), options)
-    present(comparison, options)
-    end(comparison, options)
+    finish(api.compared(api.runs_of(bases), api.runs_of(news), options), options)
 
 
 def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The bases and the new runs: what stands after ``--``, or the last; `UsageError` without either.
+    """The baselines and the new runs: the files after ``--``, or the last; `UsageError` without either.
 
-    A ``--`` before all files ends the options, as everywhere.
+    A ``--`` before all files ends the options.
     """
     words = running.command_words()
     after = len(words) - words.index("--") - 1 if "--" in words else 1
     after = 1 if after == len(files) else after
     bases, news = files[: len(files) - after], files[len(files) - after :]
     if not bases or not news:
-        raise UsageError("compare takes a base and a new run: gemmbench compare base.jsonl new.jsonl")
+        raise UsageError("compare takes a baseline and a new run: gemmbench compare base.jsonl new.jsonl")
     return bases, news
 
 
-def present(comparison: Comparison, options: Compare | Check, quiet: bool = False) -> None:
-    """Print, write and draw a comparison; `UsageError` if a file cannot be written."""
+def finish(comparison: Comparison, options: Compare | Check, quiet: bool = False, ends: bool = True) -> None:
+    """Print, write, draw and report a comparison, and end with its exit status unless `ends` is false.
+
+    `UsageError` if a file cannot be written, or if nothing was compared.
+    """
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
     running.show(_rendered(comparison, options.format, options))
     if options.plot and api.draw_comparison(comparison, options.plot):
         api.say(f"Drew {options.plot}.", quiet)
-
-
-def end(comparison: Comparison, options: Comparing) -> None:
-    """End with the command's exit status; `UsageError` if nothing was compared."""
+    if isinstance(options, Check) and options.report:
+        api.report_comparison(comparison, options.report)
+        api.say(f"Wrote {options.report}.", quiet)
+    if not ends:
+        return
     if not comparison.ok or (options.missing == "fail" and comparison.lost):
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
-        raise UsageError(f"nothing was compared: {pages.why_nothing(comparison)}")
-    coarse = comparison.resolution is not None and comparison.resolution.is_coarse
-    if options.strict and (coarse or any(line.open for line in comparison.lines)):
+        raise UsageError(f"nothing was compared: {why_nothing(comparison)}")
+    if options.strict and any(line.open for line in comparison.lines):
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 
 def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> Any:
     every = bool(options.verbose)
     if form in ("github", "junit"):
-        write = pages.to_github if form == "github" else pages.to_junit
+        write = results.to_github if form == "github" else results.to_junit
         return write(comparison, options.strict, options.missing == "fail")
     if form == "markdown":
-        return pages.to_markdown(comparison, every)
-    return pages.to_json(comparison) if form == "json" else stack(pages.sheets(comparison, every))
+        return results.to_markdown(comparison, every)
+    return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
 
 
 @click.command()
 @click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
 @takes(Check)
 def check(options: Check, bases: tuple[Path, ...]) -> None:
-    """Measure a base's cases again, what looks slower until it is settled.
+    """Measure a baseline's cases again and compare.
 
-    Each suspicious row is measured again between two measurements of a control that tells whether the
-    machine itself has changed, until its verdict is settled or --patience is over; only that decides.
-    --against times each kernel alternately with its former version, which is more exact. --aa measures the
-    noise of this machine; its --save file is the best base. Devices are the base's, by name; budget, --cold
-    and --memory are the base's unless given. Exit status as of compare.
+    Suspicious rows are measured twice more, interleaved with a control row. A row fails if every measurement
+    is above the limits of compare. --against interleaves each kernel with its old version, which finds much
+    smaller changes. --aa measures how far rows differ from run to run on this machine; its --save file is a
+    good baseline. Devices, budget, --cold and --memory are the baseline's unless given. Exit status as for
+    compare.
     """
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
             running.print_plan(job.plan, job.header.devices, job.policy)
             return
-        outcome = api.follow_check(job, options)
+        made = api.follow_check(job, options)
     if job.file:
         api.say(f"Saved {len(job.rows)} rows in {job.file.path}.", options.quiet)
     if options.aa and job.rows:
-        _show_floor(floor([job.run], options.rules), options)
+        _show_aa(aa.report([job.run], options.rules), options)
     elif job.rows:
-        made = api.comparison_of(job, outcome)
-        present(made, options, options.quiet)
-        if options.report:
-            api.report_comparison(made, options.report)
-            api.say(f"Wrote {options.report}.", options.quiet)
-        if outcome.comparison:
-            end(made, options)
-    if outcome.error:
-        raise UsageError(str(outcome.error))
-    if outcome.interrupted:
-        api.say("gemmbench: interrupted; what is shown is from what was measured so far")
+        finish(api.comparison_of(job, made), options, options.quiet, ends=made.comparison is not None)
+    if made.error:
+        raise UsageError(str(made.error))
+    if made.interrupted:
+        api.say("gemmbench: interrupted; the result covers the rows measured so far")
         raise click.exceptions.Exit(EXIT_INTERRUPTED)
     if options.aa:
-        _end_repeated(job)
+        _end_aa(job)
 
 
-def _end_repeated(job: Job) -> None:
-    """End an A/A measurement of cases that were ok in the base; `NothingMeasured` if none gave a result."""
+def _end_aa(job: Job) -> None:
+    """End an A/A measurement; every case was ok in the baseline. `NothingMeasured` if none gave a result."""
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:
         more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
@@ -141,9 +136,9 @@ def _end_repeated(job: Job) -> None:
     api.check_repeated(job)
 
 
-def _show_floor(measured: Floor, options: Check) -> None:
-    sheets = aa.sheets(measured)
-    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa.to_json(measured)}
+def _show_aa(report: AAReport, options: Check) -> None:
+    sheets = aa.sheets(report)
+    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa.to_json(report)}
     for form, path in options.written:
         running.write(path, forms[form], options.quiet)
     running.show(forms[options.format])

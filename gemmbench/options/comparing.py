@@ -28,7 +28,6 @@ from gemmbench.options import (
     LENGTH,
     PAGE,
     SIZE,
-    Number,
     Options,
     Whole,
     flag,
@@ -37,17 +36,18 @@ from gemmbench.options import (
     names,
     option,
 )
-from gemmbench.options.rules import DIFFERENCES, LEAST_ROUNDS, MOST_ROUNDS, Rules
+from gemmbench.options.rules import DIFFERENCES, Rules
 from gemmbench.plan import OwnKernels
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
 
+_INTERLEAVED_S = 2.0  # for each row: a ratio within 2.5 % needs 40 pairs of batches
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 
 
 def _threshold_option(help: str) -> Any:
-    more = "'5 %', or of one kernel 'NAME=10 %'; several with commas.  [default: 5 %]"
+    more = "'5 %', or of one kernel 'NAME=10 %'; several with commas.  [default: 10 %]"
     return option(f"{help}: {more}", metavar="PERCENT")
 
 
@@ -58,31 +58,26 @@ def _scope_option() -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparing(Options):
-    """How runs are compared, and what becomes of the verdicts."""
+    """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
-    confidence: float = option(
-        "Of the interval of each ratio.", Number(finite=False), 95.0, metavar="PERCENT"
-    )
     scope: str = _scope_option()
     across: str | None = option(
-        f"Compare although these differ: {', '.join(DIFFERENCES)}; several with commas.",
+        f"Compare anyway if these differ: {', '.join(DIFFERENCES)}; several with commas.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
     )
     missing: str = option(
-        "Whether a row of the base that could not be compared fails.",
+        "Whether a row of the baseline that could not be compared fails.",
         click.Choice(("tell", "fail")),
         "tell",
         shell=True,
     )
     fail_on: str | None = option(
-        "What fails whatever the speed: resources (registers, spills, memory and launches of a kernel).",
+        "What fails at any speed: resources (registers, spills and local memory of each kernel).",
         click.Choice(("resources",)),
     )
-    strict: bool = flag(
-        "Exit status 3 where rows may be slower, or noise hides more than twice the threshold.", shell=True
-    )
+    strict: bool = flag("Exit status 3 if a row is possibly slower.", shell=True)
     format: str = option("", click.Choice(COMPARISON_FORMATS), "table", shell=True)
     write: tuple[str, ...] = option(
         "Write a format into a file as well: junit=report.xml; may be repeated.",
@@ -94,8 +89,6 @@ class Comparing(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not 50 < self.confidence < 100:  # NaN is on neither side
-            raise UsageError(f"--confidence is above 50 and below 100, not {self.confidence:g}")
         _ = self.rules, self.written
 
     @cached_property
@@ -105,7 +98,6 @@ class Comparing(Options):
         )
         return Rules(
             thresholds=names.threshold_of(self.threshold),
-            confidence=self.confidence / 100,
             scope=None if self.scope == "finest" else self.scope,
             across=frozenset(differences),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
@@ -134,7 +126,7 @@ class Compare(Comparing):
     command: ClassVar[str] = "compare"
 
     plot: Path | None = option("Draw the ratios.", FILE, metavar=CHART)
-    verbose: bool = flag("Every row, also where many are the same.", flags=("-v", "--verbose"), shell=True)
+    verbose: bool = flag("Every row, not only the changed ones.", flags=("-v", "--verbose"), shell=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,23 +136,14 @@ class Check(Comparing, measuring.Measuring):
     command: ClassVar[str] = "check"
 
     aa: int | None = option(
-        "Compare nothing: measure the cases so many times, and say which threshold this machine carries.",
-        Whole(2),
+        "Compare nothing: measure the cases several times, and show how they differ from run to run.",
+        Whole(1),
         metavar="TIMES",
     )
-    rounds: int = option(
-        "Measure a suspicious row again at most so many times.", Whole(LEAST_ROUNDS), MOST_ROUNDS
-    )
-    patience: float = option(
-        "Measure suspicious rows again for at most so long altogether.",
-        Number(finite=False),
-        600.0,
-        metavar="SECONDS",
-    )
     against: Path | None = option(
-        "Time every kernel in turn with itself as it was when the base was measured: a folder of kernels, a "
-        "checkout (a folder with gemmbench/), driver:LIBRARY, another OpenCL driver, or the old .cl of a "
-        "--kernel-file (of several: a folder with them).",
+        "Interleave every kernel with its old version: a folder of kernels, a checkout (a folder with "
+        "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (of several: "
+        "their folder).",
         FILE,
         metavar="PATH",
     )
@@ -180,8 +163,6 @@ class Check(Comparing, measuring.Measuring):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not self.patience >= 0:  # NaN is on neither side
-            raise UsageError(f"--patience is 0 or more, not {self.patience:g}")
         if self.aa:
             formats = ("table", "markdown", "json")
             if odd := {self.format, *(form for form, _ in self.written)} - {*formats}:
@@ -197,6 +178,8 @@ class Check(Comparing, measuring.Measuring):
     def policy_of(self, base: Policy) -> Policy:
         """The base's, but for what was given."""
         budget_s = base.budget_s if self.budget is None else self.budget
+        if self.against is not None and self.budget is None:
+            budget_s = max(budget_s, _INTERLEAVED_S)
         limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
         return replace(
             base,
@@ -223,9 +206,8 @@ class Check(Comparing, measuring.Measuring):
     def rules(self) -> Rules:
         return replace(
             super().rules,
-            rounds=self.rounds if self.patience else 0,
-            in_turn=self.against is not None,
-            former=frozenset(self.former_kernels),
+            interleaved=self.against is not None,
+            old_kernels=frozenset(self.former_kernels),
         )
 
     @cached_property
@@ -265,7 +247,7 @@ class Check(Comparing, measuring.Measuring):
         if self.aa:
             raise UsageError("--aa compares nothing: it takes no --against")
         if self.energy:
-            raise UsageError("--against runs two kernels in turn: it takes no --energy")
+            raise UsageError("--against interleaves two kernels: it takes no --energy")
 
     def _check_former(self, folder: Path) -> None:
         former = str(folder)
@@ -278,8 +260,8 @@ class Check(Comparing, measuring.Measuring):
         elif checkout_of(former):
             if not (folder / "gemmbench" / "measure" / "instrument.py").is_file():
                 raise UsageError(
-                    f"--against {folder}: that gemmbench is too old, it has no instrument to be timed in "
-                    "turn with; name its folder of kernels instead"
+                    f"--against {folder}: that gemmbench is too old, it has no instrument to interleave "
+                    "with; name its folder of kernels instead"
                 )
         elif not (folder / MARK).is_file() and not self.former_kernels:
             raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
@@ -408,7 +390,7 @@ class Report(Options):
     charts: str = option(
         "all, none, or kinds with commas (gemmbench plot --kind list).", default="all", metavar="KINDS"
     )
-    threshold: str | None = _threshold_option("From which change on a row is slower")
+    threshold: str | None = _threshold_option("From which change on a row is possibly slower")
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -282,7 +282,8 @@ def _same_file(path: Path, other: Path) -> bool:
 
 def threshold_of(text: str | None) -> Thresholds:
     """What ``--threshold`` says: ``5 %``, ``register=10 %``, both; `UsageError` if it cannot be taken."""
-    default, by_name = rules.DEFAULT, {}
+    default: float | None = None
+    by_name = {}
     for part in text.split(",") if text is not None else ():
         name, equals, value = part.rpartition("=")
         try:

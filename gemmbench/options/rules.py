@@ -2,47 +2,28 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
 from gemmbench.model.row import Row
-from gemmbench.stats.intervals import CONFIDENCE, Measure
-from gemmbench.stats.rates import in_turn, measure
-
-LEAST_ROUNDS = 3  # before anything is settled: fewer say too little of the noise from run to run
-MOST_ROUNDS = 10
 
 Kind = Literal["device", "driver", "source", "sampling", "memory"]
-_DRIVER = "measure the baseline run with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)"
-DIFFERENCES: dict[Kind, tuple[str, str]] = {
-    "device": ("other device", "measure the baseline run on this device"),
-    "driver": ("other driver", _DRIVER),
-    "source": ("other kernel source", "check --against times both versions of a kernel in turn"),
-    "sampling": ("other sampling", "give both runs the same --state and --cold"),
-    "memory": ("operands reached the device in another way", "give both runs the same --memory"),
+_DRIVER = "measure the baseline with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)"
+DIFFERENCES: dict[Kind, str] = {
+    "device": "measure the baseline on this device",
+    "driver": _DRIVER,
+    "source": "check --against interleaves two versions of a kernel",
+    "sampling": "give both runs the same --cold",
+    "memory": "give both runs the same --memory",
 }
-"""What makes two rows incomparable, unless a comparison is told to go across it, and what to do about it."""
+"""Differences that make two rows not comparable unless `--across` allows them, and what to do about each."""
 
 
-@dataclass(frozen=True)
-class Limits:
-    """What a ratio is held against."""
+# --- Thresholds ---------------------------------------------------------------------------------------------
 
-    threshold: float = 0.05  # 0.05: a row may take 5 % longer
-    confidence: float = CONFIDENCE  # of the interval
-
-    @property
-    def high(self) -> float:
-        """The logarithm of the ratio past which a row is slower; its negative: faster."""
-        return math.log1p(self.threshold)
-
-
-# --- Thresholds for each row --------------------------------------------------------------------------------
-
-DEFAULT = 0.05
+DEFAULT = 0.1
 _PERCENT = re.compile(r"\s*([0-9.]+)\s*%\s*")
 
 
@@ -52,13 +33,19 @@ class ThresholdError(Exception):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The threshold of every row, as a fraction: 0.05 is 5 %."""
+    """How much longer a row may take, as a fraction: 0.1 is 10 %."""
 
-    default: float = DEFAULT
+    default: float | None = None  # None: the user gave none
     by_name: Mapping[str, float] = field(default_factory=dict)  # of single kernels and libraries
 
-    def of(self, row: Row) -> float:
+    def given(self, row: Row) -> float | None:
+        """The threshold that the user gave for a row. Rows above it fail."""
         return self.by_name.get(row.variant, self.default)
+
+    def of(self, row: Row) -> float:
+        """The threshold of a row."""
+        given = self.given(row)
+        return DEFAULT if given is None else given
 
 
 def parse(text: float | str) -> float:
@@ -86,22 +73,13 @@ class Rules:
     """How runs are compared."""
 
     thresholds: Thresholds = field(default_factory=Thresholds)
-    confidence: float = CONFIDENCE
     scope: str | None = None  # None: the finest that was measured
     across: frozenset[str] = frozenset()  # of DIFFERENCES
-    in_turn: bool = False  # the new run's rows were measured in turn with the base's kernels
-    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills, memory or launches fail
-    rounds: int = 0  # how often a suspicious row is measured again
-    former: frozenset[str] = frozenset()  # the variants that have a former version; empty: every kernel
+    interleaved: bool = False  # the new run's rows alternated with the baseline's kernels
+    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills or local memory fail
+    old_kernels: frozenset[str] = frozenset()  # the variants with an old version; empty: every kernel
 
-    def has_former(self, row: Row) -> bool:
-        """Whether there could be a former version of a row's kernel: a GEMM's own, known beforehand."""
-        own = row.kind == "gemm" and bool(row.source and row.samples)
-        return own and (not self.former or row.variant in self.former)
-
-    def measured(self, row: Row) -> Measure | None:
-        """What a row says by itself: its cost, or the ratio to its former self."""
-        return in_turn(row, self.scope) if self.in_turn else measure(row, self.scope)
-
-    def limits(self, row: Row) -> Limits:
-        return Limits(self.thresholds.of(row), self.confidence)
+    def has_old_kernel(self, row: Row) -> bool:
+        """Whether a row's kernel can have an old version."""
+        is_kernel = row.kind == "gemm" and bool(row.source and row.samples)
+        return is_kernel and (not self.old_kernels or row.variant in self.old_kernels)

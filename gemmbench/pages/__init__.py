@@ -25,9 +25,8 @@ from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
 from gemmbench.options.rules import Rules
-from gemmbench.regress import baseline
-from gemmbench.regress import compare as comparing
-from gemmbench.regress.compare import Comparison
+from gemmbench.regress import baseline, results
+from gemmbench.regress.compare import Comparison, compare
 from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet
@@ -105,7 +104,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
         parts.append(Part("devices", "Devices side by side", sheets=(table,)))
     groups = [list(runs)] if wanted.comparison else _groups(runs)
     for number, group in enumerate((each for each in groups if len(each) > 1), 1):
-        made = wanted.comparison or comparing.compare(group[:-1], group[-1:], wanted.rules)
+        made = wanted.comparison or compare(group[:-1], group[-1:], wanted.rules)
         statement, part = _verdicts(made, f"verdicts-{number}", [names[id(run)] for run in group], draw)
         statements.append(statement)
         parts.append(part)
@@ -170,7 +169,7 @@ def _is_same_plan(first: Run, second: Run) -> bool:
     if _surroundings(first) != _surroundings(second) or is_tuning(first) or is_tuning(second):
         return False
     cases = [
-        {key for each in baseline.repetitions(run, first.header)[:1] for key in each.rows}
+        {key for each in baseline.replicates_in(run, first.header)[:1] for key in each.rows}
         for run in (first, second)
     ]
     return len(cases[0] & cases[1]) >= _ALIKE * len(cases[0] | cases[1])
@@ -184,16 +183,16 @@ def _surroundings(run: Run) -> tuple[object, ...]:
 
 
 def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) -> tuple[Statement, Part]:
-    said = [Note("", comparing.conclusion(made), "bold")]
+    said = [Note("", results.conclusion(made), "bold")]
     said += [
-        Note(comparing.full_name(line), comparing.sentence(line), comparing.STYLES[line.verdict])
+        Note(results.name(line), results.sentence(line), results.STYLES[line.verdict])
         for line in made.lines
         if line.fails
     ]
     bases = ", ".join(names[:-1]) if len(names) <= _SERIES else f"the {len(names) - 1} runs before"
     against = f"{names[-1]} against {bases}"
-    charts = draw(lambda: chart_views.ratios(made), "change of each row's time, and its interval")
-    sheets = comparing.sheets(made, every=True)
+    charts = draw(lambda: chart_views.ratios(made), "change of each row's time, and its range")
+    sheets = results.sheets(made, every=True)
     part = Part(slug, f"Verdicts: {against}", (), tuple(sheets), tuple(charts))
     return Statement(f"Verdicts: {against}", tuple(said)), part
 

@@ -1,9 +1,4 @@
-"""An A/A measurement: the same cases several times on one machine, and the threshold that its noise allows.
-
-A machine carries a threshold if a row that is as fast as before is not called slower, and one that is slower
-by twice the threshold is, 95 times in 100. Between the two lie the noise of both sides and the interval's
-confidence.
-"""
+"""An A/A measurement: how far the times of unchanged rows differ from run to run."""
 
 from __future__ import annotations
 
@@ -11,171 +6,96 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import permutations
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row, RowKey
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key
-from gemmbench.options.rules import MOST_ROUNDS, Rules
-from gemmbench.regress import verdict as floors
-from gemmbench.regress.baseline import Basis
-from gemmbench.regress.compare import row_sheet, title, where
-from gemmbench.regress.verdict import Noise, conclude
+from gemmbench.model.units import by_key, clean, counted
+from gemmbench.options.rules import Rules
+from gemmbench.regress.baseline import BaselineSet, cost
+from gemmbench.regress.compare import ratio, title
+from gemmbench.regress.results import where
 from gemmbench.report.table import Cell, Note, Sheet, finite
 
-SHARE = 0.95  # of the rows that a machine's threshold is to serve
-_FINEST, _COARSEST = 1e-4, 0.9
+_SHARE = 0.95  # of the rows, for the conclusion
 
 
 @dataclass(frozen=True)
-class Tolerance:
-    """One row of an A/A measurement, and what its noise allows."""
+class AARow:
+    """One row of an A/A measurement."""
 
     key: RowKey
     row: Row
     device: str  # for people
     runs: int
-    deviation: float  # from run to run
-    compare: float | None  # the threshold that one new run carries, as a fraction; None: none below 90 %
-    check: float | None  # and as many as check measures of a suspicious row
-
-
-@dataclass(frozen=True)
-class Alarms:
-    """Each repetition held against the others: every `slower` is a false alarm."""
-
-    verdicts: int
-    slower: int
-    inconclusive: int
+    min_threshold: float  # the smallest at which no run is slower than another, as a fraction
 
 
 @dataclass(frozen=True, eq=False)
-class Floor:
-    """What an A/A measurement says of a machine."""
+class AAReport:
+    """How far the rows of an A/A measurement differ from run to run."""
 
     runs: tuple[Run, ...]
-    rules: Rules
-    rows: tuple[Tolerance, ...]
-    alarms: Alarms
+    rows: tuple[AARow, ...]
 
     @property
-    def compare(self) -> float | None:
-        """The threshold that serves 95 % of the rows with one new run."""
-        return serves([row.compare for row in self.rows])
-
-    @property
-    def check(self) -> float | None:
-        """And with as many as check measures of a suspicious row."""
-        return serves([row.check for row in self.rows])
+    def min_threshold(self) -> float | None:
+        """The smallest threshold that suits 95 % of the rows; None without rows."""
+        ordered = sorted(row.min_threshold for row in self.rows)
+        return ordered[math.ceil(_SHARE * len(ordered)) - 1] if ordered else None
 
 
-def floor(runs: Sequence[Run], rules: Rules) -> Floor:
-    """The noise floor of every row that was measured at least twice.
-
-    The runs are of one machine and version; a row's repetitions stand in one run or several.
-    """
-    basis = Basis(tuple(runs), rules)
-    noise = basis.noise()
+def report(runs: Sequence[Run], rules: Rules) -> AAReport:
+    """The differences of every row that was measured at least twice, in one run or several."""
+    baseline = BaselineSet(tuple(runs), rules)
     rows = []
-    for key, row in basis.rows.items():
-        count = len(basis.base_figures(key))
-        if count > 1:
-            device = title(basis.bases[0], replace(row, device=key[1]))
-            spread = noise.of(key)
-            compare, check = (
-                carries(floors.unseen(count, new, spread, rules.confidence, noise, key))
-                for new in (1, MOST_ROUNDS)
-            )
-            rows.append(Tolerance(key, row, device, count, spread.deviation, compare, check))
-    return Floor(tuple(runs), rules, tuple(rows), _alarms(basis, noise))
+    for key, row in baseline.rows.items():
+        costs = [cost(each.rows[key], rules.scope) for each in baseline.with_result(key)]
+        known = [each for each in costs if each is not None]
+        if len(known) > 1:
+            largest = max(ratio(old, new).low for old, new in permutations(known, 2))
+            device = title(baseline.runs[0], replace(row, device=key[1]))
+            rows.append(AARow(key, row, device, len(known), max(largest - 1, 0.0)))
+    return AAReport(tuple(runs), tuple(rows))
 
 
-def serves(values: Sequence[float | None]) -> float | None:
-    """The threshold that serves 95 % of the rows; None if there is none, or there are no rows."""
-    ordered = sorted(math.inf if value is None else value for value in values)
-    if not ordered:
-        return None
-    threshold = ordered[math.ceil(SHARE * len(ordered)) - 1]
-    return threshold if math.isfinite(threshold) else None
-
-
-def carries(needed: float) -> float | None:
-    """The smallest threshold at which twice as much is found in 95 of 100 trials; None: none below 90 %.
-
-    A row is found so often if it lies `needed` beyond the threshold: see `verdict.unseen`.
-    """
-
-    def short(threshold: float) -> float:
-        return math.log((1 + 2 * threshold) / (1 + threshold)) - needed
-
-    if short(_COARSEST) < 0:
-        return None
-    if short(_FINEST) > 0:
-        return _FINEST
-    from scipy.optimize import brentq
-
-    return float(brentq(short, _FINEST, _COARSEST))
-
-
-def _alarms(basis: Basis, noise: Noise) -> Alarms:
-    verdicts = []
-    for key, row in basis.rows.items():
-        figures = basis.base_figures(key)
-        limits = basis.rules.limits(row)
-        for index, figure in enumerate(figures):
-            others = figures[:index] + figures[index + 1 :]
-            if others:
-                verdicts.append(conclude(others, [figure], noise.of(key), limits, noise, key).verdict)
-    return Alarms(len(verdicts), verdicts.count("slower"), verdicts.count("inconclusive"))
-
-
-# --- as a table and as JSON ---------------------------------------------------------------------------------
-
-
-def sheets(floor: Floor) -> list[Sheet]:
-    """By device the noise from run to run and the least thresholds of compare and check; what suits all."""
-    groups = by_key((row.key[1], row) for row in floor.rows)
+def sheets(report: AAReport) -> list[Sheet]:
+    """The smallest threshold of each row, a table for each device, and what suits most rows."""
+    groups = by_key((row.key[1], row) for row in report.rows)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
-    return [*(_sheet(floor, groups[device]) for device in devices), Sheet(notes=tuple(_notes(floor)))]
+    typed = len({row.row.dtype for row in report.rows}) > 1
 
-
-def _sheet(floor: Floor, rows: Sequence[Tolerance]) -> Sheet:
-    def cells(row: Tolerance) -> tuple[Cell, ...]:
-        thresholds = (
-            Cell("none", style="yellow") if value is None else Cell(units.percent(value))
-            for value in (row.compare, row.check)
+    def cells(row: AARow) -> tuple[Cell, ...]:
+        words = [clean(row.row.title), where(row.row), row.row.dtype if typed else ""]
+        return (
+            Cell(" ".join(filter(None, words))),
+            Cell(str(row.runs)),
+            Cell(units.percent(row.min_threshold)),
         )
-        return (Cell(units.percent(row.deviation)), *thresholds)
 
-    return row_sheet(
-        rows[0].device,
-        "noise from run to run, and the smallest threshold that it lets compare and check carry",
-        (("noise", "compare", "check"),),
-        [(row.row.variant, where(row.row), row.row.dtype, cells(row)) for row in rows],
-        len({row.row.dtype for row in floor.rows}) > 1,
-    )
-
-
-def _notes(floor: Floor) -> list[Note]:
-    if not floor.rows:
-        return [Note("", "No row was measured twice, so that nothing is known of the noise.", "bold")]
-    runs = max(row.runs for row in floor.rows)
-    limit, alarms = units.percent(floor.rules.thresholds.default), floor.alarms
-
-    def threshold(value: float | None) -> str:
-        return "no threshold below 90 %" if value is None else f"a threshold of {units.percent(value)}"
-
-    carry = f"95 % of the rows carry {threshold(floor.compare)} in compare, {threshold(floor.check)} in check"
-    counts = f"{alarms.slower} of {alarms.verdicts} verdicts slower, {alarms.inconclusive} inconclusive"
-    return [
-        Note("thresholds", f"with these {runs} runs as base, {carry}", "bold"),
-        Note("false alarms", f"each run against the others, at {limit}: {counts}"),
+    tables = [
+        Sheet(
+            heading=tuple(map(clean, groups[device][0].device.split(" | ", 1))),
+            caption="how much slower an unchanged run was than another, by medians and by minima",
+            blocks=(("runs", "difference"),),
+            rows=tuple(map(cells, groups[device])),
+        )
+        for device in devices
     ]
+    return [*tables, Sheet(notes=(Note("", _conclusion(report), "bold"),))]
 
 
-def to_json(floor: Floor) -> str:
-    """One object: the thresholds that suit the machine, and its rows in ``rows``."""
+def _conclusion(report: AAReport) -> str:
+    if report.min_threshold is None:
+        return "No row was measured twice: run-to-run variation is unknown."
+    rows = f"{units.percent(_SHARE)} of {counted(len(report.rows), 'row')}"
+    return f"{rows} differ by at most {units.percent(report.min_threshold)} from run to run."
+
+
+def to_json(report: AAReport) -> str:
+    """One object: the threshold that suits the machine, and its ``rows``."""
     rows = [
         {
             "kind": row.row.kind,
@@ -184,17 +104,9 @@ def to_json(floor: Floor) -> str:
             "device": row.device,
             "where": where(row.row),
             "runs": row.runs,
-            "noise": row.deviation,
-            "compare": row.compare,
-            "check": row.check,
+            "min_threshold": row.min_threshold,
         }
-        for row in floor.rows
+        for row in report.rows
     ]
-    whole = {
-        "compare": floor.compare,
-        "check": floor.check,
-        "verdicts": floor.alarms.verdicts,
-        "false_slower": floor.alarms.slower,
-        "rows": rows,
-    }
+    whole = {"min_threshold": report.min_threshold, "rows": rows}
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"

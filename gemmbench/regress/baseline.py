@@ -1,14 +1,14 @@
-"""Base runs, ready to be compared with: which row is what, its figures, and the noise floor."""
+"""Baseline runs: which row pairs with which, whether two rows are comparable, and their times."""
 
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from statistics import median
 
-from gemmbench.ladder import BASELINES, BY_NAME
+from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import laid_out
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
@@ -16,195 +16,100 @@ from gemmbench.model.row import MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options.rules import DIFFERENCES, Kind, Rules
-from gemmbench.regress import verdict as floors
-from gemmbench.regress.verdict import LEAST_IN_TURN, Noise, Recorded, is_exact
-from gemmbench.stats import rates as derive
-from gemmbench.stats.intervals import EXACT, Measure
+from gemmbench.stats import rates
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds for one unit of a row's work, in one replicate."""
+
+    median: float
+    minimum: float
+
+
+def cost(row: Row, scope: str | None) -> Cost | None:
+    """The cost of a row in a scope, or in its finest; None unless the row is ok and has samples."""
+    chosen = rates.counted_scope(row, scope)
+    if chosen is None:
+        return None
+    seconds, work = row.samples[chosen].seconds, rates.work(row)
+    return Cost(median(seconds) / work, min(seconds) / work)
 
 
 @dataclass(frozen=True, eq=False)
-class Basis:
-    """Base runs, ready to be compared with."""
+class BaselineSet:
+    """Baseline runs, ready to compare other runs with."""
 
-    bases: tuple[Run, ...]
+    runs: tuple[Run, ...]
     rules: Rules
 
     @property
     def header(self) -> Header:
-        """The first base's, whose devices keys refer to."""
-        return self.bases[0].header
+        """The header of the first run. Device positions in row keys refer to it."""
+        return self.runs[0].header
 
     @cached_property
-    def repetitions(self) -> tuple[Repetition, ...]:
-        return self.repeated(self.bases)
+    def replicates(self) -> tuple[Replicate, ...]:
+        return self.replicates_of(self.runs)
 
-    def repeated(self, runs: Sequence[Run]) -> tuple[Repetition, ...]:
-        """The repetitions in the runs of one side. A row that was kept or copied counts once."""
-        every = [each for run in runs for each in repetitions(run, self.header)]
-        fresh = {
-            _samples(key, row) for each in every for key, row in each.rows.items() if not row.measured_utc
-        }
+    def replicates_of(self, runs: Sequence[Run]) -> tuple[Replicate, ...]:
+        """The replicates in several runs, without rows that are copies of earlier ones."""
         seen: set[tuple[object, ...]] = set()
-        repeated = []
-        for each in every:
-            samples = {key: _samples(key, row) for key, row in each.rows.items() if row.samples}
-            again = {key for key, values in samples.items() if values in seen}
-            again |= {key for key in samples if each.rows[key].measured_utc and samples[key] in fresh}
-            seen |= {values for key, values in samples.items() if key not in again}
-            rows = {key: row for key, row in each.rows.items() if key not in again}
-            repeated.append(Repetition(each.run, rows))
-        return tuple(repeated)
+        replicates = []
+        for each in (each for run in runs for each in replicates_in(run, self.header)):
+            rows = {}
+            for key, row in each.rows.items():
+                copy = key, *((name, scope.seconds) for name, scope in sorted(row.samples.items()))
+                if not row.samples or copy not in seen:
+                    rows[key] = row
+                    seen.add(copy)
+            replicates.append(Replicate(each.run, rows))
+        return tuple(replicates)
 
     @cached_property
     def rows(self) -> dict[RowKey, Row]:
-        """Each key's first row that is ok, or its first."""
-        rows_by_key: dict[RowKey, Row] = {}
-        for each in self.repetitions:
+        """The first row of each key that is ok, otherwise its first row."""
+        rows: dict[RowKey, Row] = {}
+        for each in self.replicates:
             for key, row in each.rows.items():
-                if key not in rows_by_key or (row.status == "ok" and rows_by_key[key].status != "ok"):
-                    rows_by_key[key] = row
-        return rows_by_key
+                if key not in rows or (row.status == "ok" and rows[key].status != "ok"):
+                    rows[key] = row
+        return rows
 
-    def figure(self, rows: Mapping[RowKey, Row], key: RowKey) -> Measure | None:
-        """A row's figure in one repetition; None where it has none."""
-        return self.rules.measured(rows[key]) if key in rows else None
+    def with_result(self, key: RowKey) -> list[Replicate]:
+        """The replicates whose row is ok."""
+        return [each for each in self.replicates if key in each.rows and each.rows[key].status == "ok"]
 
-    def difference(
-        self, before: Repetition, now: Repetition, key: RowKey, across: frozenset[str] | None = None
-    ) -> str:
-        """Why a row that both have may not be compared, or "".
+    def costs(self, key: RowKey, now: Replicate) -> list[Cost]:
+        """The costs of a row in the replicates that are comparable with a new one."""
+        olds = (each for each in self.with_result(key) if not self.difference(each, now, key))
+        every = (cost(each.rows[key], self.rules.scope) for each in olds)
+        return [each for each in every if each is not None]
 
-        `before` is of the bases, `now` of the other side; `across` goes before the rules'.
+    def difference(self, before: Replicate, now: Replicate, key: RowKey, also: Collection[str] = ()) -> str:
+        """Why the rows of two replicates are not comparable, or "". `also` allows more kinds of differences.
+
+        Interleaved rows were measured on one machine, so they always are.
         """
-        across = self.rules.across if across is None else across
-        if self.rules.in_turn:
-            row, former = before.rows[key], now.rows[key].former
-            base = before.run in self.bases  # or another new repetition
-            then = row.source if base or not row.former else row.former.source
-            other = former is not None and former.source != then and "source" not in across
-            return f"the other kernels folder has another than the base's {then or 'none'}" if other else ""
-        sides = (before.run, before.rows[key]), (now.run, now.rows[key])
-        return difference(*sides, across) or _other_times(*sides, self.rules.scope, across)
-
-    def base_figures(self, key: RowKey, against: Repetition | None = None) -> list[Measure]:
-        """A row's figures in the bases, or only in those that may be compared with another repetition."""
-        if self.rules.in_turn:
-            return [EXACT] if any(self.comparable(key, against)) else []
-        figures = (self.figure(each.rows, key) for each in self.comparable(key, against))
-        return [figure for figure in figures if figure is not None]
-
-    def comparable(self, key: RowKey, against: Repetition | None) -> Iterator[Repetition]:
-        for each in self.repetitions:
-            if key in each.rows and (
-                against is None or key not in against.rows or not self.difference(each, against, key)
-            ):
-                yield each
-
-    def groups(self, news: Sequence[Repetition] = ()) -> dict[RowKey, list[list[float]]]:
-        """Values of what was measured several times, by row, each group of one machine and one version."""
-        sides = [news] if self.rules.in_turn else [self.repetitions, news]
-        return {key: [group for side in sides for group in self._alike(side, key)] for key in self.rows}
-
-    def _alike(self, side: Sequence[Repetition], key: RowKey) -> list[list[float]]:
-        """A row's values, grouped so that within a group only chance differs."""
-        classes: list[tuple[Repetition, list[float]]] = []
-        for each in side:
-            figure = self.figure(each.rows, key)
-            if figure is None:
-                continue
-            same = (values for first, values in classes if not self.difference(first, each, key, frozenset()))
-            values = next(same, None)
-            if values is None:
-                classes.append((each, values := []))
-            values.append(figure.value)
-        return [values for _, values in classes]
-
-    def noise(self, news: Sequence[Repetition] = ()) -> Noise:
-        """The noise floor: from repetitions, or from the scatter of the rows if that is larger."""
-        groups = self.groups(news)
-        most = max((len(group) for several in groups.values() for group in several), default=0)
-        measured = floors.measured(groups, f"measured, {most} runs")
-        scaled = (self._scaled(key, news) for key in self.rows)
-        scattered = floors.scattered([value for value in scaled if value is not None])
-        if scattered and self.rules.in_turn:  # wide for their own errors, which each row counts itself
-            figures = [self.figure(each.rows, key) for each in news for key in each.rows]
-            scattered = scattered.beyond([figure.error for figure in figures if figure])
-        if measured and scattered and scattered.typical > measured.typical:
-            measured = replace(measured, typical=scattered.typical, source=scattered.source)
-        if not self.rules.in_turn:
-            return replace(measured or self._unrepeated(scattered), recorded=self._recorded)
-        noise = measured or scattered or floors.assumed(LEAST_IN_TURN)
-        return replace(noise, typical=max(noise.typical, LEAST_IN_TURN))
-
-    @cached_property
-    def _recorded(self) -> dict[Hashable, Recorded]:
-        """For each row that is compared what recordings of unchanged machines show of its kind of device."""
-        recorded: dict[Hashable, Recorded] = {}
-        devices = self.header.devices
-        for key, row in self.rows.items():
-            if row.status == "ok" and row.samples:
-                family = devices[key[1]].family if HOST < key[1] < len(devices) else "cpu-host"
-                what = "libraries" if key[2] in BASELINES else "kernels"
-                recorded[key] = floors.recordings().of(family, what)
-        return recorded
-
-    def _unrepeated(self, scattered: Noise | None) -> Noise:
-        """The floor where nothing was measured twice: as recorded, or as the rows scatter if that is more."""
-        kernels = [key for key in self.rows if key in self._recorded and key[2] not in BASELINES]
-        every = [self._recorded[key] for key in kernels] or list(self._recorded.values())
-        worst = max(every, key=lambda each: each.deviation, default=None)
-        noise = floors.assumed()
-        if worst:
-            source = f"as unchanged runs of {worst.name} show it"
-            noise = replace(noise, typical=worst.deviation, source=source)
-        return scattered if scattered and scattered.typical > noise.typical else noise
-
-    def _scaled(self, key: RowKey, news: Sequence[Repetition]) -> float | None:
-        """A row's ratio in units of what one run's noise would make it scatter by; None if there is none."""
-        first = next((each for each in news if key in each.rows), None)
-        base = self.base_figures(key, first)
-        new = [figure for each in news if (figure := self.figure(each.rows, key)) is not None]
-        if not base or not new:
-            return None
-        apart = sum(each.value for each in new) / len(new) - sum(each.value for each in base) / len(base)
-        return apart / math.sqrt((0 if is_exact(base) else 1 / len(base)) + 1 / len(new))
+        if self.rules.interleaved:
+            return ""
+        across = {*self.rules.across, *also}
+        return difference((before.run, before.rows[key]), (now.run, now.rows[key]), across, self.rules.scope)
 
 
-def _samples(key: RowKey, row: Row) -> tuple[object, ...]:
-    """What a row that was kept has in common with the one that it was kept from."""
-    return key, *((name, scope.seconds) for name, scope in sorted(row.samples.items()))
-
-
-# --- Which row of one run is which row of another, and whether the two may be compared ----------------------
-
-Fact = tuple[Kind, str, str] | tuple[Kind, str, str, str]
-"""Kind, the base's and the new value; and how the difference is called, where not as in `DIFFERENCES`."""
-
-
-@dataclass(frozen=True)
-class Difference:
-    """What keeps two devices' rows from being compared."""
-
-    kind: Kind
-    reason: str  # for the user
-    remedy: str = ""  # other than of `DIFFERENCES`
-
-    @property
-    def sentence(self) -> str:
-        remedy = self.remedy or DIFFERENCES[self.kind][1]
-        return f"{self.reason}; {remedy}, or compare nevertheless with --across {self.kind}"
+# --- Which row of one run pairs with which row of another ---------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
-class Repetition:
+class Replicate:
     """Every case of a run once."""
 
     run: Run
-    rows: Mapping[RowKey, Row]  # the key's device is a position in the first base's header
+    rows: Mapping[RowKey, Row]  # device positions in the keys refer to the first baseline's header
 
 
-def pairing(of: Row | Case, device: int) -> RowKey:
-    """The key that a row has a partner by in another run: a preset is the same case whatever its values.
+def match_key(of: Row | Case, device: int) -> RowKey:
+    """The key by which a row finds its partner in another run. A preset matches whatever its values are.
 
     `device` is a position in the reference header.
     """
@@ -214,30 +119,29 @@ def pairing(of: Row | Case, device: int) -> RowKey:
     return row_key(of.kind, device, of.variant, of.dtype, parameters, problem)
 
 
-def repetitions(run: Run, reference: Header) -> tuple[Repetition, ...]:
-    """A run as repetitions: one, unless cases stand in it several times, as in an A/A measurement.
+def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
+    """The replicates in a run: one, or several if the run holds its cases several times (`check --aa`).
 
     Keys refer to the devices of `reference`.
     """
-    positions = slots(reference, run.header)
-    by_repetition: list[dict[RowKey, Row]] = []
-    times: dict[RowKey, int] = {}
+    positions = device_map(reference, run.header)
+    replicates: list[dict[RowKey, Row]] = []
+    counts: dict[RowKey, int] = {}
     for row in run.rows:
-        device = positions[row.device] if row.device >= 0 else HOST
-        key = pairing(row, device)
-        index = times[key] = times.get(key, -1) + 1
-        if index == len(by_repetition):
-            by_repetition.append({})
-        by_repetition[index][key] = row
-    return tuple(Repetition(run, rows) for rows in by_repetition)
+        key = match_key(row, positions[row.device] if row.device >= 0 else HOST)
+        index = counts[key] = counts.get(key, -1) + 1
+        if index == len(replicates):
+            replicates.append({})
+        replicates[index][key] = row
+    return tuple(Replicate(run, rows) for rows in replicates)
 
 
-def slots(reference: Header, header: Header) -> tuple[int, ...]:
-    """For each device of a header the position of the same device in a reference header.
+def device_map(reference: Header, header: Header) -> tuple[int, ...]:
+    """For each device of a header, the position of the same device in a reference header.
 
-    Devices are the same if platform and name are; equal ones are matched in order. What is left over is
-    matched in order, too: a run on another device is then refused as such, not reported as missing and new
-    rows. Devices beyond the reference's have positions of their own.
+    Devices match by platform and name, equal devices in their order. The remaining devices match in their
+    order as well, so that another device is refused instead of reported as missing and new rows. Devices
+    beyond those of the reference get positions of their own.
     """
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
     free = iter([index for index in range(count) if index not in positions])
@@ -246,9 +150,9 @@ def slots(reference: Header, header: Header) -> tuple[int, ...]:
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
-    """For each wanted device the position of an equal one (platform and name), each used once, or None.
+    """For each wanted device, the position of an unused device with equal platform and name, or None.
 
-    Those whose chips are known and the same go first.
+    Devices with the same known chip match first.
     """
     positions: dict[int, int] = {}
     for is_same_chip in (True, False):
@@ -264,56 +168,76 @@ def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFac
     return [positions.get(number) for number in range(len(wanted))]
 
 
-def foreign(base: DeviceFacts, new: DeviceFacts, across: Collection[str] = ()) -> Difference | None:
-    """Why no row of one device may be compared with any of another, or None; arguments as of `difference`."""
-    return _first(_device_facts(base, new), across)
+# --- Whether two rows are comparable ------------------------------------------------------------------------
+
+Fact = tuple[Kind | None, str, str, str]
+"""The kind of a difference (None: `--across` cannot allow it), its name, the old value and the new one."""
 
 
-def difference(base: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = ()) -> str:
-    """Why a row of one run and one of another, of one key, may not be compared, or ""; see `DIFFERENCES`."""
-    different = _first(_facts(base, new), across)
-    if different and different.kind == "source" and new[1].own:
-        option = f"--kernel-file {clean(new[1].own)} --against OLD.cl"
-        return replace(different, remedy=f"check {option} times the two versions in turn").sentence
-    return different.sentence if different else ""
-
-
-def _other_times(
-    base: tuple[Run, Row], new: tuple[Run, Row], scope: str | None, across: Collection[str]
-) -> str:
-    """Why what counts of two rows is not the same time: other matrices, another scope or host; or ""."""
-    files = [" and ".join(row.operands) if row.operands else "generated" for _, row in (base, new)]
-    if files[0] != files[1]:
-        return f"other operands: {_word(files[1])}, not {_word(files[0])}; give both runs the same matrices"
-    then, now = (derive.counted_scope(row, scope) for _, row in (base, new))
-    if then and now and then != now:
-        return f"other scope: {now}, not {then}; --scope takes one that both have"
-    hosts = [run.header.host.cpu for run, _ in (base, new)]
-    if "host" not in (then, now) or hosts[0] == hosts[1] or "device" in across:
-        return ""
-    reason = f"host scope of another host: {hosts[1]}, not {hosts[0]}"
-    return Difference("device", reason, "measure the baseline run on this host").sentence
-
-
-def _first(facts: Iterable[Fact], across: Collection[str]) -> Difference | None:
-    for kind, before, after, *name in facts:
-        if before != after and kind not in across:
-            label = name[0] if name else DIFFERENCES[kind][0]
-            return Difference(kind, f"{label}: {_word(after)}, not {_word(before)}")
+def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str]) -> tuple[Kind, str] | None:
+    """Why no row of two devices is comparable, with the kind of the difference, or None."""
+    for kind, name, before, after in _device_facts(old, new):
+        if before != after and kind is not None and kind not in across:
+            return kind, f"{name}: {_word(after)}, not {_word(before)}"
     return None
 
 
-def _device_facts(old: DeviceFacts, young: DeviceFacts) -> Iterable[Fact]:
-    yield "device", old.name, young.name
-    units = [counted(device.compute_units, "compute unit") for device in (old, young)]
-    yield "device", units[0], units[1]
-    yield "driver", f"{old.platform} {old.driver}", f"{young.platform} {young.driver}"
+def difference(
+    old: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = (), scope: str | None = None
+) -> str:
+    """Why two rows with one key are not comparable in a scope and what to do about it, or ""."""
+    for kind, name, before, after in _facts(old, new, scope):
+        if before == after or kind in across:
+            continue
+        reason = f"{name}: {_word(after)}, not {_word(before)}"
+        if kind is None:
+            return f"{reason}; measure both runs alike"
+        remedy = DIFFERENCES[kind]
+        if kind == "source" and new[1].own:
+            remedy = f"check --kernel-file {clean(new[1].own)} --against OLD.cl interleaves the two versions"
+        return f"{reason}; {remedy}, or compare anyway with --across {kind}"
+    return ""
+
+
+def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
+    yield "device", "other device", old.name, new.name
+    units = [counted(device.compute_units, "compute unit") for device in (old, new)]
+    yield "device", "other device", units[0], units[1]
+    yield "driver", "other driver", f"{old.platform} {old.driver}", f"{new.platform} {new.driver}"
+
+
+def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) -> Iterable[Fact]:
+    """Whatever must be the same in both rows."""
+    (then, before), (now, after) = base, latest
+    old, new = then.device(before), now.device(after)
+    hosts = then.header.host, now.header.host
+    if old and new:
+        yield from _device_facts(old, new)
+        if old.type == "cpu":  # PoCL counts cores that its process may not use as compute units
+            cores = [counted(host.cores, "core") for host in hosts]
+            yield "device", "other device", cores[0], cores[1]
+    else:
+        yield "device", "other device", hosts[0].cpu, hosts[1].cpu
+        yield "driver", "other BLAS or BLAS threads", hosts[0].blas, hosts[1].blas
+    if not only_preset_differs(before, after):
+        yield "source", "other kernel source", before.source, after.source
+    warmth = {True: "--cold", False: "warm caches"}
+    yield "sampling", "other sampling", warmth[then.header.policy.cold], warmth[now.header.policy.cold]
+    if before.memory and after.memory:  # rows that did not run have none
+        yield "memory", "other way of passing operands", before.memory, after.memory
+    files = [" and ".join(row.operands) if row.operands else "generated" for row in (before, after)]
+    yield None, "other operands", files[0], files[1]
+    scopes = [rates.counted_scope(row, scope) for row in (before, after)]
+    if scopes[0] and scopes[1]:
+        yield None, "other scope", scopes[0], scopes[1]
+        if "host" in scopes:
+            yield "device", "host scope of another host", hosts[0].cpu, hosts[1].cpu
 
 
 def only_preset_differs(before: Row, after: Row) -> bool:
-    """Whether two rows have other parameters and hashes, but the kernel source that this version has.
+    """Whether two rows used the kernel source of this version with different presets.
 
-    The hash of a kernel is of its source and its parameters, so that a new preset has a new one.
+    The hash of a kernel covers its source and its parameters, so a new preset changes it.
     """
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False
@@ -324,29 +248,10 @@ def only_preset_differs(before: Row, after: Row) -> bool:
 
 def _fingerprint(row: Row) -> str:
     variant = BY_NAME[row.variant]
-    variant = laid_out(variant, derive.gemm_of(row)) if row.problem else variant
+    variant = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
     variant = variant.with_math(str(row.parameters.get(MATH, "")))
     values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
     return variant.fingerprint(row.dtype, values)
-
-
-def _facts(base: tuple[Run, Row], new: tuple[Run, Row]) -> Iterable[Fact]:
-    """Kind, base's and new's value of whatever must be the same."""
-    (then, before), (now, after) = base, new
-    old, young = then.device(before), now.device(after)
-    if old and young:
-        yield from _device_facts(old, young)
-        if old.type == "cpu":  # PoCL counts those that its process may not use, too
-            cores = [counted(run.header.host.cores, "core") for run in (then, now)]
-            yield "device", cores[0], cores[1]
-    else:
-        yield "device", then.header.host.cpu, now.header.host.cpu
-        yield "driver", then.header.host.blas, now.header.host.blas, "other BLAS or BLAS threads"
-    if not only_preset_differs(before, after):
-        yield "source", before.source, after.source
-    warmth = {True: "--cold", False: "warm caches"}
-    yield "sampling", warmth[then.header.policy.cold], warmth[now.header.policy.cold]
-    yield "memory", before.memory, after.memory
 
 
 def _word(text: str) -> str:

@@ -33,9 +33,15 @@ class SlowMachine(FakeMachine):
                 factor *= float(times)
         former = None
         if case.former:
+            row = replace(row, samples=_repeated(row))
             was = BY_NAME[case.variant].fingerprint(case.dtype, case.numbers, case.former)
             former = Partner(was, _scaled(row, moment * (1 + 0.002 * draw.gauss(0, 1))))
         return replace(row, samples=_scaled(row, factor), former=former, source=case.source)
+
+
+def _repeated(row: Row) -> dict[str, Scope]:
+    """As many batches as interleaved rows have."""
+    return {name: replace(scope, seconds=10 * scope.seconds) for name, scope in row.samples.items()}
 
 
 def _scaled(row: Row, factor: float) -> dict[str, Scope]:

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from gemmbench import api, cli
-from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_USAGE, EXIT_WRONG
+from gemmbench.cli import EXIT_USAGE, EXIT_WRONG
 from gemmbench.measure import child
 from gemmbench.model import kernel_files
 from gemmbench.model.run_file import load
@@ -23,8 +23,6 @@ from gemmbench.model.units import listed
 from tests.cli import recorded, slow_machine
 from tests.cli.conftest import Call, Start
 from tests.compare_runs import save
-
-pytestmark = pytest.mark.usefixtures("steady")
 
 SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--no-peak", "-q")
 CASES = 8
@@ -65,16 +63,14 @@ def verdicts(text: str) -> dict[str, str]:
     return {f"{row['variant']} {row['m']}": row["verdict"] for row in json.loads(text)["rows"]}
 
 
-def test_aa_repeats_every_case_and_says_what_the_machine_carries(call: Call) -> None:
+def test_aa_repeats_every_case_and_shows_how_they_differ(call: Call) -> None:
     rows = load("aa.jsonl").rows
     assert len(rows) == REPETITIONS * CASES
     assert [row.key for row in rows[:CASES]] == [row.key for row in rows[-CASES:]]
     result = call("check", "once.jsonl", "--aa", "3", "--write", "json=aa.json")
     assert result.exit_code == 0
-    assert "with these 3 runs as base, 95 % of the rows carry a threshold of" in " ".join(
-        result.stdout.split()
-    )
-    assert json.loads(Path("aa.json").read_text())["verdicts"] == 3 * CASES
+    assert f"95.0 % of {CASES} rows differ by at most " in result.stdout
+    assert [row["runs"] for row in json.loads(Path("aa.json").read_text())["rows"]] == [3] * CASES
 
 
 @pytest.mark.parametrize(
@@ -129,23 +125,22 @@ def test_every_case_several_times_is_no_sweep(call: Call) -> None:
 def test_nothing_has_changed(call: Call) -> None:
     result = call("check", "aa.jsonl", "--format", "json")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert set(verdicts(result.stdout).values()) == {"same"}
+    assert set(verdicts(result.stdout).values()) == {"unchanged"}
 
 
 def test_a_slower_row_is_measured_again_and_found(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.10")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.40")
     Path("count.pids").unlink()
-    result = call("check", "aa.jsonl", "--save", "new.jsonl", "--format", "json")
+    words = ("--threshold", "10 %", "--save", "new.jsonl", "--format", "json")
+    result = call("check", "aa.jsonl", *words)
     assert result.exit_code == EXIT_WRONG
-    assert len(set(Path("count.pids").read_text().split())) == 2 * (1 + 3)  # every round has its own
+    assert len(set(Path("count.pids").read_text().split())) == 2 * (1 + 2)  # each round in two new processes
     assert verdicts(result.stdout)["tiled 16"] == "slower"
     data = json.loads(result.stdout)
     assert data["verdicts"]["slower"] == 1
-    assert "1 suspicious row measured again, 3 times each" in data["remarks"][0]
-    assert data["remarks"][1].startswith("control numpy ")
-    rows = load("new.jsonl").rows  # nothing is lost: control, row, control, three times
-    assert len(rows) == CASES + 3 * 3
-    assert result.stderr == f"Saved {CASES + 9} rows in new.jsonl.\n"
+    rows = load("new.jsonl").rows  # nothing is lost: control, row, control, twice
+    assert [row.variant for row in rows[CASES:]] == ["numpy", "tiled", "numpy"] * 2
+    assert result.stderr == f"Saved {CASES + 6} rows in new.jsonl.\n"
     (mine,) = (row for row in data["rows"] if row["verdict"] == "slower")
     assert (mine["base_runs"], mine["new_runs"]) == (REPETITIONS, 3)
 
@@ -153,11 +148,10 @@ def test_a_slower_row_is_measured_again_and_found(call: Call, monkeypatch: pytes
 def test_a_slower_machine_is_no_regression_but_not_silent(
     call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.10")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.40")
     result = call("check", "aa.jsonl")
     assert result.exit_code == 0
-    assert "the machine itself runs at 0.9" in " ".join(result.stdout.split())
-    assert call("check", "aa.jsonl", "--strict", "-q").exit_code == EXIT_INCONCLUSIVE
+    assert "The machine is slower than in the baseline: its control " in " ".join(result.stdout.split())
 
 
 @pytest.fixture
@@ -173,50 +167,25 @@ def test_against_its_former_self_a_kernel_is_judged_whatever_the_machine_does(
     """The machine's speed lies 30 % apart from one moment to the next; the base has a single run."""
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.3")
     monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.1")
-    words = ("check", "once.jsonl", "--against", former, "--format", "json", "--save", "new.jsonl")
+    words = ["check", "once.jsonl", "--against", former, "--format", "json", "--save", "new.jsonl"]
+    words += ["--threshold", "5 %"]
     result = call(*words)
     assert result.exit_code == EXIT_WRONG
     found = verdicts(result.stdout)
     assert found.pop("tiled 16") == "slower"
-    assert set(found.values()) == {"same"}
+    assert set(found.values()) == {"unchanged"}
     assert len(found) == 5  # numpy has no kernel of ours
-    assert json.loads(result.stdout)["left_out"] == {"without a kernel that another folder could have": 2}
+    assert json.loads(result.stdout)["left_out"] == {"without a kernel that another folder can have": 2}
     monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "")
     assert call(*words, "--force").exit_code == 0
     rows = [row for row in load("new.jsonl").rows if row.former]
     assert len(rows) >= 6
 
 
-def test_against_other_kernels_than_the_bases_is_no_comparison(call: Call, former: str) -> None:
-    file = Path(former, "gemm", "01_naive.cl")
-    file.write_text(file.read_text() + "/* another */\n")
-    result = call("check", "once.jsonl", "--against", former, "-v")
-    assert result.exit_code == 0
-    told = " ".join(result.stdout.split())
-    assert "incomparable: naive at 8, 16: the other kernels folder has another than the base's" in told
-    assert call("check", "once.jsonl", "--against", former, "--missing", "fail").exit_code == EXIT_WRONG
-    result = call("check", "once.jsonl", "--against", former, "--across", "source", "--format", "json")
-    assert verdicts(result.stdout)["naive 8"] == "same"
-
-
-def test_a_folder_without_any_of_the_bases_kernels_is_told_before_anything_is_measured(
-    call: Call, former: str
-) -> None:
-    for file in Path(former).rglob("*.cl*"):
-        file.write_text(file.read_text() + "\n")
-    result = call("check", "once.jsonl", "--against", former, "--save", "new.jsonl")
-    assert result.exit_code == EXIT_USAGE
-    assert result.stderr == (
-        "gemmbench: --against former has none of the kernels that once.jsonl was measured with "
-        "(--across source compares nevertheless)\n"
-    )
-    assert not Path("new.jsonl").exists()
-
-
 @pytest.mark.parametrize(
     ("file", "sentence"),
     [
-        ("gemmbench/__init__.py", "that gemmbench is too old, it has no instrument to be timed in turn with"),
+        ("gemmbench/__init__.py", "that gemmbench is too old, it has no instrument to interleave with"),
         ("gemmbench/measure/instrument.py", "listing the OpenCL devices failed: the driver's process ended"),
     ],
 )
@@ -252,15 +221,7 @@ def test_a_crash_is_a_regression(call: Call, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 16 sigsegv")
     result = call("check", "aa.jsonl")
     assert result.exit_code == EXIT_WRONG
-    assert "broken: tiled at 16: crashed: the driver's process was killed by SIGSEGV" in result.stdout
-
-
-def test_without_patience_a_suspicion_stays_one(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.20")
-    result = call("check", "aa.jsonl", "--patience", "0", "--format", "json")
-    assert result.exit_code == 0
-    (mine,) = (row for row in json.loads(result.stdout)["rows"] if row["verdict"] == "inconclusive")
-    assert mine["reason"] == "not measured again: --patience was over"
+    assert "broken: tiled 16: crashed: the driver's process was killed by SIGSEGV" in result.stdout
 
 
 def test_a_kernel_that_this_version_lacks_is_missing_with_its_reason(call: Call) -> None:
@@ -275,7 +236,7 @@ def test_a_kernel_that_this_version_lacks_is_missing_with_its_reason(call: Call)
     assert found["register"][1].startswith(
         "unsupported: this gemmbench has no such case: no chosen kernel has"
     )
-    assert found["naive"][0] == "same"
+    assert found["naive"][0] == "unchanged"
     assert call("check", "old.jsonl", "--missing", "fail", "-q").exit_code == EXIT_WRONG
 
 
@@ -291,11 +252,11 @@ def test_another_device_is_refused_before_anything_is_measured(
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu pocl")
     result = call("check", "aa.jsonl")
     assert result.exit_code == EXIT_USAGE
-    assert result.stderr.startswith("gemmbench: the base's device is not here: Intel(R) Xeon(R)")
+    assert result.stderr.startswith("gemmbench: the baseline's device is not here: Intel(R) Xeon(R)")
     result = call("check", "aa.jsonl", "--device", "h200")
     assert result.exit_code == EXIT_USAGE
     assert result.stderr.startswith("gemmbench: other device: NVIDIA H200, not Intel(R)")
-    assert "--across device,driver compares nevertheless" in result.stderr
+    assert "--across device,driver compares anyway" in result.stderr
     assert call("check", "aa.jsonl", "--device", "h200", "--across", "device,driver").exit_code == 0
 
 
@@ -307,10 +268,10 @@ def test_named_devices_are_paired_by_what_they_are(
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "pocl cpu")
     assert call(*SWEEP, "--device", "all", "--save", "two.jsonl").exit_code == 0
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "cpu gpu pocl")
-    words = ("--device", selector, "--across", across, "--patience", "0", "--threshold", "50 %")
+    words = ("--device", selector, "--across", across, "--threshold", "50 %")
     result = call("check", "two.jsonl", *words, "--save", "new.jsonl", "--format", "json", "-q")
     assert (result.exit_code, result.stderr) == (0, "")
-    assert {row["verdict"] for row in json.loads(result.stdout)["rows"]} == {"same"}
+    assert {row["verdict"] for row in json.loads(result.stdout)["rows"]} == {"unchanged"}
     assert presets("new.jsonl") == presets("two.jsonl")
 
 
@@ -399,6 +360,6 @@ def test_ctrl_c_shows_what_was_compared(
     assert "naive" in out
     assert err.splitlines() == [
         "Saved 6 rows in new.jsonl.",
-        "gemmbench: interrupted; what is shown is from what was measured so far",
+        "gemmbench: interrupted; the result covers the rows measured so far",
     ]
     assert len(load(tmp_path / "new.jsonl").rows) == 6

@@ -140,7 +140,7 @@ def test_plans(command: str, page: OpenPage, monkeypatch: pytest.MonkeyPatch) ->
 
 # --- compare -----------------------------------------------------------------------------------------------
 
-SLOWER = {("gpu-tile", 256): 1.06, ("register", 2048): 1.2, ("prefetch", 1024): 0.9}
+SLOWER = {("gpu-tile", 256): 1.15, ("register", 2048): 1.6, ("prefetch", 1024): 0.8}
 FORMATS = ("table", "markdown", "junit", "json", "github")
 FILES = [word for form in FORMATS for word in ("--write", f"{form}=out-{form}")]
 
@@ -208,17 +208,17 @@ def test_check(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     checked = page("check")
     write_rows(checked, "aa.jsonl")
     checked.call("check", "aa.jsonl")
-    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.10")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.70")
     with drawn.captured() as figures:
         checked.call("check", "aa.jsonl", "--save", "new.jsonl", "--plot", "out.svg", *FILES)
     checked.write("chart", "\n".join(figures[0]))
     write_files(checked)
     write_rows(checked, "new.jsonl")
-    checked.call("check", "aa.jsonl", "--patience", "0", "-q")
-    checked.call("check", "aa.jsonl", "--threshold", "20 %", "-v")
-    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.10")
-    checked.call("check", "aa.jsonl", "--rounds", "3")
-    checked.call("check", "aa.jsonl", "--rounds", "3", "--strict", "-q")
+    checked.call("check", "aa.jsonl", "--threshold", "80 %", "-v")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.30")
+    checked.call("check", "aa.jsonl", "--strict", "-q")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.40")
+    checked.call("check", "aa.jsonl", "-q")
 
 
 @pytest.mark.usefixtures("slow")
@@ -246,7 +246,7 @@ def test_check_against(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     against = ("check", "once.jsonl", "--against", "former")
     monkeypatch.setenv("GEMMBENCH_FAKE_NOISE", "0.3")
     checked.call(*against)
-    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.1")
+    monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "tiled 16 1.2")
     checked.call(*against, "--save", "new.jsonl")
     write_rows(checked, "new.jsonl")
     monkeypatch.delenv("GEMMBENCH_FAKE_SLOW")
@@ -256,9 +256,7 @@ def test_check_against(page: OpenPage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GEMMBENCH_FAKE_FAULTS")
     file = Path("former", "gemm", "01_naive.cl")
     file.write_text(file.read_text() + "/* another */\n")
-    checked.call(*against, "-v")
-    checked.call(*against, "--missing", "fail", "-q")
-    checked.call(*against, "--across", "source", "--strict")
+    checked.call(*against, "-v", "-q")
 
 
 @pytest.mark.usefixtures("slow")

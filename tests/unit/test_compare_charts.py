@@ -16,12 +16,10 @@ from matplotlib.text import Text
 from gemmbench.chart_views import ratios
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
-from gemmbench.options.rules import Rules
+from gemmbench.options.rules import Rules, Thresholds
 from gemmbench.regress.compare import compare
 from tests import fake_runs as fake
 from tests.compare_runs import again
-
-pytestmark = pytest.mark.usefixtures("steady")
 
 SLOW = {("tiled", 512): 1.2, ("register", 512): 0.7}
 
@@ -44,7 +42,7 @@ def words(axes: Axes) -> str:
 
 
 def test_ratios_and_their_intervals() -> None:
-    found = compare([again(1)], [again(2, SLOW)])
+    found = compare([again(1)], [again(2, SLOW)], Rules(Thresholds(0.05)))
     device, host = ratios(found)
     axes = painted(device)
     lines = [line for line in found.lines if line.row.device == 0]
@@ -55,7 +53,9 @@ def test_ratios_and_their_intervals() -> None:
     assert np.asarray(point.get_xdata())[0] == pytest.approx(1.2, abs=0.03)
     assert (point.get_label(), point.get_marker()) == ("slower", "D")
     (bar,) = (each for each in axes.lines if list(np.asarray(each.get_ydata())) == [place, place])
-    assert np.asarray(bar.get_xdata())[0] < 1.2 < np.asarray(bar.get_xdata())[1]
+    (mine,) = (line for line in lines if line.verdict == "slower")
+    assert mine.ratio is not None
+    assert list(np.asarray(bar.get_xdata())) == [mine.ratio.low, mine.ratio.high]
     assert axes.get_xlim()[0] < 0.7
     assert "slower" in words(axes)
     assert "faster" in words(axes)

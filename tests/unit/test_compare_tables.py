@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
-import random
 import xml.etree.ElementTree
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,27 +10,23 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.run_file import Run
-from gemmbench.options.rules import Limits, Rules
+from gemmbench.options.rules import Rules, Thresholds
 from gemmbench.regress import aa
-from gemmbench.regress import compare as pages
-from gemmbench.regress.aa import carries, floor, serves
-from gemmbench.regress.compare import Comparison, compare, to_junit
-from gemmbench.regress.verdict import VERDICTS, Noise, conclude, unseen
+from gemmbench.regress import results as pages
+from gemmbench.regress.compare import VERDICTS, Comparison, compare
+from gemmbench.regress.results import to_junit
 from gemmbench.report.table import stack
-from gemmbench.stats.intervals import Measure
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 from tests.unit.test_tables import text
 
-pytestmark = pytest.mark.usefixtures("steady")
-
 Golden = Callable[[str, str], None]
 WIDTHS = (40, 80, 120)
-SLOW = {("tiled", 512): 1.12, ("register", 2048): 0.7, ("register", 64): 1.045, ("tiled", 1024): 2.6}
+SLOW = {("tiled", 512): 1.15, ("register", 2048): 0.7, ("register", 64): 1.045, ("tiled", 1024): 2.6}
 
 
 def good() -> Comparison:
-    return compare([again(1)], [again(2, SLOW)])
+    return compare([again(1)], [again(2, SLOW)], Rules(Thresholds(by_name={"tiled": 0.1})))
 
 
 def hostile(run: Run) -> Run:
@@ -86,7 +80,7 @@ def test_json_of_a_row() -> None:
     rows = json.loads(pages.to_json(good()))["rows"]
     mine = next(row for row in rows if (row["variant"], row["m"]) == ("tiled", 512))
     assert mine["verdict"] == "slower"
-    assert mine["low"] < 1.12 < mine["high"]
+    assert mine["low"] <= mine["ratio"] <= mine["high"]
     assert mine["new_s"] / mine["base_s"] == pytest.approx(mine["ratio"])
 
 
@@ -101,12 +95,14 @@ def test_junit(name: str) -> None:
     root = suite(found)
     assert root.attrib["tests"] == str(len(found.lines))
     assert root.attrib["failures"] == str(sum(line.fails for line in found.lines))
-    skipped = len(found.lines) - sum(line.fails or line.verdict in ("same", "faster") for line in found.lines)
+    skipped = len(found.lines) - sum(
+        line.fails or line.verdict in ("unchanged", "faster") for line in found.lines
+    )
     assert root.attrib["skipped"] == str(skipped)
 
 
 def test_junit_of_strict_and_missing() -> None:
-    found = good()
+    found = compare([again(1)], [again(2, {("tiled", 512): 1.3})])
     strict = sum(line.open for line in found.lines)
     assert strict > 0
     assert suite(found, strict=True).attrib["failures"] == str(found.counts["slower"] + strict)
@@ -141,23 +137,31 @@ def test_annotations_are_escaped() -> None:
     assert "\x1b" not in line
 
 
-def test_many_rows_hide_the_same_ones() -> None:
-    found = compare([again(1, run=fake.fake_square())], [again(2, run=fake.fake_square())])
+def test_only_changed_rows_are_shown_unless_every_row_is_asked_for() -> None:
+    found = good()
     short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
-    assert f"{found.counts['same']} rows that are the same are not shown; -v shows them" in short
-    assert "  same  " not in short.split("rows that are")[0]
-    assert whole.count("  same  ") >= found.counts["same"]
+    unchanged = found.counts["unchanged"]
+    assert f"{unchanged - 6} more rows within 10.0 %, the largest +" in short  # numpy has a table of its own
+    assert "  unchanged" not in short
+    assert whole.count("  unchanged") == unchanged
 
 
-def test_many_rows_of_one_run_alone_are_listed_in_few_lines() -> None:
-    old, new = again(1, run=fake.fake_square()), again(2, run=fake.fake_square())
+def test_at_most_three_remarks_are_shown() -> None:
+    new = again(2)
+    rows = [replace(row, status="skipped", reason=f"{row.dtype} {row.key}", samples={}) for row in new.rows]
+    found = compare([again(1)], [replace(new, rows=tuple(rows))])
+    short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
+    after = short.split(pages.conclusion(found))[1]
+    assert after.count("more remarks: -v shows them.") == 1
+    assert len([line for line in after.splitlines() if line and not line.startswith(" ")]) == 3
+    assert "more remarks" not in whole
+
+
+def test_what_several_rows_have_in_common_is_said_once() -> None:
+    old, new = again(1), again(2)
     found = compare([old], [replace(new, rows=tuple(row for row in new.rows if row.variant == "tiled"))])
-    short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
-    missing = found.counts["missing"]
-    assert missing > 20
-    assert f"missing: {missing - 6} rows: " in short  # numpy's are below its own heading
-    assert "missing: 6 rows: numpy at 64, 128, 256, 512, 1024, 2048; -v shows each" in " ".join(short.split())
-    assert len(short.splitlines()) < 30 < len(whole.splitlines())
+    short = text(stack(pages.sheets(found)))
+    assert f"missing: {found.counts['missing']} rows: not in the new run" in short
 
 
 @pytest.mark.parametrize(
@@ -184,45 +188,27 @@ def aa_run() -> Run:
 
 
 def test_aa_table(golden: Golden) -> None:
-    golden("aa.txt", text(stack(aa.sheets(floor([aa_run()], Rules())))))
+    golden("aa.txt", text(stack(aa.sheets(aa.report([aa_run()], Rules())))))
+
+
+def test_the_smallest_threshold_of_an_aa_measurement_lets_no_run_be_slower_than_another() -> None:
+    runs = [again(seed, noise=0.01) for seed in range(8)]
+    rows = aa.report([repeated(runs)], Rules()).rows
+    smallest = max(row.min_threshold for row in rows)
+    for threshold, failing in ((smallest * 1.001, False), (smallest * 0.999, True)):
+        rules = Rules(Thresholds(threshold))
+        assert failing == any(
+            compare([old], [new], rules).slower for old in runs for new in runs if old is not new
+        )
 
 
 def test_aa_json() -> None:
-    data = json.loads(aa.to_json(floor([aa_run()], Rules())))
+    data = json.loads(aa.to_json(aa.report([aa_run()], Rules())))
     assert len(data["rows"]) == len(small().rows)
-    assert data["verdicts"] == 8 * len(small().rows)
-    assert data["check"] < data["compare"]
+    assert 0.01 < data["min_threshold"] < 0.06
 
 
 def test_a_run_without_repetitions_says_nothing() -> None:
-    found = floor([again(1)], Rules())
+    found = aa.report([again(1)], Rules())
     assert found.rows == ()
     assert "No row was measured twice" in text(stack(aa.sheets(found)))
-
-
-def test_the_threshold_that_noise_carries() -> None:
-    """At it, twice as much is called slower in 95 of 100 trials."""
-    noise = Noise(0.01, 30, "")
-    spread = noise.of("row")
-    threshold = carries(unseen(6, 1, spread, 0.95, noise, "row"))
-    assert threshold is not None
-    assert 0.03 < threshold < 0.07
-    draw = random.Random(1)
-
-    def runs(factor: float, count: int) -> list[Measure]:
-        return [Measure(draw.gauss(math.log(factor), 0.01), 0.001, 9) for _ in range(count)]
-
-    limits = Limits(threshold)
-    found = [
-        conclude(runs(1, 6), runs(1 + 2 * threshold, 1), spread, limits, noise, "row").verdict
-        for _ in range(300)
-    ]
-    assert 0.92 <= found.count("slower") / 300 <= 0.99
-    assert carries(1.0) is None
-    assert carries(1e-9) == 1e-4
-
-
-def test_the_threshold_that_serves_most_rows() -> None:
-    assert serves([0.01] * 95 + [None] * 5) == 0.01
-    assert serves([0.01] * 94 + [None] * 6) is None
-    assert serves([]) is None

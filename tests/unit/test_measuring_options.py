@@ -25,7 +25,7 @@ from gemmbench.model.row import Check, Partner, Problem, Row
 from gemmbench.model.run_file import Run, encode
 from gemmbench.options import build, measuring
 from gemmbench.plan import Axes, gemm_plan, rebuild
-from gemmbench.regress.baseline import repetitions
+from gemmbench.regress.baseline import replicates_in
 from gemmbench.regress.compare import compare
 from tests import fake_runs as fake
 from tests import in_process
@@ -82,7 +82,7 @@ def test_rows_of_either_math_are_compared_each_with_its_own() -> None:
     given = [case.row("ok").given for case in planned("tiled")]
     rows = [replace(row, given=names) for row, names in zip(math_rows(), given, strict=True)]
     old, new = (Run(fake.header(("square",)), tuple(each), "run.jsonl") for each in (rows, rows[::-1]))
-    (repetition,) = repetitions(old, new.header)
+    (repetition,) = replicates_in(old, new.header)
     assert len(repetition.rows) == 2, "not two repetitions of one case"
     lines = compare([old], [new]).lines
     assert [(line.row.title, line.base_s == line.new_s) for line in lines] == [
@@ -90,7 +90,7 @@ def test_rows_of_either_math_are_compared_each_with_its_own() -> None:
         ("tiled fast", True),
     ]
     alone = compare([Run(old.header, (rows[0],), "a")], [Run(new.header, (rows[1],), "b")])
-    assert not alone.counts["same"]
+    assert not alone.counts["unchanged"]
 
 
 def math_rows() -> tuple[Row, Row]:

@@ -21,7 +21,7 @@ from gemmbench.exports.records import to_records
 from gemmbench.ladder import ORDER
 from gemmbench.model.run_file import Run, encode
 from gemmbench.pages import Wanted, html
-from gemmbench.regress import compare
+from gemmbench.regress.results import conclusion
 from tests import fake_runs as fake
 from tests.report_runs import HOSTILE, days, hostile, scaled
 
@@ -233,14 +233,14 @@ def test_devices_stand_side_by_side() -> None:
     assert content.side_by_side([slow]) is None
 
 
-def test_two_runs_of_a_plan_get_verdicts(steady: None) -> None:
-    base, slower = days(2, slower_from=1, factor=1.5)
+def test_two_runs_of_a_plan_get_verdicts() -> None:
+    base, slower = days(2, slower_from=1, factor=1.7)
     page = content.page([slower, base], NO_CHARTS)  # in whatever order: the later is the new one
     statement = next(
         each for each in page.statements if each.subject.startswith("Verdicts: day-1 against day-0")
     )
     made = gb.compare(base, slower)
-    assert statement.notes[0].text == compare.conclusion(made)
+    assert statement.notes[0].text == conclusion(made)
     assert len(statement.notes) == 1 + len([line for line in made.lines if line.fails])
     assert made.slower
 

@@ -102,7 +102,7 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
         self._several = len({row["device"] for row in measured} - {HOST}) > 1
         self._base = by_name(measured, self._several)
         self.executable_opts = [
-            *("check", shlex.quote(str(path)), "--patience", "0", "--quiet"),
+            *("check", shlex.quote(str(path)), "--aa", "1", "--quiet"),
             *self.options,
             "--save",
             "run.jsonl",

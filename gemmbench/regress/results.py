@@ -1,0 +1,297 @@
+"""A comparison as a table, markdown, JSON, GitHub annotations and JUnit."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.row import MATH, Row
+from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
+from gemmbench.regress.compare import FAILING, LOST, VERDICTS, Comparison, Line, Verdict
+from gemmbench.report.notes import shape
+from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
+from gemmbench.stats.rates import problem_fields
+
+STYLES: dict[Verdict, str] = {
+    **dict.fromkeys(FAILING, "bold red"),
+    **dict.fromkeys(("possibly slower", *LOST), "yellow"),
+    "new": "dim",
+    "unchanged": "",
+    "faster": "green",
+}
+_REMARKS = 3  # shown below a table
+_NAMES = 3  # listed in a remark
+_LABEL = 16  # letters of a run's name above a column
+_MOST_ANNOTATIONS = 10  # that GitHub shows of one step
+
+
+def to_markdown(comparison: Comparison, every: bool = False) -> str:
+    """For the summary of a CI job, the conclusion first."""
+    return f"### gemmbench: {conclusion(comparison)}\n\n{markdown(sheets(comparison, every))}"
+
+
+def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
+    """A table of the changed rows for each device, then the conclusion; with `every` all rows and remarks."""
+    groups = by_key((line.key[1], line) for line in comparison.lines)
+    devices = sorted(groups, key=lambda device: (device == HOST, device))
+    failures, remarks = _reasons(comparison, every)
+    if not every and len(remarks) > _REMARKS:
+        more = counted(len(remarks) - _REMARKS + 1, "more remark")
+        remarks = [*remarks[: _REMARKS - 1], Note("", f"{more}: -v shows them.", "dim")]
+    last = Sheet(notes=(Note("", conclusion(comparison), "bold"), *failures, *remarks))
+    tables = (_sheet(comparison, groups[device], every) for device in devices)
+    return [*(table for table in tables if table.rows or table.notes), last]
+
+
+def _sheet(comparison: Comparison, lines: Sequence[Line], every: bool) -> Sheet:
+    order, typed = list(VERDICTS), _is_typed(comparison)
+    shown = [line for line in lines if line.ratio and (every or line.verdict != "unchanged")]
+    shown.sort(key=lambda line: (order.index(line.verdict), -line.ratio.median if line.ratio else 0.0))
+    unchanged = [] if every else [line for line in lines if line.verdict == "unchanged"]
+
+    def cells(line: Line) -> Iterator[Cell]:
+        style = STYLES[line.verdict]
+        yield from (Cell(name(line, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
+        yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
+        yield Cell(line.verdict, style=style)
+        if every:
+            yield from (Cell(interval(line)), Cell(units.percent(line.threshold)))
+
+    return Sheet(
+        heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
+        caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
+        blocks=((*_labels(comparison), "change", "result"), *([("range", "threshold")] if every else [])),
+        rows=tuple(tuple(cells(line)) for line in shown),
+        notes=(Note("", _rest(unchanged, comparison, bool(shown)), "dim"),) if unchanged else (),
+        left=frozenset({"result"}),
+    )
+
+
+def _is_typed(comparison: Comparison) -> bool:
+    return len({line.row.dtype for line in comparison.lines}) > 1
+
+
+def _labels(comparison: Comparison) -> tuple[str, str]:
+    """The headings of the two columns of times: the names of the runs if they are short and different."""
+    if comparison.rules.interleaved:
+        return "old", "new"
+    sides = (comparison.bases, "baselines"), (comparison.news, "new runs")
+    before, after = (
+        clean(PurePath(runs[0].path).stem) if len(runs) == 1 else f"{len(runs)} {what}"
+        for runs, what in sides
+    )
+    usable = before != after and all(0 < len(label) <= _LABEL for label in (before, after))
+    return (before, after) if usable else ("baseline", "new")
+
+
+def _rest(lines: Sequence[Line], comparison: Comparison, more: bool) -> str:
+    """``13 more rows within 10.0 %, the largest +2.2 % (nv-async 1024)``."""
+    used = sorted({line.threshold for line in lines})
+    within = "within " if len(used) == 1 else "within thresholds of "
+    within += " to ".join(dict.fromkeys(units.percent(value) for value in (used[0], used[-1])))
+    interleaved = comparison.rules.interleaved
+    ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
+    largest, line = max(ratios, key=lambda each: each[0])
+    rows = counted(len(lines), "more row" if more else "row")
+    return f"{rows} {within}, the largest {change(largest)} ({name(line, _is_typed(comparison))})"
+
+
+def conclusion(comparison: Comparison) -> str:
+    """The number of rows with each verdict: ``1 slower, 35 unchanged.``"""
+    counts = comparison.counts
+    texts = [f"{counts[verdict]} {verdict}" for verdict in VERDICTS if counts[verdict]]
+    return f"{', '.join(texts) or 'No rows'}."
+
+
+def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
+    """Why rows fail, and other remarks: one for each reason, the most frequent first."""
+    reasons = {"missing": "not in the new run", "new": "not in the baseline"}
+    changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
+    pairs = [
+        ((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines
+    ]
+    groups = by_key([*pairs, *((("resources", line.resources), line) for line in changed)])
+    failures: list[Note] = []
+    remarks: list[Note] = []
+    for (label, reason), lines in sorted(groups.items(), key=lambda group: -len(group[1])):
+        if reason:
+            names = [name(line, _is_typed(comparison)) for line in lines]
+            rows = ", ".join(names) if every or len(names) <= _NAMES else counted(len(names), "row")
+            note = Note(label, f"{rows}: {clean_lines(reason)}", STYLES[lines[0].verdict] or "yellow")
+            (failures if label in FAILING else remarks).append(note)
+    remarks += [Note("", remark, "yellow") for remark in comparison.remarks]
+    if every:
+        left_out = comparison.left_out.items()
+        remarks += [Note("not compared", f"{count} {why}", "dim") for why, count in left_out]
+    return failures, remarks
+
+
+def change(ratio: float) -> str:
+    """A ratio of times as a change: ``+10.2 %``, ``-3.0 %``; from twice or half on ``x 2.40``."""
+    if ratio >= 2 or ratio <= 0.5:
+        return f"x {units.number(ratio)}" if ratio < 1e6 else "-"
+    return f"{(ratio - 1) * 100:+.1f} %".replace("-0.0", "+0.0")
+
+
+def interval(line: Line) -> str:
+    """The range of the change: ``+8.1 to +12.3 %``."""
+    if line.ratio is None or math.isnan(line.ratio.low):
+        return ""
+    low, high = change(line.ratio.low), change(line.ratio.high)
+    return f"{low.removesuffix(' %')} to {high}" if high.endswith("%") else f"{low} to {high}"
+
+
+def time(value: float | None) -> str:
+    """A time for a table; "" for none."""
+    return "" if value is None else units.seconds(value)
+
+
+def where(row: Row) -> str:
+    """The size of a row, or the parameters of a microbenchmark."""
+    if row.kind == "gemm":
+        return f"{clean(row.label)} {shape(row)}".strip()
+    if list(row.parameters) == ["bytes"]:
+        return units.size(int(row.parameters["bytes"]))
+    return listed(row.parameters)
+
+
+def name(line: Line, typed: bool = True) -> str:
+    """A row with its type and the parameters that the user gave: ``register float 512 BM=64``."""
+    row = line.row
+    given = (name for name in row.given or () if name in row.parameters and name not in (MATH, *row.grid))
+    parameters = listed({name: row.parameters[name] for name in given}) if row.kind == "gemm" else ""
+    return " ".join(filter(None, (clean(row.title), row.dtype if typed else "", where(row), parameters)))
+
+
+def sentence(line: Line) -> str:
+    """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
+    if line.ratio is None:
+        return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
+    changes = f"; {clean(line.resources)}" if line.resources and line.verdict != "resources changed" else ""
+    reason = f"; {clean(line.reason)}" if line.reason else ""
+    times = f"{time(line.base_s)} to {time(line.new_s)}"
+    shown = f"{line.verdict}: {change(line.ratio.median)} ({interval(line)})"
+    return f"{shown}, {times}, threshold {units.percent(line.threshold)}{reason}{changes}"
+
+
+# --- For programs -------------------------------------------------------------------------------------------
+
+
+def to_json(comparison: Comparison) -> str:
+    """One object: what was compared, and ``rows`` with one row on each line."""
+    head: dict[str, object] = {
+        "bases": [run.path for run in comparison.bases],
+        "news": [run.path for run in comparison.news],
+        "scope": comparison.rules.scope,
+        "interleaved": comparison.rules.interleaved,
+        "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
+        "left_out": dict(comparison.left_out),
+        "remarks": list(comparison.remarks),
+    }
+    body = ",\n".join(f"  {_dumped(_flat(line))}" for line in comparison.lines)
+    rows = f"[\n{body}\n ]" if body else "[]"
+    pieces = [f" {json.dumps(name)}: {_dumped(value)}" for name, value in head.items()]
+    return "{\n" + ",\n".join([*pieces, f' "rows": {rows}']) + "\n}\n"
+
+
+def _dumped(value: object) -> str:
+    return json.dumps(finite(value), allow_nan=False, ensure_ascii=True)
+
+
+def _flat(line: Line) -> dict[str, object]:
+    row, ratio = line.row, line.ratio
+    return {
+        "kind": row.kind,
+        "variant": row.variant,
+        "dtype": row.dtype,
+        "device": line.device,
+        "parameters": row.parameters,
+        "label": row.label,
+        **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
+        "verdict": line.verdict,
+        "reason": line.reason,
+        "resources": line.resources,
+        "threshold": line.threshold or None,
+        "ratio": ratio.median if ratio else None,
+        "low": ratio.low if ratio else None,
+        "high": ratio.high if ratio else None,
+        "base_s": line.base_s,
+        "new_s": line.new_s,
+        "base_runs": line.runs[0],
+        "new_runs": line.runs[1],
+    }
+
+
+def _failures(comparison: Comparison, strict: bool, missing_fails: bool) -> list[Line]:
+    """The lines that fail a job with these options."""
+    return [
+        line
+        for line in comparison.lines
+        if line.fails or (strict and line.open) or (missing_fails and line.lost)
+    ]
+
+
+def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+    """Workflow commands: an error for each failure, warnings for doubtful and missing rows, a notice.
+
+    GitHub shows ten of a kind for a step. The last one counts the rest.
+    """
+    errors = _failures(comparison, strict, missing_fails)
+    rest = [line for line in comparison.lines if (line.open or line.lost) and line not in errors]
+    commands = [*_commands("error", errors), *_commands("warning", rest)]
+    commands.append(_command("notice", "gemmbench", conclusion(comparison)))
+    return "\n".join(commands) + "\n"
+
+
+def _commands(level: str, lines: Sequence[Line]) -> list[str]:
+    shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
+    commands = [_command(level, f"gemmbench: {name(line)}", sentence(line)) for line in shown]
+    if len(shown) < len(lines):
+        commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
+    return commands
+
+
+def _command(level: str, title: str, message: str) -> str:
+    """One command with GitHub's escapes: a message is one line, a property has neither colon nor comma."""
+    escapes: dict[str, str | int | None] = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+    message = message.translate(str.maketrans(escapes))
+    title = title.translate(str.maketrans(escapes | {":": "%3A", ",": "%2C"}))
+    return f"::{level} title={title}::{message}"
+
+
+# What XML 1.0 cannot write, escaped or not.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+    """A JUnit test for each row: failed, skipped (nothing can be said), or passed."""
+    # Takes a tenth of a second to import, and no other command needs it.
+    from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
+
+    suite = TestSuite("gemmbench compare")
+    suite.add_property("conclusion", _text(conclusion(comparison)))
+    failures = _failures(comparison, strict, missing_fails)
+    for line in comparison.lines:
+        case = TestCase(_text(name(line)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        case.time = line.new_s or 0.0
+        text = _text(sentence(line))
+        if line in failures:
+            case.result = [Failure(text, line.verdict)]
+        elif line.verdict not in ("unchanged", "faster"):
+            case.result = [Skipped(text)]
+        else:
+            case.system_out = text
+        suite.add_testcase(case)
+    document = JUnitXml("gemmbench")
+    document.add_testsuite(suite)
+    written: bytes = document.tostring()  # type: ignore[no-untyped-call]  # junitparser has no types
+    return written.decode("utf-8") + "\n"
+
+
+def _text(text: str) -> str:
+    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", text)
