@@ -356,8 +356,9 @@ def _clocks(case: Case, handle: Handle, one_s: float) -> tuple[str, ...]:
     Host-scope launches carry events too, so a long problem is sampled in the host scope only. Not with an
     image, which the host's upload fills instead of a launch.
     """
-    clocks, images = handle.prepared.clocks, variant_of(case).images
-    return ("host",) if one_s > _HOST_ONLY_S and "host" in clocks and not images else clocks
+    clocks = handle.prepared.clocks
+    is_long = one_s > _HOST_ONLY_S and "host" in clocks
+    return ("host",) if is_long and not variant_of(case).images else clocks
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
