@@ -25,7 +25,7 @@ from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost, devic
 from gemmbench.report.table import stack, stdout
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval, interleaved_ratio
-from gemmbench.stats.rates import counted_scope, is_uncertain, work
+from gemmbench.stats.rates import interleaved_seconds, is_uncertain, work
 
 # Replayed on the unchanged runs in tests/data/aa, each against the run before it: 0 of 31 runs fail, and the
 # same runs, all rows slowed down 2.5 times, fail in 30 of 31.
@@ -377,20 +377,8 @@ def judge(rules: Rules, line: Line, ratio: Interval, spread: float, limit: float
 
 
 def interleaved(rules: Rules, line: Line, rows: Sequence[Row]) -> Line | None:
-    """A line with the verdict of all interleaved pairs in several measurements; None if there are none.
-
-    Each measurement adds an even number of pairs, because the order within them alternates.
-    """
-    new: list[float] = []
-    old: list[float] = []
-    for row in rows:
-        scope = counted_scope(row, rules.scope)
-        if scope is None or row.former is None or scope not in row.former.samples:
-            continue
-        seconds = row.samples[scope].seconds, row.former.samples[scope].seconds
-        count = max(len(seconds[0]) // 2 * 2, 1)
-        new += seconds[0][:count]
-        old += seconds[1][:count]
+    """A line with the verdict of all interleaved pairs in several measurements; None if there are none."""
+    new, old = interleaved_seconds(rows, rules.scope)
     if not new:
         return None
     line = replace(line, base_s=median(old), new_s=median(new), runs=(1, len(rows)))

@@ -19,11 +19,8 @@ from gemmbench.model.units import seconds as time_of
 from gemmbench.stats import ceilings
 from gemmbench.stats.intervals import (
     Interval,
-    Measure,
     Summary,
     interleaved_ratio,
-    log_median,
-    ratio_in_turn,
     summarize,
 )
 
@@ -551,30 +548,25 @@ def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None])
     return fields
 
 
-# --- What one row says of its speed in one run: a logarithm, and how far its own samples make it uncertain.
+# --- Rows whose batches alternate with those of another kernel ----------------------------------------------
 
 
-def measure(row: Row, scope: str | None = None) -> Measure | None:
-    """The median cost of a row, in seconds for one unit of its work; None unless it is ok and has samples.
+def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[list[float], list[float]]:
+    """The seconds of several rows of one case, and those of the batches that alternate with them.
 
-    The unit is a flop where the row counts flops, a byte where it counts bytes, else one launch or load:
-    the races of a microbenchmark may settle on another length of loop each time. Without a scope, and where
-    it was not measured, as for the host's own BLAS, the finest counts.
+    Each row adds an even number of pairs, because the order within the pairs alternates. In the finest scope
+    unless one is given; empty if no row alternates with another kernel.
     """
-    chosen = counted_scope(row, scope)
-    if chosen is None:
-        return None
-    samples = row.samples[chosen]
-    cost = log_median(samples.seconds)
-    return replace(cost, value=cost.value - math.log(work(row)))
-
-
-def in_turn(row: Row, scope: str | None = None) -> Measure | None:
-    """A row's time over that of what it was timed in turn with (`ratio_in_turn`); None if with nothing."""
-    chosen = counted_scope(row, scope)
-    if chosen is None or row.former is None or chosen not in row.former.samples:
-        return None
-    return ratio_in_turn(row.samples[chosen].seconds, row.former.samples[chosen].seconds)
+    own: list[float] = []
+    other: list[float] = []
+    for row in rows:
+        chosen = counted_scope(row, scope)
+        if chosen and row.former and chosen in row.former.samples:
+            sides = row.samples[chosen].seconds, row.former.samples[chosen].seconds
+            count = max(len(sides[0]) // 2 * 2, 1)
+            own += sides[0][:count]
+            other += sides[1][:count]
+    return own, other
 
 
 @dataclass(frozen=True)
@@ -618,14 +610,6 @@ def residual(row: Row) -> float | None:
     """
     checks = (row.check, *([row.check_after] if row.check_after else []))
     return max((check.figures["element"] for check in checks if "element" in check.figures), default=None)
-
-
-def former(row: Row, scope: str | None = None) -> float:
-    """Seconds that a row's previous version took for one problem; `ValueError` if it was not timed."""
-    chosen = counted_scope(row, scope)
-    if chosen is None or row.former is None or chosen not in row.former.samples:
-        raise ValueError(f"{row.variant} was not measured in turn with a former self")
-    return math.exp(log_median(row.former.samples[chosen].seconds).value)
 
 
 def counted_scope(row: Row, scope: str | None) -> str | None:

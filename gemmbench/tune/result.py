@@ -20,7 +20,7 @@ from gemmbench.report.notes import STYLES, WORDS
 from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
-from gemmbench.stats.intervals import Interval, Measure
+from gemmbench.stats.intervals import Interval
 
 SCOPE = "device"  # that decides: packing and padding count
 TRIAL = "trial"
@@ -110,16 +110,16 @@ def result(run: Run) -> Result:
     best = max(heat, key=lambda each: each.rate or 0, default=None)
     if best is None or best.parameters == tried[0].parameters:
         return Result(tried, None, bool(finals), None, ())
-    ratios: dict[Problem, Measure | None] = {}
+    speedups: dict[Problem, Interval | None] = {}
     comparisons = []
     for problem, rows in by_key((row.problem, row) for row in rounds if row.problem).items():
-        ratio = ratios[problem] = _ratio(rows)
+        speedup = speedups[problem] = _speedup(rows)
         bad = next((row for row in rows if row.status != "ok"), None)
         # The notes of a row that could not be timed in turn with the other side say why.
-        why = f"{bad.status}: {bad.reason}" if bad else "" if ratio else "; ".join(rows[0].notes)
-        comparisons.append(Comparison(problem, problem in searched, _speedup(ratio) if ratio else None, why))
-    together = [ratio for problem in searched if (ratio := ratios.get(problem))]
-    overall = _speedup(intervals.mean(together)) if together else None
+        why = f"{bad.status}: {bad.reason}" if bad else "" if speedup else "; ".join(rows[0].notes)
+        comparisons.append(Comparison(problem, problem in searched, speedup, why))
+    together = [speedup for problem in searched if (speedup := speedups.get(problem))]
+    overall = _overall(together) if together else None
     finished = bool(rounds) or tried[0].rate is None
     fault = next((row for row in rounds if row.status in FAILED), None)
     return Result(tried, best.parameters, finished, overall, tuple(comparisons), fault)
@@ -140,23 +140,16 @@ def median_s(row: Row) -> float | None:
     return statistics.median(row.samples[SCOPE].seconds)
 
 
-def _ratio(rounds: Sequence[Row]) -> Measure | None:
-    """The winner's seconds over the shipped preset's at one problem; None if no round has both.
-
-    If the rounds differ by more than their own errors, the spread between them decides: a clock or a
-    neighbour changed.
-    """
-    ratios = [ratio for row in rounds if (ratio := derive.in_turn(row, SCOPE))]
-    if not ratios:
-        return None
-    together, values = intervals.mean(ratios), [ratio.value for ratio in ratios]
-    spread = statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return together if spread <= together.error else Measure(together.value, spread, len(values) - 1)
+def _speedup(rounds: Sequence[Row]) -> Interval | None:
+    """How many times as fast as the shipped preset the winner is at a problem; None if no round has both."""
+    own, shipped = derive.interleaved_seconds(rounds, SCOPE)
+    return intervals.interleaved_ratio(shipped, own) if own else None
 
 
-def _speedup(ratio: Measure) -> Interval:
-    """How many times as fast, from the logarithm of the ratio of times."""
-    return Measure(-ratio.value, ratio.error, ratio.freedom).interval()
+def _overall(speedups: Sequence[Interval]) -> Interval:
+    """The geometric mean over problems; the ends are those of the intervals' ends, which is cautious."""
+    ends = ((each.median, each.low, each.high) for each in speedups)
+    return Interval(*map(statistics.geometric_mean, zip(*ends, strict=True)))
 
 
 def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
