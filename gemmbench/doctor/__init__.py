@@ -218,7 +218,7 @@ def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, f
     if row.kind == "peak" and row.ran_on != "matrix" and row.variant == "flops":
         top, rate = ceilings.ceiling(device, row.dtype, max_mhz=row.max_mhz), rates.rate(row, "kernel")
         if top and rate and row.check.verdict == "ok":
-            yield f"the ceiling of {row.dtype}", rate.best / top.per_second, "the probe"
+            yield f"the theoretical {row.dtype} peak", rate.best / top.per_second, "the probe"
     if row.kind != "gemm" or row.problem is None or row.grid:
         return
     smallest = min(row.problem.m, row.problem.n, row.problem.k)

@@ -152,7 +152,7 @@ def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -
     if top is None or rate <= top.allowed * top.per_second:
         return ""
     limit = shown(top.per_second)
-    return f"{shown(rate)} is above the ceiling of {limit}, which nothing can reach: {top.source}"
+    return f"{shown(rate)} is above the theoretical peak of {limit}: {top.source}"
 
 
 def group_local_bytes(device: DeviceFacts) -> int:

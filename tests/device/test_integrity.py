@@ -95,7 +95,7 @@ def test_chains_merged_for_their_equal_seeds_are_told(device: DeviceFacts, plant
         (1, DOUBLING),  # the whole loop is folded
         (
             16,
-            "folds several into one|which nothing can reach",
+            "folds several into one|above the theoretical peak",
         ),  # of vectors, the steps of a trip
     ],
 )

@@ -49,7 +49,7 @@ def test_a_rate_that_nothing_can_reach_is_wrong_in_a_saved_run_too(
     rows = [row for row in loaded(edited(run, 10, variant, kind), tmp_path).rows if row.variant == variant]
     wrong = [row for row in rows if row.status == "wrong"]
     assert wrong
-    assert all(" is above the ceiling of 896 GFLOPS, which nothing can reach" in row.reason for row in wrong)
+    assert all(" is above the theoretical peak of 896 GFLOPS" in row.reason for row in wrong)
     left = [rate.median for row in rows if (rate := shown_rate(row, "kernel"))]
     assert all(rate < 896e9 for rate in left)
 

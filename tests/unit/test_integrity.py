@@ -82,7 +82,7 @@ def test_results_that_differ_from_the_hosts_are_wrong() -> None:
 def test_a_rate_above_its_ceiling_is_wrong(rate: float) -> None:
     check = judge(replace(GOOD, rate=rate))
     assert check.verdict == "wrong"
-    assert "is above the ceiling of 1,000 GFLOPS, which nothing can reach: units" in check.reasons[0]
+    assert "is above the theoretical peak of 1,000 GFLOPS: units" in check.reasons[0]
 
 
 def test_up_to_two_percent_above_a_ceiling_is_allowed() -> None:
@@ -106,7 +106,7 @@ def test_saved_peaks_are_judged_by_todays_rule() -> None:
     run = run_file.load(str(GALLERY / "h200-peak.jsonl"))
     assert {row.status for row in run.rows if (row.variant, row.dtype) == ("mma", "fp8")} == {"unsupported"}
     rows = [row for row in run.rows if row.kind == "peak" and row.status == "ok"]
-    assert len(rows) > 70
+    assert len(rows) > 60
     best = [(row, rate.best) for row in rows if (rate := rates.rate(row, "kernel"))]
     for row, fastest in best:
         assert row.check.verdict == "ok"  # as it was judged then

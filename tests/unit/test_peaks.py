@@ -131,7 +131,7 @@ def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
 
 
 def test_a_kept_peak_above_what_the_units_can_do_is_measured_again(tmp_path: Path) -> None:
-    """Somebody edited the file: the ceiling of two such units is 896 GFLOPS."""
+    """Somebody edited the file: the theoretical peak of two such units is 896 GFLOPS."""
     kept_in(tmp_path, replace(fake.peak_row(4, 1000.0), source=SOURCE))
     assert fill(tmp_path) == (CASE,)
 

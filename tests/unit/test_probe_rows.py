@@ -154,7 +154,7 @@ def test_a_rate_that_no_hardware_has_is_wrong() -> None:
     known = Known()
     row = run(arithmetic(unit=lambda entry: Work(flops=10**9 * int(entry["unroll"]))), FLOAT, known=known)
     assert (row.status, row.check.verdict) == ("wrong", "wrong")
-    assert "is above the ceiling of 896 GFLOPS, which nothing can reach: 2 units" in row.reason
+    assert "is above the theoretical peak of 896 GFLOPS: 2 units" in row.reason
 
 
 class Clocked(Watch):
