@@ -73,7 +73,7 @@ def pin_blas_threads() -> None:
 
 
 def limit_blas_threads() -> None:
-    """Give numpy's BLAS one thread, for a device's process: others would spin on after a verification."""
+    """Give numpy's BLAS one thread, for a CPU device's process: others would spin after a verification."""
     threadpoolctl.threadpool_limits(1, "blas")
 
 

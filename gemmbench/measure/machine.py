@@ -60,7 +60,8 @@ class OpenCLMachine:
         if device is None:
             return make(pin_blas_threads)
         drivers.register()
-        limit_blas_threads()
+        if device.type == "cpu":
+            limit_blas_threads()
         if kind == CUBLAS:
             return make(device)
         from gemmbench.opencl.runtime import Runtime

@@ -13,13 +13,15 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import threadpoolctl
 
-from gemmbench.gemm import numpy_blas
+from gemmbench.gemm import numpy_blas, opencl
 from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.measure import host, machine
 from gemmbench.measure.child import Worker
 from gemmbench.measure.host import all_cores
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner
 from gemmbench.opencl import discovery
@@ -183,3 +185,23 @@ def test_a_table_in_turn_with_numpy_tells_its_blas() -> None:
     rows = [replace(row, former=Partner("", row.samples, "numpy")) for row in run.rows if row.device == 0]
     (note,) = [note for note in notes.scopes(run, 0, rows, "kernel") if note.label == "numpy"]
     assert note.text == f"{run.header.host.blas}, in turn"
+
+
+@pytest.mark.parametrize(("device", "limits"), [(fake_runs.CPU, 1), (fake_runs.GPU, 0)], ids=["cpu", "gpu"])
+def test_verification_on_a_cpu_leaves_no_threads_that_spin(
+    device: DeviceFacts, limits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """numpy's threads spun on the device's cores, in the batches that followed a verification."""
+    calls: list[int] = []
+    monkeypatch.setattr(machine, "limit_blas_threads", lambda: calls.append(1))
+    monkeypatch.setattr("gemmbench.opencl.drivers.register", lambda: None)
+    monkeypatch.setattr("gemmbench.opencl.runtime.Runtime", lambda _: None)
+    monkeypatch.setattr(opencl, "GemmExecutor", lambda _: None)
+    machine.OpenCLMachine().executor(replace(CASE, variant="naive"), device)
+    assert len(calls) == limits
+
+
+def test_one_thread_of_numpys_blas() -> None:
+    with threadpoolctl.threadpool_limits(None, "blas"):  # put back afterwards
+        host.limit_blas_threads()
+        assert (host.numpy_pool() or {})["num_threads"] == 1
