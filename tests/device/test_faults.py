@@ -34,7 +34,7 @@ def test_each_fault_costs_its_own_row_and_nothing_else(device: DeviceFacts, tmp_
     sizes = [16, faulty.ENDLESS, 17, faulty.SEGFAULT, 18, faulty.HUNGRY, 19]
     rows = rows_of(device, sizes, tmp_path / "run.jsonl")
     assert [row.status for row in rows] == ["ok", "timed-out", "ok", "crashed", "ok", "failed", "ok"]
-    assert "stopped after 120 s (--time-limit 120)" in rows[1].reason
+    assert "stopped after 66 s (--time-limit 66)" in rows[1].reason
     assert "killed by SIGSEGV: " in rows[3].reason
     assert "the driver's last words" in rows[3].reason
     assert rows[5].reason

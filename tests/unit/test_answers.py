@@ -236,6 +236,23 @@ def test_a_kernel_that_works_on_one_operand_set_is_wrong() -> None:
         assert (before.verdict, after.verdict) == ("ok", "wrong")
 
 
+@pytest.mark.parametrize(
+    ("sets", "distinct", "runs"),
+    [(1, ("device",), 1), (1, ("device", "host"), 2), (2, ("device",), 2)],
+)
+def test_the_same_launches_run_once_after_the_last_batch(
+    sets: int, distinct: tuple[str, ...], runs: int
+) -> None:
+    case = Case("gemm", 0, "naive", "float", {}, Gemm(5, 6, 7))
+    bench = Simulated(case, "float", lambda _, right: right)
+    bench.sets, bench.distinct = sets, distinct  # type: ignore[assignment]
+    answers = Answers(case, bench.own)
+    assert answers.verified(bench, "before").check.verdict == "ok"
+    bench.asked.clear()
+    assert answers.verified(bench, "after").check.verdict == "ok"
+    assert len(bench.asked) == runs
+
+
 def test_the_timed_operands_are_back_after_the_last_check() -> None:
     case = Case("gemm", 0, "naive", "float", {}, Gemm(40, 30, 20, beta=0.5))
     bench = Simulated(case, "float", no_fault)
