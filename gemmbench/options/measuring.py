@@ -79,8 +79,9 @@ def device_option(default: str = "the best found") -> Any:
 
 
 def kernels_option(
-    help: str = "Several with commas (gemmbench kernels lists them). default: the best of each family; "
-    "ladder: every published kernel; best: gemmbench's own; all: every kernel that the device runs.",
+    help: str = "Several with commas (gemmbench kernels lists them). default: ten steps from naive on, and "
+    "the best of the other families; ladder: every published kernel; best: gemmbench's own; all: every "
+    "kernel that the device runs.",
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
