@@ -139,32 +139,27 @@ def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
 def device_map(reference: Header, header: Header) -> tuple[int, ...]:
     """For each device of a header, the position of the same device in a reference header.
 
-    Devices match by platform and name, equal devices in their order. The remaining devices match in their
-    order as well, so that another device is refused instead of reported as missing and new rows. Devices
-    beyond those of the reference get positions of their own.
+    Devices that match none take the rest in order, so that another device is refused instead of reported as
+    missing and new rows. Devices beyond those of the reference get positions of their own.
     """
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
-    free = iter([index for index in range(count) if index not in positions])
-    beyond = iter(range(count, count + len(positions)))
-    return tuple(index if index is not None else next(free, next(beyond)) for index in positions)
+    rest = iter([index for index in range(count + len(positions)) if index not in positions])
+    return tuple(next(rest) if index is None else index for index in positions)
 
 
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
     """For each wanted device, the position of an unused device with equal platform and name, or None.
 
-    Devices with the same known chip match first.
+    Devices with the same known chip match first, others in their order.
     """
     positions: dict[int, int] = {}
     for is_same_chip in (True, False):
         for number, device in enumerate(wanted):
-            equal = (
-                index
-                for index, other in enumerate(available)
-                if (other.platform, other.name) == (device.platform, device.name)
-                if index not in positions.values() and (not is_same_chip or device.chip == other.chip != "")
-            )
-            if number not in positions and (index := next(equal, None)) is not None:
-                positions[number] = index
+            for index, other in enumerate(available):
+                is_equal = (other.platform, other.name) == (device.platform, device.name)
+                is_free = number not in positions and index not in positions.values()
+                if is_equal and is_free and (not is_same_chip or device.chip == other.chip != ""):
+                    positions[number] = index
     return [positions.get(number) for number in range(len(wanted))]
 
 

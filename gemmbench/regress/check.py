@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from statistics import median
 
 from gemmbench import UsageError
@@ -42,6 +43,7 @@ from gemmbench.regress.compare import (
     ratio,
     spread,
 )
+from gemmbench.regress.results import name
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import work
@@ -67,13 +69,13 @@ class Job:
     header: Header
     policy: Policy
     worker: Worker
+    options: Check = field(default_factory=Check)
     file: RunFile | None = None
     rows: list[Row] = field(default_factory=list)
-    options: Check = field(default_factory=Check)
-    steps: session.Steps = field(init=False)
 
-    def __post_init__(self) -> None:
-        self.steps = session.Steps(self.header.devices, self.policy, self.file)
+    @cached_property
+    def steps(self) -> session.Steps:
+        return session.Steps(self.header.devices, self.policy, self.file)
 
     @property
     def run(self) -> Run:
@@ -83,7 +85,12 @@ class Job:
         """Create the file that rows are saved in, if any; `RunFileError` if that cannot be done."""
         if self.options.save:
             self.file = RunFile.create(self.options.save, self.header, self.options.force)
-            self.steps = session.Steps(self.header.devices, self.policy, self.file)
+
+    def measure(self, step: Case | Skip) -> Generator[Event, None, Row]:
+        """Measure a case and keep its row."""
+        row = yield from self.steps.take(step, self.worker)
+        self.rows.append(row)
+        return row
 
 
 @contextlib.contextmanager
@@ -120,7 +127,7 @@ def prepared(
         # The baseline's table suits its cases, but not a search, nor every case several times.
         view = "" if options.aa or is_tuning(baseline.runs[0]) else baseline.header.view
         header = header_of(devices, host, policy, command, view, baseline.header.scope)
-        yield Job(baseline, plan, header, policy, worker, options=options)
+        yield Job(baseline, plan, header, policy, worker, options)
 
 
 def follow(job: Job, listen: Listen) -> CheckOutcome:
@@ -148,7 +155,7 @@ def once(job: Job) -> Generator[Event, None, None]:
     """Measure every case once."""
     yield job.steps.planned(sum(isinstance(step, Case) for step in job.plan))
     for step in job.plan:
-        job.rows.append((yield from job.steps.take(step, job.worker)))
+        yield from job.measure(step)
 
 
 def repeat(job: Job, times: int) -> Generator[Event, None, None]:
@@ -253,11 +260,8 @@ def _remeasure(
                 continue
             if control and before[0] != control.key:
                 before = control.key, (yield from _slowdown(job, each, control, cases[control.key]))
-            row = yield from job.steps.take(cases[each.line.key], job.worker)
-            job.rows.append(row)
-            after = 1.0
-            if control:
-                after = yield from _slowdown(job, each, control, cases[control.key])
+            row = yield from job.measure(cases[each.line.key])
+            after = (yield from _slowdown(job, each, control, cases[control.key])) if control else 1.0
             each.rows.append((row, max(before[1], after)))
             before = (control.key if control else None), after
             if row.status in FAILED:
@@ -266,8 +270,7 @@ def _remeasure(
 
 def _slowdown(job: Job, candidate: Candidate, control: Line, case: Case) -> Generator[Event, None, float]:
     """How much longer a control takes than in the baseline; 1 if it is faster, or has no result."""
-    row = yield from job.steps.take(case, job.worker)
-    job.rows.append(row)
+    row = yield from job.measure(case)
     if row.status in FAILED:
         candidate.failed[control.key] = row
     now = cost(row, job.baseline.rules.scope)
@@ -313,18 +316,16 @@ def _broken(line: Line, row: Row) -> Line:
 
 
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """What the controls say, and the remarks of the first comparison."""
+    """What the controls and the old kernels' sources say, and the remarks of the first comparison."""
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT:
-        row = slowest.control.row
-        name = f"{row.variant}{f' {row.problem.shape}' if row.problem else ''}"
         yield (
-            f"The machine is slower than in the baseline: its control {name} takes "
+            f"The machine is slower than in the baseline: its control {name(slowest.control)} takes "
             f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."
         )
-    former = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
-    if equal := sum(before == now for before, now in former):
-        yield f"{equal} of {len(former)} rows have the same kernel in the other folder."
+    sources = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
+    if sources and all(old == new for old, new in sources):
+        yield "The other folder has the same kernels."
     yield from first.remarks
 
 
