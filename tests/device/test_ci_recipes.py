@@ -208,7 +208,7 @@ def judge(server: str, job: str, folder: Path, gone: str, verdict: str) -> None:
         assert bool(re.search(f"^::(error|warning).*{gone}", printed, re.MULTILINE)) == bool(gone)
 
 
-def test_kernels_are_held_against_their_former_selves(measured: Run, tmp_path: Path) -> None:
+def test_kernels_are_compared_with_their_old_versions(measured: Run, tmp_path: Path) -> None:
     """gemmbench's own, of a folder; whether slower ones fail, test_check.py says."""
     (tmp_path / "bench").mkdir()
     save(str(tmp_path / "bench" / "base.jsonl"), measured)
@@ -217,9 +217,8 @@ def test_kernels_are_held_against_their_former_selves(measured: Run, tmp_path: P
     status, printed = again_where_noise_hides_it(tmp_path, gate)
     assert status == 0, printed
     assert all(row.former for row in load(tmp_path / "new.jsonl").rows)
-    verdicts = (tmp_path / "summary.md").read_text(encoding="utf-8").splitlines()[0]
-    assert "of 2 rows" in verdicts
-    assert "slower" not in verdicts  # inconclusive where other programs run
+    summary = (tmp_path / "summary.md").read_text(encoding="utf-8")
+    assert summary.startswith("### gemmbench: 2 unchanged.\n")
 
 
 @pytest.mark.parametrize("name", ["github-actions.yml", "gitlab-ci.yml"])
