@@ -217,7 +217,7 @@ def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: in
         axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=pane.PALE, alpha=0.45, linewidth=0)
         axes.plot((ratio.low, ratio.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
         axes.plot(ratio.median, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
-        pane.mark(axes, ratio.median, y, f"{name(line)}: {sentence(line)}")
+        pane.mark(axes, ratio.median, y, f"{name(line.row)}: {sentence(line)}")
     axes.axvline(1.0, color=pane.BLACK, linewidth=0.8)
     axes.set_ylim(len(lines) - 0.5, -0.5)
     axes.set_yticks(range(len(lines)), [row_text(line.row) for line in lines], fontsize=7.5)

@@ -185,7 +185,7 @@ def _surroundings(run: Run) -> tuple[object, ...]:
 def _verdicts(made: Comparison, slug: str, names: Sequence[str], draw: _Draw) -> tuple[Statement, Part]:
     said = [Note("", results.conclusion(made), "bold")]
     said += [
-        Note(results.name(line), results.sentence(line), results.STYLES[line.verdict])
+        Note(results.name(line.row), results.sentence(line), results.STYLES[line.verdict])
         for line in made.lines
         if line.fails
     ]

@@ -10,14 +10,14 @@ from itertools import permutations
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Row, RowKey
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, counted
 from gemmbench.options.rules import Rules
 from gemmbench.regress.baseline import BaselineSet, cost
 from gemmbench.regress.compare import ratio, title
-from gemmbench.regress.results import where
-from gemmbench.report.table import Cell, Note, Sheet, finite
+from gemmbench.regress.results import name, where
+from gemmbench.report.table import Cell, Note, Sheet
 
 _SHARE = 0.95  # of the rows, for the conclusion
 
@@ -26,18 +26,16 @@ _SHARE = 0.95  # of the rows, for the conclusion
 class AARow:
     """One row of an A/A measurement."""
 
-    key: RowKey
-    row: Row
+    row: Row  # its device is a position in the first run
     device: str  # for people
     runs: int
     min_threshold: float  # the smallest at which no run is slower than another, as a fraction
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class AAReport:
     """How far the rows of an A/A measurement differ from run to run."""
 
-    runs: tuple[Run, ...]
     rows: tuple[AARow, ...]
 
     @property
@@ -51,29 +49,23 @@ def report(runs: Sequence[Run], rules: Rules) -> AAReport:
     """The differences of every row that was measured at least twice, in one run or several."""
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
-    for key, row in baseline.rows.items():
+    for key, first in baseline.rows.items():
+        row = replace(first, device=key[1])
         costs = [cost(each.rows[key], rules.scope) for each in baseline.with_result(key)]
         known = [each for each in costs if each is not None]
         if len(known) > 1:
             largest = max(ratio(old, new).low for old, new in permutations(known, 2))
-            device = title(baseline.runs[0], replace(row, device=key[1]))
-            rows.append(AARow(key, row, device, len(known), max(largest - 1, 0.0)))
-    return AAReport(tuple(runs), tuple(rows))
+            rows.append(AARow(row, title(baseline.runs[0], row), len(known), max(largest - 1, 0.0)))
+    return AAReport(tuple(rows))
 
 
 def sheets(report: AAReport) -> list[Sheet]:
     """The smallest threshold of each row, a table for each device, and what suits most rows."""
-    groups = by_key((row.key[1], row) for row in report.rows)
-    devices = sorted(groups, key=lambda device: (device == HOST, device))
+    groups = by_key((row.row.device, row) for row in report.rows)
     typed = len({row.row.dtype for row in report.rows}) > 1
 
     def cells(row: AARow) -> tuple[Cell, ...]:
-        words = [clean(row.row.title), where(row.row), row.row.dtype if typed else ""]
-        return (
-            Cell(" ".join(filter(None, words))),
-            Cell(str(row.runs)),
-            Cell(units.percent(row.min_threshold)),
-        )
+        return Cell(name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
 
     tables = [
         Sheet(
@@ -82,31 +74,25 @@ def sheets(report: AAReport) -> list[Sheet]:
             blocks=(("runs", "difference"),),
             rows=tuple(map(cells, groups[device])),
         )
-        for device in devices
+        for device in sorted(groups, key=lambda device: (device == HOST, device))
     ]
-    return [*tables, Sheet(notes=(Note("", _conclusion(report), "bold"),))]
-
-
-def _conclusion(report: AAReport) -> str:
-    if report.min_threshold is None:
-        return "No row was measured twice: run-to-run variation is unknown."
-    rows = f"{units.percent(_SHARE)} of {counted(len(report.rows), 'row')}"
-    return f"{rows} differ by at most {units.percent(report.min_threshold)} from run to run."
+    said = "No row was measured twice: run-to-run variation is unknown."
+    if report.min_threshold is not None:
+        rows = f"{units.percent(_SHARE)} of {counted(len(report.rows), 'row')}"
+        said = f"{rows} differ by at most {units.percent(report.min_threshold)} from run to run."
+    return [*tables, Sheet(notes=(Note("", said, "bold"),))]
 
 
 def to_json(report: AAReport) -> str:
     """One object: the threshold that suits the machine, and its ``rows``."""
     rows = [
         {
-            "kind": row.row.kind,
-            "variant": row.row.variant,
-            "dtype": row.row.dtype,
-            "device": row.device,
-            "where": where(row.row),
-            "runs": row.runs,
-            "min_threshold": row.min_threshold,
+            **{field: getattr(each.row, field) for field in ("kind", "variant", "dtype")},
+            "device": each.device,
+            "where": where(each.row),
+            "runs": each.runs,
+            "min_threshold": each.min_threshold,
         }
-        for row in report.rows
+        for each in report.rows
     ]
-    whole = {"min_threshold": report.min_threshold, "rows": rows}
-    return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
+    return json.dumps({"min_threshold": report.min_threshold, "rows": rows}, indent=1) + "\n"

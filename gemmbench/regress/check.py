@@ -20,29 +20,10 @@ from gemmbench.model.units import clean
 from gemmbench.options.comparing import Check
 from gemmbench.options.rules import DEFAULT, Rules
 from gemmbench.plan import rebuild, select
-from gemmbench.regress.baseline import (
-    BaselineSet,
-    Cost,
-    Replicate,
-    cost,
-    device_difference,
-    device_map,
-    exact_positions,
-    match_key,
-)
-from gemmbench.regress.compare import (
-    ROW_LIMIT,
-    Comparison,
-    Line,
-    concluded,
-    interleaved,
-    judge,
-    middle,
-    outcome,
-    paired,
-    ratio,
-    spread,
-)
+from gemmbench.regress import baseline as baselines
+from gemmbench.regress import compare as verdicts
+from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
+from gemmbench.regress.compare import Comparison, Line
 from gemmbench.regress.results import name
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval
@@ -172,7 +153,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     """
     yield from once(job)
     baseline = job.baseline
-    first = paired(baseline.runs, [job.run], baseline.rules)
+    first = verdicts.paired(baseline.runs, [job.run], baseline.rules)
     cases = _cases(job)
     candidates = [
         Candidate(line, None if baseline.rules.interleaved else _control(job, first, line))
@@ -187,7 +168,7 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
             line = decided.get(key) or next(line for line in first.lines if line.key == key)
             decided[key] = _broken(line, row)
     lines = tuple(decided.get(line.key, line) for line in first.lines)
-    return concluded(replace(first, lines=lines, remarks=tuple(_remarks(first, candidates))))
+    return verdicts.concluded(replace(first, lines=lines, remarks=tuple(_remarks(first, candidates))))
 
 
 @dataclass
@@ -215,9 +196,9 @@ def _is_suspicious(rules: Rules, line: Line) -> bool:
 
 def _cases(job: Job) -> dict[RowKey, Case]:
     """The measured cases by the key of their row in the baseline."""
-    positions = device_map(job.baseline.header, job.header)
+    positions = baselines.device_map(job.baseline.header, job.header)
     return {
-        match_key(step, positions[step.device] if step.device >= 0 else HOST): step
+        baselines.match_key(step, positions[step.device] if step.device >= 0 else HOST): step
         for step in job.plan
         if isinstance(step, Case)
     }
@@ -290,12 +271,12 @@ def _decided(job: Job, candidate: Candidate) -> Line:
         return _broken(line, again) if again.status != "ok" else line
     line = replace(line, row=known[0][0])
     if rules.interleaved:
-        return interleaved(rules, line, [row for row, *_ in known]) or line
+        return verdicts.interleaved(rules, line, [row for row, *_ in known]) or line
     old = job.baseline.costs(line.key, Replicate(job.run, {line.key: line.row}))
     if not old:
         return line
-    before = middle(old)
-    ratios = [ratio(before, Cost(now.median / slow, now.minimum / slow)) for _, slow, now in known]
+    before = verdicts.middle(old)
+    ratios = [verdicts.ratio(before, Cost(now.median / slow, now.minimum / slow)) for _, slow, now in known]
     every = Interval(
         median(each.median for each in ratios),
         min(each.low for each in ratios),
@@ -307,11 +288,11 @@ def _decided(job: Job, candidate: Candidate) -> Line:
         new_s=median(now.median for *_, now in known) * work(line.row),
         runs=(len(old), len(known)),
     )
-    return judge(rules, line, every, spread(old), ROW_LIMIT)
+    return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)
 
 
 def _broken(line: Line, row: Row) -> Line:
-    reason = f"measured again: {outcome(row)}"
+    reason = f"measured again: {verdicts.outcome(row)}"
     return replace(line, row=row, verdict="broken", reason=reason, ratio=None)
 
 
@@ -320,7 +301,7 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT:
         yield (
-            f"The machine is slower than in the baseline: its control {name(slowest.control)} takes "
+            f"The machine is slower than in the baseline: its control {name(slowest.control.row)} takes "
             f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."
         )
     sources = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
@@ -350,7 +331,7 @@ def _chosen(
     if not used:
         return select(available, selector), {}
     devices = select(available, selector) if selector else available
-    positions = exact_positions([base_devices[slot] for slot in used], devices)
+    positions = baselines.exact_positions([base_devices[slot] for slot in used], devices)
     others = iter([number for number in range(len(devices)) if selector and number not in positions])
     matched = [number if number is not None else next(others, None) for number in positions]
     pairs = [(slot, devices[at]) for slot, at in zip(used, matched, strict=True) if at is not None]
@@ -361,7 +342,7 @@ def _chosen(
             "(--device chooses one, --across device,driver compares anyway)"
         )
     for slot, device in () if baseline.rules.interleaved else pairs:  # if interleaved, both kernels run here
-        if different := device_difference(base_devices[slot], device, baseline.rules.across):
+        if different := baselines.device_difference(base_devices[slot], device, baseline.rules.across):
             across = "device,driver" if different[0] == "device" else "driver"
             raise UsageError(f"{different[1]} (--across {across} compares anyway)")
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}

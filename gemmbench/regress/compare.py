@@ -11,7 +11,6 @@ import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import product
 from statistics import median
 from typing import Literal
 
@@ -21,7 +20,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.rules import Rules
-from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost, device_map
+from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.report.table import stack, stdout
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval, interleaved_ratio
@@ -33,7 +32,7 @@ RUN_LIMIT = 1.5  # a run fails if half of its rows take longer than this
 ROW_LIMIT = 1.5  # a row of a GPU fails above this, as does a row that `check` measured again
 CPU_LIMIT = 2.0  # a row of a CPU, if no other program ran
 _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range encloses the median with 95 %
-CONTROL = 0.05  # control bursts that differ by more than this show another program
+_CONTROL = 0.05  # control bursts that differ by more than this show another program
 
 Verdict = Literal[
     "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "new",
@@ -165,7 +164,6 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
         if (before := baseline.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
-    remarks += dict.fromkeys(_other_chips(baseline, news))
     return Comparison(baseline.runs, tuple(news), rules, tuple(lines), dict(left_out), tuple(remarks))
 
 
@@ -187,17 +185,6 @@ def concluded(comparison: Comparison) -> Comparison:
         alone = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
         remarks = (*remarks, alone)
     return replace(comparison, lines=lines, remarks=remarks)
-
-
-def _other_chips(baseline: BaselineSet, news: Sequence[Run]) -> Iterator[str]:
-    """Which baselines were measured on another chip of the same model."""
-    for base, new in product(() if baseline.rules.interleaved else baseline.runs, news):
-        devices = dict(enumerate(base.header.devices))
-        for position, device in zip(device_map(base.header, new.header), new.header.devices, strict=True):
-            old = devices.get(position, device)
-            if old.name == device.name and old.chip != device.chip and old.chip and device.chip:
-                name, chips = clean(device.name), f"({clean(old.chip)}, not {clean(device.chip)})"
-                yield f"{name}: the baseline is from another chip of this model {chips}."
 
 
 def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Line | str:
@@ -342,15 +329,17 @@ def spread(costs: Sequence[Cost]) -> float:
 def _doubt(rows: Sequence[tuple[Run, Row]]) -> str:
     """Why rows on a CPU may be slow because of other programs, or ""."""
     rows = [(run, row) for run, row in rows if is_on_cpu(run, row)]
-    if any(is_uncertain(run, row) for run, row in rows):
-        return "uncertain (~); check measures it again"
     bursts = [row.conditions.control_s if row.conditions else () for _, row in rows]
-    if not all(bursts):
-        return "no control bursts show whether other programs ran; check measures it again" if rows else ""
     every = [seconds for several in bursts for seconds in several]
-    if every and max(every) > (1 + CONTROL) * min(every):
-        return f"control bursts differ by more than {percent(CONTROL)}; check measures it again"
-    return ""
+    if any(is_uncertain(run, row) for run, row in rows):
+        why = "uncertain (~)"
+    elif not all(bursts):
+        why = "no control bursts show whether other programs ran"
+    elif every and max(every) > (1 + _CONTROL) * min(every):
+        why = f"control bursts differ by more than {percent(_CONTROL)}"
+    else:
+        return ""
+    return f"{why}; check measures it again"
 
 
 def judge(rules: Rules, line: Line, ratio: Interval, spread: float, limit: float) -> Line:

@@ -56,7 +56,7 @@ def _sheet(comparison: Comparison, lines: Sequence[Line], every: bool) -> Sheet:
 
     def cells(line: Line) -> Iterator[Cell]:
         style = STYLES[line.verdict]
-        yield from (Cell(name(line, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
+        yield from (Cell(name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
         yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
         yield Cell(line.verdict, style=style)
         if every:
@@ -98,7 +98,7 @@ def _rest(lines: Sequence[Line], comparison: Comparison, more: bool) -> str:
     ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
     largest, line = max(ratios, key=lambda each: each[0])
     rows = counted(len(lines), "more row" if more else "row")
-    return f"{rows} {within}, the largest {change(largest)} ({name(line, _is_typed(comparison))})"
+    return f"{rows} {within}, the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -120,7 +120,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     remarks: list[Note] = []
     for (label, reason), lines in sorted(groups.items(), key=lambda group: -len(group[1])):
         if reason:
-            names = [name(line, _is_typed(comparison)) for line in lines]
+            names = [name(line.row, _is_typed(comparison)) for line in lines]
             rows = ", ".join(names) if every or len(names) <= _NAMES else counted(len(names), "row")
             note = Note(label, f"{rows}: {clean_lines(reason)}", STYLES[lines[0].verdict] or "yellow")
             (failures if label in FAILING else remarks).append(note)
@@ -160,9 +160,8 @@ def where(row: Row) -> str:
     return listed(row.parameters)
 
 
-def name(line: Line, typed: bool = True) -> str:
+def name(row: Row, typed: bool = True) -> str:
     """A row with its type and the parameters that the user gave: ``register float 512 BM=64``."""
-    row = line.row
     given = (name for name in row.given or () if name in row.parameters and name not in (MATH, *row.grid))
     parameters = listed({name: row.parameters[name] for name in given}) if row.kind == "gemm" else ""
     return " ".join(filter(None, (clean(row.title), row.dtype if typed else "", where(row), parameters)))
@@ -250,7 +249,7 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
 
 def _commands(level: str, lines: Sequence[Line]) -> list[str]:
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
-    commands = [_command(level, f"gemmbench: {name(line)}", sentence(line)) for line in shown]
+    commands = [_command(level, f"gemmbench: {name(line.row)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):
         commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
     return commands
@@ -277,7 +276,7 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
     suite.add_property("conclusion", _text(conclusion(comparison)))
     failures = _failures(comparison, strict, missing_fails)
     for line in comparison.lines:
-        case = TestCase(_text(name(line)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        case = TestCase(_text(name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
         case.time = line.new_s or 0.0
         text = _text(sentence(line))
         if line in failures:

@@ -302,19 +302,6 @@ def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
     assert exact_positions([unknown, chips[0]], chips) == [1, 0]
 
 
-def test_a_baseline_of_another_chip_is_said_once() -> None:
-    def on(chip: str, run: Run) -> Run:
-        devices = tuple(replace(device, chip=chip) for device in run.header.devices)
-        return replace(run, header=replace(run.header, devices=devices))
-
-    bases = [on("a", again(1)), on("a", again(2)), on("", again(3))]
-    remarks = [remark for remark in compare(bases, [on("b", again(4))]).remarks if "chip" in remark]
-    name = again(1).header.devices[0].name
-    assert remarks == [f"{name}: the baseline is from another chip of this model (a, not b)."]
-    for new in (on("a", again(4)), on("", again(4))):
-        assert not [remark for remark in compare(bases, [new]).remarks if "chip" in remark]
-
-
 def test_thresholds_of_single_rows() -> None:
     rules = Rules(Thresholds(0.05, {"tiled": 0.3, "nobody": 0.1}))
     found = compare([again(1)], [again(2, {**SLOW, ("register", 512): 1.2})], rules)
