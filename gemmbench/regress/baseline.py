@@ -80,10 +80,13 @@ class BaselineSet:
         """The replicates whose row is ok."""
         return [each for each in self.replicates if key in each.rows and each.rows[key].status == "ok"]
 
-    def costs(self, key: RowKey, now: Replicate) -> list[Cost]:
-        """The costs of a row in the replicates that are comparable with a new one."""
-        olds = (each for each in self.with_result(key) if not self.difference(each, now, key))
-        every = (cost(each.rows[key], self.rules.scope) for each in olds)
+    def comparable(self, key: RowKey, now: Replicate) -> list[Replicate]:
+        """The replicates whose row is ok and comparable with that of a new one."""
+        return [each for each in self.with_result(key) if not self.difference(each, now, key)]
+
+    def costs(self, replicates: Sequence[Replicate], key: RowKey) -> list[Cost]:
+        """The costs of a row in several replicates."""
+        every = (cost(each.rows[key], self.rules.scope) for each in replicates)
         return [each for each in every if each is not None]
 
     def difference(self, before: Replicate, now: Replicate, key: RowKey, also: Collection[str] = ()) -> str:

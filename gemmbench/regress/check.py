@@ -272,7 +272,8 @@ def _decided(job: Job, candidate: Candidate) -> Line:
     line = replace(line, row=known[0][0])
     if rules.interleaved:
         return verdicts.interleaved(rules, line, [row for row, *_ in known]) or line
-    old = job.baseline.costs(line.key, Replicate(job.run, {line.key: line.row}))
+    olds = job.baseline.comparable(line.key, Replicate(job.run, {line.key: line.row}))
+    old = job.baseline.costs(olds, line.key)
     if not old:
         return line
     before = verdicts.middle(old)
@@ -282,12 +283,7 @@ def _decided(job: Job, candidate: Candidate) -> Line:
         min(each.low for each in ratios),
         max(each.high for each in ratios),
     )
-    line = replace(
-        line,
-        base_s=before.median * work(line.row),
-        new_s=median(now.median for *_, now in known) * work(line.row),
-        runs=(len(old), len(known)),
-    )
+    line = verdicts.timed(line, old, [now for *_, now in known])
     return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)
 
 

@@ -20,7 +20,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.rules import Rules
-from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
+from gemmbench.regress.baseline import BaselineSet, Cost, Replicate
 from gemmbench.report.table import stack, stdout
 from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval, interleaved_ratio
@@ -221,7 +221,7 @@ def _not_run(baseline: BaselineSet, line: Line, now: Replicate) -> Line:
     A row over its budget reports the time that it needs, which is compared with the baseline's.
     """
     row, rules = line.row, baseline.rules
-    costs = baseline.costs(line.key, now)
+    costs = baseline.costs(baseline.comparable(line.key, now), line.key)
     if not is_too_slow(row) or row.needs_s is None or not costs or rules.interleaved:
         return replace(line, reason=outcome(row))
     line = replace(line, reason="over its budget; raise --budget")
@@ -275,11 +275,11 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 def _compared(baseline: BaselineSet, line: Line, news: Sequence[Replicate]) -> Line | str:
     """The line of a row that is ok on both sides."""
     key, rules = line.key, baseline.rules
-    olds = baseline.with_result(key)
-    reasons = {each: [baseline.difference(old, each, key) for old in olds] for each in news}
-    first = next((each for each in news if not all(reasons[each])), None)
+    first = next((each for each in news if baseline.comparable(key, each)), None)
     if first is None:
-        return replace(line, verdict="not comparable", reason=reasons[news[0]][-1])
+        reason = baseline.difference(baseline.with_result(key)[-1], news[0], key)
+        return replace(line, verdict="not comparable", reason=reason)
+    olds = baseline.comparable(key, first)
     news = [each for each in news if not baseline.difference(first, each, key)]
     line = replace(line, row=first.rows[key], device=title(first.run, first.rows[key]))
     for each in (*olds, *news):
@@ -290,23 +290,23 @@ def _compared(baseline: BaselineSet, line: Line, news: Sequence[Replicate]) -> L
     if rules.interleaved:
         made = interleaved(rules, line, [each.rows[key] for each in news])
         return made or replace(line, verdict="missing", reason="not interleaved with its old kernel")
-    old = baseline.costs(key, first)
-    new = [known for now in news if (known := cost(now.rows[key], rules.scope)) is not None]
+    old, new = baseline.costs(olds, key), baseline.costs(news, key)
     if not old or not new:  # no samples, though the row is ok
         return replace(line, verdict="missing", reason="without a time")
     rows = [(each.run, each.rows[key]) for each in (*olds, *news)]
     doubt = "" if rules.thresholds.given(line.row) is not None else _doubt(rows)
-    before, after = middle(old), middle(new)
-    line = replace(
-        line,
-        base_s=before.median * work(line.row),
-        new_s=after.median * work(line.row),
-        runs=(len(old), len(new)),
-    )
+    line = timed(line, old, new)
     limit = CPU_LIMIT if is_on_cpu(first.run, first.rows[key]) else ROW_LIMIT
-    judged = judge(rules, line, ratio(before, after), spread(old), math.inf if doubt else limit)
+    judged = judge(rules, line, ratio(middle(old), middle(new)), spread(old), math.inf if doubt else limit)
     above = judged.open and judged.ratio is not None and judged.ratio.low > limit
     return replace(judged, reason=doubt) if above else judged
+
+
+def timed(line: Line, old: Sequence[Cost], new: Sequence[Cost]) -> Line:
+    """A line with the times of both sides."""
+    units = work(line.row)
+    times = middle(old).median * units, middle(new).median * units
+    return replace(line, base_s=times[0], new_s=times[1], runs=(len(old), len(new)))
 
 
 def middle(costs: Sequence[Cost]) -> Cost:
