@@ -1,10 +1,10 @@
 #!/bin/sh
 # A performance gate for any CI server: sh gate.sh BASE [OPTION...], with the options of `gemmbench check`.
 #
-# It guards your kernels, in turn with themselves as they were (the base is a run of the old file, made in the same job):
+# It guards your kernels, interleaved with their old versions (the baseline is a run of the old file, made in the same job):
 #   sh gate.sh base.jsonl --kernel-file kernels/mine.cl --against before/kernels/mine.cl --threshold '5 %'
 # or your driver, compiler or machine, by gemmbench's own kernels, pinned: on a GPU of your own against a base of
-# `gemmbench check once.jsonl --aa 10 --save bench/base.jsonl`, which says the threshold; or two drivers in turn:
+# `gemmbench check once.jsonl --aa 10 --save bench/base.jsonl`, which shows the threshold; or two interleaved drivers:
 #   sh gate.sh bench/base.jsonl --threshold '5 %' --fail-on resources
 #   sh gate.sh bench/base.jsonl --against driver:/opt/old/libOpenCL.so --threshold '5 %'
 #

@@ -131,7 +131,7 @@ class Compare(Comparing):
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Comparing, measuring.Measuring):
-    """The options of ``check``; what is None is the base's."""
+    """The options of ``check``; None means the baseline's."""
 
     command: ClassVar[str] = "check"
 
@@ -148,18 +148,20 @@ class Check(Comparing, measuring.Measuring):
         metavar="PATH",
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "A kernel of your own that the base has rows of, as it is now. May be repeated."
+        "A kernel of your own in the baseline, as it is now. May be repeated."
     )
-    device: str = measuring.device_option("the base's, by name")
+    device: str = measuring.device_option("the baseline's, by name")
     resume: bool = hidden(False)
-    budget: float | None = measuring.seconds_option("Sampling time for each row.  [default: the base's]")
+    budget: float | None = measuring.seconds_option(
+        "Sampling time for each row.  [default: the baseline's; 2 s with --against]"
+    )
     time_limit: float | None = measuring.seconds_option(
-        "Stop a row that takes longer altogether.  [default: the base's; with --budget 60 + 20 x budget]"
+        "Stop a row that takes longer altogether.  [default: the baseline's; with --budget 60 + 20 x budget]"
     )
     memory: str | None = option(
-        "How operands reach the device.  [default: as in the base]", click.Choice(("auto", *MEMORY_MODES))
+        "How operands reach the device.  [default: as in the baseline]", click.Choice(("auto", *MEMORY_MODES))
     )
-    cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the base]")
+    cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the baseline]")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,7 +178,7 @@ class Check(Comparing, measuring.Measuring):
         _ = self.own
 
     def policy_of(self, base: Policy) -> Policy:
-        """The base's, but for what was given."""
+        """The baseline's policy with the given options."""
         budget_s = base.budget_s if self.budget is None else self.budget
         if self.against is not None and self.budget is None:
             budget_s = max(budget_s, _INTERLEAVED_S)

@@ -182,8 +182,8 @@ def sentence(line: Line) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """One object: what was compared, and ``rows`` with one row on each line."""
-    head: dict[str, object] = {
+    """One object: what was compared, and its ``rows``."""
+    whole = {
         "bases": [run.path for run in comparison.bases],
         "news": [run.path for run in comparison.news],
         "scope": comparison.rules.scope,
@@ -191,38 +191,24 @@ def to_json(comparison: Comparison) -> str:
         "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
         "left_out": dict(comparison.left_out),
         "remarks": list(comparison.remarks),
+        "rows": [_flat(line) for line in comparison.lines],
     }
-    body = ",\n".join(f"  {_dumped(_flat(line))}" for line in comparison.lines)
-    rows = f"[\n{body}\n ]" if body else "[]"
-    pieces = [f" {json.dumps(name)}: {_dumped(value)}" for name, value in head.items()]
-    return "{\n" + ",\n".join([*pieces, f' "rows": {rows}']) + "\n}\n"
-
-
-def _dumped(value: object) -> str:
-    return json.dumps(finite(value), allow_nan=False, ensure_ascii=True)
+    return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
 
 
 def _flat(line: Line) -> dict[str, object]:
     row, ratio = line.row, line.ratio
+    identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
-        "kind": row.kind,
-        "variant": row.variant,
-        "dtype": row.dtype,
+        **{field: getattr(row, field) for field in identity},
         "device": line.device,
-        "parameters": row.parameters,
-        "label": row.label,
         **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
-        "verdict": line.verdict,
-        "reason": line.reason,
-        "resources": line.resources,
+        **{field: getattr(line, field) for field in ("verdict", "reason", "resources")},
         "threshold": line.threshold or None,
         "ratio": ratio.median if ratio else None,
-        "low": ratio.low if ratio else None,
-        "high": ratio.high if ratio else None,
-        "base_s": line.base_s,
-        "new_s": line.new_s,
-        "base_runs": line.runs[0],
-        "new_runs": line.runs[1],
+        **{end: getattr(ratio, end, None) for end in ("low", "high")},
+        **{field: getattr(line, field) for field in ("base_s", "new_s")},
+        **dict(zip(("base_runs", "new_runs"), line.runs, strict=True)),
     }
 
 
