@@ -197,8 +197,8 @@ def peak_plan(
     """The compute probes of some types, for every device; ``first`` is the first device's position.
 
     Of those in reach: ``plain`` multiply-adds; ``matrix``: the matrix units that a device has, fed as a GEMM
-    feeds them; ``quick``: both, these fed with zeros too; ``every``: all there are, with a row for each that
-    a device cannot run.
+    feeds them; ``quick``: both; ``every``: all there are, matrix units also fed with zeros, with a row for
+    each that a device cannot run.
     """
     chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
@@ -209,7 +209,7 @@ def peak_plan(
                 if lacks and probe is not FLOPS and reach != "every":
                     continue
                 for parameters in probe.cases(dtype, widths):
-                    if reach == "matrix" and parameters["operands"] == "zeros":
+                    if reach != "every" and parameters.get("operands") == "zeros":
                         continue
                     source, ran_on = probe.fingerprint(dtype, parameters), probe.ran_on
                     case = Case("peak", index, probe.name, dtype, parameters, source=source, ran_on=ran_on)

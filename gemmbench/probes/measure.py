@@ -27,6 +27,7 @@ from gemmbench.stats.ceilings import most, most_bytes
 from gemmbench.stats.intervals import summarize
 
 _FAVOURITES = 2  # numbers of chains that go on from the first form to the others
+_FAR = 0.97  # of the best rate of a type: a width below it is raced with every number of chains
 
 _SAMPLING_SHARE = 1 / 6  # of a row's budget for the clock of a memory probe
 _MEMORY_BATCH_S = 0.02
@@ -167,7 +168,8 @@ def race_chains(
 
     At the first width of a type that is all numbers of chains of the first form that compiles, then the other
     forms with the best two. Further widths confirm: every form, with as many chains as won there and with as
-    many elements in flight. Last the best of all is raced at the other depths, which its verdict needs too.
+    many elements in flight. The best is raced at the other depths, which its verdict needs too. Where all
+    that is slower than another width was, the best form is raced with the other numbers of chains too.
     Raises `NotMeasuredError` if no form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
@@ -187,7 +189,13 @@ def race_chains(
     best = race.ranked()[0].choice
     for unroll in depths:
         enter(str(best["form"]), unroll, [int(best["chains"])])
-    known.setdefault(key, {"width": width, "chains": best["chains"]})
+    if won and race.best_rate < _FAR * float(won["rate"]):
+        rest = [count for count in CHAINS if count not in counts]
+        for unroll in UNROLLS:
+            enter(str(best["form"]), unroll, rest)
+        best = race.ranked()[0].choice
+    won = won or {"width": width, "chains": best["chains"], "rate": 0.0}
+    known[key] = {**won, "rate": max(float(won["rate"]), race.best_rate)}
 
 
 def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:

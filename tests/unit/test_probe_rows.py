@@ -62,7 +62,8 @@ def test_the_winner_is_sampled_and_has_the_rows_work() -> None:
     assert row.race[0] == "raced forms (G/s): a*b+c 0.833, fma(a,b,c) 1.11, mad(a,b,c) 0.500"
     assert row.race[1].startswith("raced chains (G/s): 1: 0.667, 2: 0.556, 4: 0.556, 8: 1.11, ")
     assert row.build_s == pytest.approx(0.1 * 4)  # two depths of the winning form, one of the others
-    assert known.winners == {("flops", "float"): {"width": 4, "chains": 8}}
+    rate = pytest.approx(1e9 / 0.9)
+    assert known.winners == {("flops", "float"): {"width": 4, "chains": 8, "rate": rate}}
     assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
 
 
@@ -97,7 +98,15 @@ def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
     run(fake, replace(FLOAT, parameters={"width": 16}), known=known)
     tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
     forms = ("a*b+c", "fma(a,b,c)", "mad(a,b,c)")
-    assert sorted(tried) == sorted([*((form, 4, n) for form in forms for n in (2, 8)), ("fma(a,b,c)", 16, 8)])
+    confirming = [*((form, 4, n) for form in forms for n in (2, 8)), ("fma(a,b,c)", 16, 8)]
+    assert sorted(tried) == sorted(confirming)
+
+    fake.candidates.clear()
+    known.winners["flops", "float"] = {"width": 4, "chains": 8, "rate": 2e9}  # of a width that was faster
+    run(fake, replace(FLOAT, parameters={"width": 16}), known=known)
+    tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
+    others = [("fma(a,b,c)", unroll, n) for unroll in (4, 16) for n in (1, 4, 12, 16)]
+    assert sorted(tried) == sorted([*confirming, *others])
 
 
 @pytest.mark.parametrize(
