@@ -348,7 +348,6 @@ def fake_gemm() -> Run:
         peak_row(1, 345.0),
         replace(
             row,
-            samples={**row.samples, "pageable": scope(0.012)},
             parts=parts(upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2e-3, waiting=1e-4, download=7e-4),
             cycle=parts(
                 map=2e-4, fill=6e-4, upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2.8e-3, download=2e-3

@@ -37,7 +37,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import PAGEABLE, WHOLE, Check
+from gemmbench.model.row import WHOLE, Check
 from gemmbench.model.units import ceil_div
 from gemmbench.opencl.runtime import page_aligned
 
@@ -396,7 +396,6 @@ class CublasExecutor:
 @dataclass(frozen=True)
 class _Set:
     host: dict[str, HostArray]  # m x k, k x n, m x n
-    pageable: dict[str, HostArray]  # the same in ordinary memory; `host` itself unless that is pinned
     device: dict[str, int]  # addresses
 
 
@@ -452,7 +451,6 @@ class CublasBench:
             self._stack = stack.pop_all()
         memory = "staged" if self._pinned else "pageable"
         notes = (f"{library.title}, {_CLOCK}",)
-        self.scopes = "device", "host", *([PAGEABLE] if self._pinned else [])
         self.prepared = instrument.Prepared(
             self.scopes, ("device",), instrument.Built(), memory, self.sets, notes, parts=True
         )
@@ -466,14 +464,13 @@ class CublasBench:
 
     def _made(self, stack: ExitStack) -> _Set:
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
-        made = _Set({}, {}, {})
+        made = _Set({}, {})
         for name, matrix in values.items():
-            made.pageable[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
-            made.host[name] = made.pageable[name]
             if self._pinned:
                 made.host[name] = stack.enter_context(self._cuda.pinned(matrix.shape, matrix.dtype))
-            for host in (made.host[name], made.pageable[name]):
-                host[...] = matrix
+            else:
+                made.host[name] = page_aligned(matrix.size, matrix.dtype).reshape(matrix.shape)
+            made.host[name][...] = matrix
             made.device[name] = stack.enter_context(self._cuda.memory(matrix.nbytes))
             self._cuda.to_device(made.device[name], made.host[name])
         return made
@@ -487,22 +484,21 @@ class CublasBench:
 
     # --- answers: see `gemm.answers.Answering` ---
 
+    scopes = ("device", "host")
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
         """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
-            for host in (operands.host, operands.pageable):
-                host[name][...] = matrix
+            operands.host[name][...] = matrix
             self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Run the timed call of a scope once, after C was filled; C."""
         problem = problem or self._problem
         operands, self._last = self._operands[index], ""
-        for host in (operands.host, operands.pageable):
-            host["C"][...] = c
+        operands.host["C"][...] = c
         self._cuda.to_device(operands.device["C"], operands.host["C"])
         if scope == "device":
             self._cuda.finish()
@@ -513,20 +509,16 @@ class CublasBench:
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         else:
             self._host_run(operands, scope, problem)
-        return self._read(scope, index)
+        return np.array(operands.host["C"])
 
     def left(self) -> HostArray | None:
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         index = (self._next - 1) % self.sets
-        if self._last == "device":
-            operands = self._operands[index]
-            self._cuda.to_host(operands.host["C"], operands.device["C"])
-        return self._read(self._last, index)
-
-    def _read(self, clock: str, index: int) -> HostArray:
         operands = self._operands[index]
-        return np.array((operands.pageable if clock == PAGEABLE else operands.host)["C"])
+        if self._last == "device":
+            self._cuda.to_host(operands.host["C"], operands.device["C"])
+        return np.array(operands.host["C"])
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
@@ -575,7 +567,7 @@ class CublasBench:
 
     def _host_run(self, operands: _Set, clock: str, problem: Gemm) -> dict[str, float]:
         """From operands in host memory to C in host memory: see `Laps`."""
-        host = operands.pageable if clock == PAGEABLE else operands.host
+        host = operands.host
         names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
         self._cuda.finish()
         if clock not in SPLIT and self._device_s < LONG_S:  # nothing else in its time
@@ -597,5 +589,4 @@ class CublasBench:
     def _restore_c(self, operands: _Set) -> None:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
-            for host in (operands.host, operands.pageable):
-                host["C"][...] = self._stored.c
+            operands.host["C"][...] = self._stored.c

@@ -16,7 +16,7 @@ from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
-from gemmbench.model.row import BLAS, CHAIN, CYCLE, PAGEABLE, Check, Energy, Partner, Row, Scope
+from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import rate
 from gemmbench.stats import ceilings, rates
 
@@ -199,7 +199,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             short = replace(policy, batch_s=batch_s, min_batches=least)
             budget_s = max(policy.budget_s, _INTERLEAVED_S)
             sides: tuple[list[Sampled], list[Sampled]] = ([], [])
-            for clock in (clock for clock in now.prepared.clocks if clock != PAGEABLE):
+            for clock in now.prepared.clocks:
                 yield Staged(f"timing {clock}")
                 share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
                 if clock in clocks:

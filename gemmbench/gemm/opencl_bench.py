@@ -31,7 +31,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import CHAIN, CYCLE, PAGEABLE, WHOLE, Check, Launch
+from gemmbench.model.row import CHAIN, CYCLE, WHOLE, Check, Launch
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
 _SEED = 20121203  # of generated images
@@ -206,14 +206,11 @@ class Bench:
             self._buffers.append((plain, direct if as_image else plain))
         self._turns = Turns(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
-        self._pageable: list[tuple[Operand, Operand, Operand]] = []
         self._device_s = 0.0  # of the last verified problem
         self._bound(timed, case)
         self._images = tuple(as_image)
         with errors():
             self._fill()
-            if mode == "staged":
-                self._pageable = [(a.pageable(), b.pageable(), c.pageable()) for a, b, c in self._operands]
 
     def _fill(self) -> None:
         """Put A, B, a C that was not written, and the guards behind it into every operand set."""
@@ -399,10 +396,7 @@ class Bench:
 
     # --- answers: see `gemm.answers.Answering` ---
 
-    @property
-    def scopes(self) -> tuple[str, ...]:
-        """The clocks that batches are timed by."""
-        return "device", "host", *([PAGEABLE] if self._pageable else [])
+    scopes = ("device", "host")
 
     @property
     def distinct(self) -> tuple[str, ...]:
@@ -411,10 +405,9 @@ class Bench:
 
     def put(self, values: Matrices, index: int = 0) -> None:
         """Replace A and B of an operand set."""
-        for operands in (self._operands, self._pageable):
-            for a, b, _ in operands[index : index + 1]:
-                a.fill(values.a)
-                b.fill(values.b)
+        a, b, _ = self._operands[index]
+        a.fill(values.a)
+        b.fill(values.b)
         plain, _ = self._buffers[index]
         for name in self._images:  # its pass reads the plain buffer
             matrix = {"A": values.a, "B": values.b}[name]
@@ -428,10 +421,8 @@ class Bench:
         With another problem, whose alpha or beta differ, they have its arguments and the same buffers.
         """
         queue, self._turns.last = self.runtime.queue, None
-        for operands in (self._operands, self._pageable):
-            for _, _, matrix in operands[index : index + 1]:
-                matrix.fill(c)
         matrix = self._operands[index][2]
+        matrix.fill(c)
         matrix.keep_on_device(queue)
         self._without_results(index)
         queue.finish()
@@ -447,7 +438,7 @@ class Bench:
         else:
             launches = self._with_scalars(problem, self._hosted[index], self._buffers[index][1])
             self._seconds = self._host_run(index, scope, launches)
-        return self._read(scope, index)
+        return self._read(index)
 
     def _with_scalars(
         self, problem: Gemm | None, launches: Sequence[Step], buffers: Mapping[str, Any]
@@ -472,11 +463,10 @@ class Bench:
                 return None
             self._operands[index][2].to_host(self.runtime.queue)
             self._turns.on_device = False
-        return self._read(clock, index)
+        return self._read(index)
 
-    def _read(self, clock: str, index: int) -> HostArray:
-        c = (self._pageable if clock == PAGEABLE else self._operands)[index][2]
-        return c.read().reshape(self._stored.c.shape)
+    def _read(self, index: int) -> HostArray:
+        return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
         """Put ``count`` problems into the queue; each step's role and event."""
@@ -514,8 +504,7 @@ class Bench:
         A map cycle begins with ordinary arrays and buffers that the device has, and ends with the host having
         them all.
         """
-        operands = (self._pageable if clock == PAGEABLE else self._operands)[index]
-        a, b, c = operands
+        a, b, c = operands = self._operands[index]
         self._turns.on_device = False
         is_long = self._device_s >= LONG_S and not self._images  # an upload that fills images saves a pass
         split, cycle = clock in SPLIT or is_long, clock == CYCLE
@@ -554,10 +543,9 @@ class Bench:
         """Put C back as it was before, where the next problem reads it."""
         if self._problem.beta != 0:
             self._turns.on_device = False
-            for operands in (self._operands, self._pageable):
-                for c in [matrices[2] for matrices in operands[index : index + 1]]:
-                    c.reclaim(self.runtime.plain_queue)
-                    c.fill(self._stored.c)
+            c = self._operands[index][2]
+            c.reclaim(self.runtime.plain_queue)
+            c.fill(self._stored.c)
 
 
 class WallBench(Bench):

@@ -17,7 +17,7 @@ from gemmbench.gemm.workloads import sentences
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import CHAIN, GRAPH, MATH, PAGEABLE, SCOPES, Check, Elements, Launch, Row, titled
+from gemmbench.model.row import CHAIN, GRAPH, MATH, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report import notes
@@ -128,12 +128,8 @@ def _conclusion(panel: Panel) -> list[Note]:
         return []
     rival, fastest = clean(host.label), max(evens, key=lambda even: even.lead)
     sentences = [_sentence(evens, panel.axis, rival)]
-    if evens[0].size is not None:
-        if fastest is not evens[0] and fastest.size is not None:
-            sentences.append(_sentence([fastest], panel.axis, rival))
-        if ordinary := break_evens(panel, PAGEABLE):
-            text = _sentence(ordinary[:1], panel.axis, rival)
-            sentences.append(f"with arrays in ordinary (pageable) memory: {text}")
+    if evens[0].size is not None and fastest is not evens[0] and fastest.size is not None:
+        sentences.append(_sentence([fastest], panel.axis, rival))
     return [Note("Break-even", f"{'; '.join(sentences)}.", "bold")]
 
 
@@ -365,12 +361,12 @@ def _element(value: float) -> str:
 
 
 _LONGEST = 1e9  # a whole number below it is shown whole
-_CLOCKS = {CHAIN: "device, with gaps", GRAPH: "device, as a graph", PAGEABLE: "host, pageable"}
+_CLOCKS = {CHAIN: "device, with gaps", GRAPH: "device, as a graph"}
 
 
 def _scopes(run: Run, row: Row) -> Sheet:
     lines = []
-    for scope in ("kernel", "device", CHAIN, GRAPH, "host", PAGEABLE):
+    for scope in ("kernel", "device", CHAIN, GRAPH, "host"):
         times = rates.summary(row, scope)
         if times is None:
             continue

@@ -32,8 +32,6 @@ FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 """What became of a case that ran, and went wrong."""
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
-PAGEABLE = "pageable"
-"""The host scope once more, with ordinary arrays where ``host`` has them in pinned memory."""
 
 CHAIN = "chain"
 """On a GPU: a chain of launches in one queue, from the first START to the last END.

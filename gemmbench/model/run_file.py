@@ -21,7 +21,7 @@ from gemmbench import UsageError
 from gemmbench.model.case import Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.row import CHAIN, GRAPH, PAGEABLE, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
+from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Row, Scope, current, moment
 from gemmbench.model.units import reason_of
 
 if sys.platform == "win32":
@@ -220,7 +220,7 @@ def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
         raise bad("work", f"a {row.kind} row must have one")
     if row.status == "ok" and "wrong" in (row.check.verdict, row.check_after and row.check_after.verdict):
         raise bad("check", "it is wrong, and the row's status ok")
-    clocks = (*SCOPES, CHAIN, GRAPH, PAGEABLE)
+    clocks = (*SCOPES, CHAIN, GRAPH)
     if odd := next((name for name in row.samples if name not in clocks), None):
         raise bad("samples", f"{odd!r} is not one of {', '.join(clocks)}")
     for where, parts in (("parts", row.parts), ("cycle", row.cycle)):

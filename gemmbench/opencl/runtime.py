@@ -10,7 +10,6 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -333,13 +332,6 @@ class Operand:
     def reclaim(self, queue: Any) -> None:
         """Give the memory back to the host without copying the values (not timed)."""
 
-    def pageable(self) -> Operand:
-        """The same memory of the device with an ordinary array of the host's, which holds the same values.
-
-        Where host and device share one memory, that is the operand itself.
-        """
-        return self
-
     def read(self, copied: bool = True) -> HostArray:
         """The values in host memory, flat; of an image by rows. If not copied, they are the operand's own."""
         self.reclaim(self._queue)
@@ -427,12 +419,6 @@ class Copied(Operand):
             cl.enqueue_copy(queue, self._host, self.buffer, is_blocking=True, **self._area)
         else:
             queue.finish()
-
-    def pageable(self) -> Operand:
-        other = copy(self)
-        other._host = page_aligned(self._host.size, self._host.dtype).reshape(self._held)
-        other._host[...] = self._host
-        return other
 
 
 class Shared(Operand):

@@ -225,18 +225,17 @@ class BreakEven:
     largest: int  # the largest size that both were measured at
 
 
-def break_evens(panel: Panel, scope: str = "host") -> tuple[BreakEven, ...]:
+def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
     """The break-even of each kernel of a panel, the earliest first: the first is the panel's.
 
     Only the ladder's own kernels count, no library. Of two with the same size the greater lead comes first.
-    Kernels that never pass the host's BLAS come last. The scope is the kernels': ``host``, or ``pageable``
-    for arrays in ordinary memory. Empty if no kernel has a size in common with the host's BLAS.
+    Kernels that never pass the host's BLAS come last. Empty if no kernel has a size in common with it.
     """
     host = baseline(panel)
     if host is None:
         return ()
     kernels = (series for series in panel.series if series.is_kernel)
-    evens = [even for kernel in kernels if (even := _break_even(kernel, host, scope))]
+    evens = [even for kernel in kernels if (even := _break_even(kernel, host))]
     return tuple(sorted(evens, key=lambda even: (even.size or math.inf, -even.lead)))
 
 
@@ -261,7 +260,7 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
     return math.exp(left + (right - left) * -behind / (ahead - behind))
 
 
-def _break_even(kernel: Series, host: Series, scope: str) -> BreakEven | None:
+def _break_even(kernel: Series, host: Series) -> BreakEven | None:
     """Where a kernel's host-scope time falls below the host BLAS's, and stays there.
 
     The interval comes from the ends of the two 95 % confidence intervals taken against and for the device.
@@ -270,7 +269,7 @@ def _break_even(kernel: Series, host: Series, scope: str) -> BreakEven | None:
         size: (device_s, host_s)
         for size in sorted(kernel.rows.keys() & host.rows.keys())
         if size > 0 and kernel.rows[size].status == host.rows[size].status == "ok"
-        if (device_s := rates.summary(kernel.rows[size], scope))
+        if (device_s := rates.summary(kernel.rows[size], "host"))
         and (host_s := rates.summary(host.rows[size], "host"))
     }
     if not times:

@@ -241,7 +241,7 @@ def compared_rate(run: Run, device: int, row: Row | None, scope: str) -> float |
 
 def shown_scope(row: Row, scope: str) -> str:
     """The scope that `shown_rate` takes."""
-    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else ()  # pageable arrays: no other
+    wider = SCOPES[SCOPES.index(scope) :] if scope in SCOPES else ()
     return next((name for name in wider if name in row.samples), scope)
 
 

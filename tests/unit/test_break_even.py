@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 import pytest
 
-from gemmbench.gemm.sweep_table import _conclusion
 from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Run
-from gemmbench.report.table import unbroken
 from gemmbench.stats.panels import Panel, break_evens, crossing, panels
 from tests.unit.test_records import HEADER
 
@@ -82,22 +79,6 @@ def test_of_two_from_the_start_the_one_with_the_greater_lead_comes_first() -> No
 def test_none_without_the_hosts_blas_or_a_size_in_common() -> None:
     assert break_evens(panel({"naive": KERNEL})) == ()
     assert break_evens(panel({"naive": {64: 1.0}, "numpy": {128: 1.0}})) == ()
-
-
-def test_arrays_in_ordinary_memory_have_a_break_even_of_their_own() -> None:
-    """The host scope is of pinned arrays where there are any; who has others pays for the copies."""
-    pinned = panel({"naive": KERNEL, "numpy": HOST})
-    assert break_evens(pinned, "pageable") == ()
-    kernel = next(series for series in pinned.series if series.variant == "naive")
-    for size, row in list(kernel.rows.items()):
-        slower = tuple(2 * seconds for seconds in row.samples["host"].seconds)
-        kernel.rows[size] = replace(row, samples={**row.samples, "pageable": Scope(slower, 1, "stable")})
-    (even,) = break_evens(pinned, "pageable")
-    assert even.size == pytest.approx(250, rel=0.05)  # 2e-3 + 2e-6 s = 1e-5 s
-    (even,) = break_evens(pinned)
-    assert even.size == pytest.approx(111, rel=0.05)
-    (note,) = _conclusion(pinned)
-    assert f"with arrays in ordinary (pageable) memory: {unbroken('from m = 250')}" in note.text
 
 
 def test_a_lead_that_is_lost_again_is_no_crossing() -> None:

@@ -131,7 +131,7 @@ def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
     install()
     row = measured(Gemm(33, 20, 44, dtype, beta=beta))
     assert (row.status, row.check.verdict, row.memory) == ("ok", "ok", "staged"), row.reason
-    assert set(row.samples) == {"device", "host", "pageable"}
+    assert set(row.samples) == {"device", "host"}
     assert set(row.parts) == {"upload", "enqueue", "passes", "download", "whole"}
     assert all(0 <= seconds < 1 for part in row.parts.values() for seconds in part)
     assert row.samples["device"].seconds[0] * row.samples["device"].batch == pytest.approx(1e-5)
@@ -476,7 +476,7 @@ def test_integers_are_on_tensor_cores_where_b_alone_is_stored_transposed() -> No
         assert case(Gemm(8, 8, 8, "char", trans_a=ops[0], trans_b=ops[1])).ran_on == units
 
 
-@pytest.mark.parametrize(("clock", "waits"), [("host", 2), ("pageable", 2), ("parts", 4)])
+@pytest.mark.parametrize(("clock", "waits"), [("host", 2), ("parts", 4)])
 def test_only_a_problem_by_part_is_waited_for_between(
     install: Install, monkeypatch: pytest.MonkeyPatch, clock: str, waits: int
 ) -> None:
