@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
-import psutil
-
 OWN, CHILD, OTHER = 4000, 4001, 77
 _NAMES = {OWN: "python", CHILD: "a (b) c", OTHER: "other"}
 
@@ -26,21 +24,17 @@ class FakeProc:
     now: float = 0.0
     used_s: dict[int, float] = field(default_factory=lambda: {OWN: 5.0, CHILD: 10.0, OTHER: 100.0})
     steal_s: float = 1.0
-    switches: int = 40
     is_blind: bool = False
 
     def __post_init__(self) -> None:
         self._began_s = sum(self.used_s.values())
 
-    def run(
-        self, seconds: float, own: float = 0.0, other: float = 0.0, steal: float = 0.0, switches: int = 0
-    ) -> None:
+    def run(self, seconds: float, own: float = 0.0, other: float = 0.0, steal: float = 0.0) -> None:
         """Let time pass while processes use so many cores."""
         self.now += seconds
         self.used_s[CHILD] += own * seconds
         self.used_s[OTHER] += other * seconds
         self.steal_s += steal * seconds
-        self.switches += switches
 
     def cpu_times(self, percpu: bool) -> list[SimpleNamespace]:
         assert percpu
@@ -63,7 +57,7 @@ class FakeProc:
 
 @dataclass(frozen=True)
 class FakeProcess:
-    """A process, or its only thread."""
+    """One process."""
 
     proc: FakeProc
     pid: int
@@ -75,11 +69,3 @@ class FakeProcess:
     def cpu_times(self) -> SimpleNamespace:
         seconds = self.proc.used_s[self.pid]
         return SimpleNamespace(user=seconds - 1.0, system=1.0, children_user=0.0, children_system=0.0)
-
-    def threads(self) -> list[SimpleNamespace]:
-        if self.pid not in _NAMES:
-            raise psutil.NoSuchProcess(self.pid)
-        return [SimpleNamespace(id=self.pid)]
-
-    def num_ctx_switches(self) -> SimpleNamespace:
-        return SimpleNamespace(voluntary=7, involuntary=self.proc.switches)

@@ -264,9 +264,9 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     executor._exact["float", "NN", 1] = ""
     in_process.measured(executor, case(Gemm(8, 8, 8, beta=1.0)), replace(QUICK, budget_s=1e-9))
     # three operands once; verified on integers and on them, C filled for that; batches; verified on integers
-    # in the device scope and in another one, then A and B back
+    # in the device or the host scope, then A and B back
     copies = "".join(name[0] for name in driver.copies)
-    assert re.fullmatch("uuu" + "(uuud){2}" + "(uuud){7,}" + "uuud" + "uuuud" + "uu", copies)
+    assert re.fullmatch("uuu" + "(uuud){2}" + "(uuud){7,}" + "uu(u|uuuu)d" + "uu", copies)
 
 
 def test_a_long_problem_has_both_scopes_in_one_batch(

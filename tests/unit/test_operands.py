@@ -73,7 +73,7 @@ def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
     bench: Any = SimpleNamespace(
         _operands=[matrices], _turns=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta),
         _stored=SimpleNamespace(a=values, b=values, c=values), stamped=False,
-        runtime=SimpleNamespace(queue=queue),
+        runtime=SimpleNamespace(queue=queue), _device_s=0.0,
     )  # fmt: skip
     Bench._host_run(bench, 0, CYCLE, [])
     kept, lost = cl.map_flags.READ | cl.map_flags.WRITE, cl.map_flags.WRITE_INVALIDATE_REGION
