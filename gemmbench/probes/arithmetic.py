@@ -178,7 +178,6 @@ class MatrixProbe:
     unrolls: tuple[int, ...]  # even, since steps alternate between two operands
     groups: tuple[int, ...]  # work-groups for each compute unit, raced
     tiles: int  # different operands, as in the file
-    flipped: bool = False  # whether the bits of A change from step to step; else it alternates between two
 
     ran_on: ClassVar[RanOn] = "matrix"
 
@@ -244,7 +243,6 @@ MMA = MatrixProbe(
     unrolls=(4, 16),
     groups=(6, 8, 12),
     tiles=16,
-    flipped=True,
 )
 
 WGMMA = MatrixProbe(

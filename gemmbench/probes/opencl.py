@@ -458,7 +458,7 @@ class Tiles:
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
         self.exact, drawn = (
-            reference.draw(kind, self.instruction, probe.tiles, rng, probe.flipped)
+            reference.draw(kind, self.instruction, probe.tiles, rng)
             for kind in ("exact", str(parameters["operands"]))
         )
         self.checked, self.timed = self._arguments(self.exact), self._arguments(drawn)
@@ -484,8 +484,7 @@ class Tiles:
 
     def _arguments(self, operands: reference.Tiles) -> Callable[[int], tuple[Any, ...]]:
         a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))
-        flips = (np.uint32(operands.flips),) if self.probe.flipped else ()
-        return lambda trips: (a, b, self.results, *flips, np.int32(trips))
+        return lambda trips: (a, b, self.results, np.int32(trips))
 
 
 @dataclass(frozen=True)
@@ -515,5 +514,5 @@ class Product:
         product = np.arange(products)
         pairs = np.stack([product // self.chains % count, product % count], axis=1)
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS, instruction)
+        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS)
         return compare_results(got, host[where.reshape(-1)], shared.result, slack=0)

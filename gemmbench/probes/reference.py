@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -250,64 +250,35 @@ _EXACT = 2  # the check's operands are whole numbers of at most this, so that ev
 class Tiles:
     """Operands of a matrix probe as numbers: what a kernel reads is `stored` of them."""
 
-    a: HostArray  # tiles x 2 x m x k: the two that steps alternate between; x 1 where A changes by flips
+    a: HostArray  # tiles x 2 x m x k: steps alternate between the two
     b: HostArray  # tiles x n x k: columns lie contiguous
-    flips: int = 0  # what the bits of A change by: see ``mma.cl``
 
     def stored(self, instruction: Instruction) -> tuple[HostArray, HostArray]:
         dtype = DTYPES[instruction.dtype]
         return encode(self.a, dtype), encode(self.b, dtype)
 
 
-FLIPS = 0x9E3779B1
-"""Bits that are as good as random, an odd number of them: after 32 steps every sign is turned around."""
-
-
-def draw(
-    kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator, flipped: bool = False
-) -> Tiles:
+def draw(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> Tiles:
     """Operands of a kind: ``random`` or ``zeros`` are timed; ``exact``, small whole numbers, are checked.
 
-    Random pairs of A are each other's negative, so that D stays bounded however many steps there are. If
-    `flipped`, the bits of A change from step to step, instead of A in pairs.
+    Random pairs of A are each other's negative, so that D stays bounded however many steps there are.
     """
-    a_shape = (tiles, 1 if flipped else 2, instruction.m, instruction.k)
-    b_shape = (tiles, instruction.n, instruction.k)
-    if kind == "zeros":  # which stay zeros
+    a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
+    if kind == "zeros":
         return Tiles(np.zeros(a_shape), np.zeros(b_shape))
-    flips = FLIPS if flipped else 0
     if kind == "exact":
         a = rng.integers(-_EXACT, _EXACT, a_shape, endpoint=True).astype(np.float64)
-        return Tiles(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64), flips)
+        return Tiles(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
     most = 127.0 if not DTYPES[instruction.dtype].is_float else 1.0
     a, b = rng.uniform(-most, most, a_shape), rng.uniform(-most, most, b_shape)
-    a[:, 1:] = -a[:, :1]
-    return Tiles(a, b, flips)
+    a[:, 1] = -a[:, 0]
+    return Tiles(a, b)
 
 
-def expected(tiles: Tiles, pairs: HostArray, steps: int, instruction: Instruction) -> HostArray:
+def expected(tiles: Tiles, pairs: HostArray, steps: int) -> HostArray:
     """D of some products after an even number of steps, products x m x n in double precision.
 
     `pairs`, products x 2, has the indexes of their tiles of A and of B.
     """
-    plain = steps // 2 * tiles.a.sum(axis=1)
-    summed = _sum_of_flipped(tiles, steps, instruction) if tiles.flips else plain
+    summed = steps // 2 * tiles.a.sum(axis=1)
     return np.asarray(summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))
-
-
-def _sum_of_flipped(tiles: Tiles, steps: int, instruction: Instruction) -> HostArray:
-    """The sum of A over some steps, in each of which its bits change: tiles x m x k."""
-    dtype = DTYPES[instruction.dtype]
-    stored, _ = tiles.stored(instruction)
-    words = stored.view(np.uint64 if dtype.itemsize == 8 else np.uint32).copy()
-    changed, high = _CHANGED[dtype.itemsize if dtype.is_float else 0], 32 * (dtype.itemsize == 8)
-    flips, summed = tiles.flips, np.zeros(tiles.a.shape)
-    for _ in range(steps):
-        flips = (flips << 1 | flips >> 31) & 0xFFFFFFFF
-        words ^= words.dtype.type((flips & changed) << high)
-        summed += decode(words.view(stored.dtype), dtype).reshape(tiles.a.shape)
-    return np.asarray(summed[:, 0])
-
-
-_CHANGED: Mapping[int, int] = {1: 0x80808080, 2: 0x80008000, 4: 0x80000000, 8: 0x80000000, 0: 0xFFFFFFFF}
-"""The bits of a word that change, by the bytes of a number; 0 for integers: see ``mma.cl``."""

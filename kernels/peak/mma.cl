@@ -9,13 +9,10 @@
  *    and 4 elements of D                        and the elements of D lie at
  *                                                  D[lane / 4 + 8 (e / 2)][2 (lane % 4) + e % 2]
  *
- * A warp runs CHAINS products with operands of their own, so that the pipeline is full. A changes in every step by an
- * exclusive or with `flips`, which rotates by a bit a step: signs change, of integers every bit. Neither is known to a
- * compiler, so no product can be kept from one step to the next. (An assembler that makes a missing instruction of
- * several others does keep products whose operands stay: ptxas made 8 multiplications of 32.) `flips` has an odd number of
- * bits: after 32 steps all signs are turned around, and D stays bounded. Operands come from memory, different for each
- * warp and chain; D is stored for the host to check. Counted are 2 m n k operations for each instruction; the change of A,
- * which all chains share, is not. */
+ * A warp runs CHAINS products with operands of their own, so that the pipeline is full. Steps alternate between two
+ * tiles of A; the host makes the second the negative of the first where values should stay bounded. Operands come
+ * from memory, different for each warp and chain; D is stored for the host to check. Counted are 2 m n k
+ * operations for each instruction. */
 #if !defined(CHAINS) || !defined(UNROLL)
 #error "CHAINS and UNROLL must be defined"
 #endif
@@ -27,32 +24,25 @@
 
 #if defined(MMA_half_float)
 #define INSTRUCTION "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
-#define CHANGED 0x80008000u
 #define IN_FLOAT
 #elif defined(MMA_half_half)
 #define INSTRUCTION "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16 "
-#define CHANGED 0x80008000u
 #define IN_PAIRS
 #elif defined(MMA_bfloat16_float)
 #define INSTRUCTION "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
-#define CHANGED 0x80008000u
 #define IN_FLOAT
 #elif defined(MMA_tf32_float)
 #define INSTRUCTION "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
-#define CHANGED 0x80000000u
 #define IN_FLOAT
 #elif defined(MMA_fp8_float)
 #define INSTRUCTION "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32 "
-#define CHANGED 0x80808080u
 #define IN_FLOAT
 #elif defined(MMA_char_int)
 #define INSTRUCTION "mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 "
-#define CHANGED 0xffffffffu
 #define IN_INT
 #elif defined(MMA_double_double)
 #pragma OPENCL EXTENSION cl_khr_fp64 : enable
 #define INSTRUCTION "mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64 "
-#define CHANGED 0x80000000u
 #define IN_DOUBLE
 #else
 #error "one of MMA_half_float, MMA_half_half, MMA_bfloat16_float, MMA_tf32_float ... must be defined"
@@ -61,11 +51,9 @@
 #if defined(IN_DOUBLE)
 #define WORD double
 #define WORD_KIND "d"
-#define WITH(word, bits) as_double(as_ulong(word) ^ (ulong)(bits) << 32)
 #else
 #define WORD uint
 #define WORD_KIND "r"
-#define WITH(word, bits) ((word) ^ (bits))
 #endif
 
 /* WORDS of D in a work-item, and where the w-th lies in the row-major tile of COLUMNS words */
@@ -108,17 +96,20 @@ static inline void multiply_add(RESULT *d, const WORD *a, const WORD *b)
 #endif
 }
 
-/* a_tiles: TILES times 16 rows of 8 words; b_tiles: TILES times 8 columns of 8 words; results: a tile for each warp and
+/* a_tiles: TILES pairs of 16 rows of 8 words; b_tiles: TILES times 8 columns of 8 words; results: a tile for each warp and
  * chain. */
 __kernel void mma(__global const WORD *restrict a_tiles, __global const WORD *restrict b_tiles, __global RESULT *restrict results,
-                  uint flips, int trips)
+                  int trips)
 {
     const int lane = get_local_id(0) % 32, warp = get_global_id(0) / 32;
-    WORD a[4], b[CHAINS][2];
+    WORD a[2][4], b[CHAINS][2];
     RESULT d[CHAINS][WORDS];
     #pragma unroll
-    for (int r = 0; r < 4; r++)
-        a[r] = a_tiles[(warp % TILES * 16 + lane / 4 + 8 * (r % 2)) * 8 + lane % 4 + 4 * (r / 2)];
+    for (int pair = 0; pair < 2; pair++) {
+        #pragma unroll
+        for (int r = 0; r < 4; r++)
+            a[pair][r] = a_tiles[((warp % TILES * 2 + pair) * 16 + lane / 4 + 8 * (r % 2)) * 8 + lane % 4 + 4 * (r / 2)];
+    }
     #pragma unroll
     for (int c = 0; c < CHAINS; c++) {
         #pragma unroll
@@ -132,13 +123,9 @@ __kernel void mma(__global const WORD *restrict a_tiles, __global const WORD *re
     for (int trip = 0; trip < trips; trip++) {
         #pragma unroll
         for (int step = 0; step < UNROLL; step++) {
-            flips = flips << 1 | flips >> 31;
-            #pragma unroll
-            for (int r = 0; r < 4; r++)
-                a[r] = WITH(a[r], flips & CHANGED);
             #pragma unroll
             for (int c = 0; c < CHAINS; c++)
-                multiply_add(d[c], a, b[c]);
+                multiply_add(d[c], a[step % 2], b[c]);
         }
     }
 
