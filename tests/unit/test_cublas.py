@@ -266,7 +266,7 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     # three operands once; verified on integers and on them, C filled for that; batches; verified on integers
     # in the device or the host scope, then A and B back
     copies = "".join(name[0] for name in driver.copies)
-    assert re.fullmatch("uuu" + "(uuud){2}" + "(uuud){7,}" + "uu(u|uuuu)d" + "uu", copies)
+    assert re.fullmatch("uuu" + "(uuud){2}" + "(uuud){4,}" + "uu(u|uuuu)d" + "uu", copies)
 
 
 def test_a_long_problem_has_both_scopes_in_one_batch(
