@@ -26,7 +26,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import TRANSPOSED, text
+from gemmbench.model.kernel_files import TRANSPOSED, shared_options
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Status
 from gemmbench.opencl.runtime import SVM, Built, Runtime, choose, errors, resources_of
@@ -116,19 +116,23 @@ class GemmExecutor:
     ) -> dict[str, Built]:
         """The programs of a variant by file, each built once.
 
+        Variants share the programs of their pre- and post-processing kernels, built without a target.
         `root` is another kernels folder than gemmbench's own.
 
         Raises:
             NotMeasuredError: they do not compile, or not for the variant's target.
         """
-        options = variant.options(dtype, parameters)
-        for file in variant.files if root else ():
+        options, programs = variant.options(dtype, parameters), dict[str, Built]()
+        multiply = {step.file for step in variant.passes if step.role == "multiply"}
+        for file in variant.files:
+            shared = shared_options(file, options, root)
             for name, (*_, macro) in TRANSPOSED.items():
-                multiplies = any(step.file == file and step.role == "multiply" for step in variant.passes)
-                if macro in options and multiplies and macro.removeprefix("-D") not in text(file, root):
+                if root and file in multiply and macro in options and macro not in shared:
                     why = f"that {file} takes no {name} that is stored transposed"
                     raise NotMeasuredError("unsupported", why)
-        return {file: self.runtime.build(file, options, root, variant.target) for file in variant.files}
+            built = (options, root, variant.target) if file in multiply else (shared, root, "")
+            programs[file] = self.runtime.build(file, *built)
+        return programs
 
     def bind(
         self,

@@ -112,6 +112,12 @@ def _without(source: str, macro: str) -> str:
     return re.sub(_INLINE.format(macro), "", "".join(kept))
 
 
+def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
+    """The options without the macros that a file does not name, so that variants can share its program."""
+    names = set(re.findall(r"\w+", text(file, root)))
+    return tuple(option for option in options if option[:2] != "-D" or option[2:].partition("=")[0] in names)
+
+
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
     """Sixteen hex digits that change when the kernels or their -D list do: kept in every row."""
     digest = hashlib.sha256()

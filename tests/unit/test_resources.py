@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pyopencl as cl
@@ -105,3 +106,20 @@ def test_a_device_of_opencl_1_1_gets_its_own_language(monkeypatch: pytest.Monkey
     assert runtime._options(("-DTS=8",)) == ["-cl-std=CL1.2", "-DTS=8"]
     runtime.facts = replace(DEVICE, device_version="OpenCL 1.1 Mesa 22.3.6")
     assert runtime._options(("-DTS=8",)) == ["-cl-std=CL1.1", "-Dstatic=", "-Dinline=", "-DTS=8"]
+
+
+def test_variants_share_the_programs_of_their_helper_kernels() -> None:
+    executor = GemmExecutor.__new__(GemmExecutor)
+    built: Any = SimpleNamespace(build=lambda *key: key)
+    executor.runtime = built
+    keys: dict[str, set[object]] = {}
+    for name in ("rect", "register-wide", "prefetch", "padded"):
+        variant = BY_NAME[name]
+        for file, key in executor.programs(variant, "float", variant.preset("")).items():
+            keys.setdefault(file, set()).add(key)
+    assert keys["gemm/00_pad.cl"] == {("gemm/00_pad.cl", ("-DREAL_float",), "", "")}
+    assert keys["gemm/00_transpose.cl"] == {("gemm/00_transpose.cl", ("-DREAL_float",), "", "")}
+    assert len(keys) == 2 + 4  # and a program for each multiplication
+    wgmma = BY_NAME["nv-wgmma"]
+    aimed: Any = executor.programs(wgmma, "half", wgmma.preset(""))
+    assert [file for file, key in aimed.items() if key[3]] == ["gemm/21_nv_wgmma.cl"]
