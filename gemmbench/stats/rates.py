@@ -304,17 +304,29 @@ def is_uncertain(run: Run, row: Row) -> bool:
 
 
 def slowed(run: Run, row: Row) -> float:
-    """How much longer the slower control burst of a row took than the fastest of its run, as a fraction.
+    """How much longer the slower control burst of a row took than the run's best, as a fraction.
 
     0 for rows without control bursts.
     """
-    bursts = row.conditions.control_s if row.conditions else ()
-    return max(bursts) / _fastest_burst(run) - 1 if bursts else 0.0
+    return burst_loss(row, _best_burst(run))
+
+
+def burst_loss(row: Row, best_s: float) -> float:
+    """How much longer the slower control burst of a row took than ``best_s``, as a fraction."""
+    bursts = row.conditions.control_s if row.conditions and not row.measured_utc else ()
+    return max(0.0, max(bursts) / best_s - 1) if bursts else 0.0
 
 
 @lru_cache(maxsize=64)
-def _fastest_burst(run: Run) -> float:
-    return min(seconds for row in run.rows if row.conditions for seconds in row.conditions.control_s)
+def _best_burst(run: Run) -> float:
+    return best_burst(run.rows)
+
+
+def best_burst(rows: Iterable[Row]) -> float:
+    """The control burst that a tenth of all bursts beat; infinite without any. Cached rows do not count."""
+    measured = (row.conditions.control_s for row in rows if row.conditions and not row.measured_utc)
+    ordered = sorted(seconds for bursts in measured for seconds in bursts)
+    return ordered[len(ordered) // 10] if ordered else math.inf
 
 
 def finest_seconds(row: Row) -> tuple[float, ...]:

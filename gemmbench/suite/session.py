@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
@@ -19,7 +18,8 @@ from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
 from gemmbench.stats import rates
 
 _BURST_S = 0.005  # of the control kernel
-_BURSTS = 2  # the faster counts
+_BURSTS = 3  # the fastest counts
+_MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
 
 
 class Control:
@@ -71,20 +71,23 @@ def run(
     steps = Steps(devices, policy, file)
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
-    rows: list[tuple[Case, Row]] = []
+    measured: list[tuple[Case, Row]] = []
     for step in plan:
         row = yield from steps.take(step, worker)
-        if isinstance(step, Case):
-            rows.append((step, row))
-    slow = [(case, row) for case, row in rows if steps.slowed(row) > rates.UNCERTAIN]
+        if isinstance(step, Case) and step.key not in steps.done:
+            measured.append((step, row))
+    best_s, failures = rates.best_burst(row for _, row in measured), 0
+    slow = [(case, row) for case, row in measured if rates.burst_loss(row, best_s) > rates.UNCERTAIN]
     yield from [steps.planned(len(slow))] if slow else []
     for case, before in slow:
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
-        if row.status == "ok" and steps.slowed(row) < steps.slowed(before):
+        loss = rates.burst_loss(row, best_s)
+        if row.status == "ok" and loss < rates.burst_loss(before, best_s):
             yield steps.finished(replace(row, supersedes=True))
-        if steps.slowed(row) > rates.UNCERTAIN:
-            return  # the machine is busy, and would slow the next row too
+        failures += loss > rates.UNCERTAIN
+        if failures == _MOST_FAILURES:
+            return  # the machine is busy
 
 
 class Steps:
@@ -103,7 +106,6 @@ class Steps:
         self._number = 0
         self._has_gemms = False
         self._control: Control | None = None
-        self._fastest_s = math.inf  # of the control bursts
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
@@ -161,15 +163,9 @@ class Steps:
         row = yield from worker.run(known, device, policy)
         bursts += self._control.burst(case, self.devices) if bursts else ()
         if bursts:
-            self._fastest_s = min(self._fastest_s, *bursts)
             row = replace(row, conditions=replace(row.conditions or Conditions(), control_s=bursts))
         self._record(row)
         return row
-
-    def slowed(self, row: Row) -> float:
-        """How much longer the slower control burst of a row took than the fastest so far, as a fraction."""
-        bursts = row.conditions.control_s if row.conditions else ()
-        return max(bursts) / self._fastest_s - 1 if bursts else 0.0
 
     def _record(self, row: Row) -> None:
         times = rates.summary(row, "host")

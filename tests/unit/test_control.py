@@ -11,7 +11,7 @@ from gemmbench.model.case import Case, Event, Finished, Planned, Policy, Staged
 from gemmbench.model.device import HOST, Conditions, DeviceFacts
 from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row, Scope
+from gemmbench.model.row import Problem, Row, Scope
 from gemmbench.model.run_file import Run
 from gemmbench.stats import rates
 from gemmbench.suite import session
@@ -148,11 +148,21 @@ def test_a_row_is_held_against_bursts_that_came_later() -> None:
     assert asked(machine) == [64, 128, 64]
 
 
-def test_measuring_again_ends_at_the_first_row_that_is_still_slowed() -> None:
-    machine = Machine(1, 1, 1.2, 1.2, 1.3, 1.3, 1.4, 1.4)
-    _, rows = run(machine, cases(0, 0, 0))
-    assert asked(machine) == [64, 128, 256, 128]
-    assert len(rows) == 3
+def test_measuring_again_ends_on_a_busy_machine() -> None:
+    machine = Machine(1, 1, *[1.2] * 20)
+    _, rows = run(machine, cases(0, 0, 0, 0, 0))
+    assert asked(machine) == [64, 128, 256, 512, 1024, 128, 256, 512]
+    assert len(rows) == 5
+
+
+def test_bursts_of_cached_rows_do_not_count() -> None:
+    rows = [fake.gemm_row("naive", Problem(64, 64, 64), 1.0) for _ in range(2)]
+    old, new = (
+        replace(row, conditions=Conditions(control_s=(s, s))) for row, s in zip(rows, (1.0, 2.0), strict=True)
+    )
+    cached = replace(old, measured_utc="2026-01-01T00:00:00Z")
+    assert rates.best_burst((cached, new)) == 2.0
+    assert rates.burst_loss(cached, 0.5) == 0.0
 
 
 def test_without_a_control_kernel_rows_have_no_bursts() -> None:
