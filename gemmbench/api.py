@@ -567,10 +567,9 @@ def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
 
-    kinds: tuple[str, ...] | None = None
-    if chosen.charts != "all":
-        every = tuple(chart_views.KINDS)
-        kinds = () if chosen.charts == "none" else choose(chosen.charts, every, "kind of chart")
+    every, charts = tuple(chart_views.KINDS), chosen.charts
+    known = {"": None, "all": every, "none": ()}
+    kinds = known[charts] if charts in known else choose(charts, every, "kind of chart")
     runs = runs_of([each for source in sources for each in _saved_in(source)])
     if not runs:
         raise UsageError("report takes saved runs: gemmbench report run.jsonl")

@@ -249,8 +249,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 def report(options: Report, files: tuple[Path, ...]) -> None:
     """Write one page of saved runs, to send or to keep.
 
-    Conclusions first, then tables that sort and filter, charts, and where it was measured. The page holds all
-    that it needs and fetches nothing. Devices stand side by side. If runs measured the same cases on one
-    machine, the last is compared with those before it. Of a folder every .jsonl file in it is taken.
+    It starts with a summary, a chart and the fastest kernels. Below are comparisons of runs on the same device,
+    and a section for each run. The page makes no requests. A folder stands for every .jsonl file in it.
     """
     api.say(f"Wrote {api.reported(files, options)}.")

@@ -388,9 +388,11 @@ class Report(Options):
         flags=("-o", "--out"),
         metavar=PAGE,
     )
-    title: str | None = option("What the page is called.  [default: the devices]", metavar="TEXT")
+    title: str | None = option("The title of the page.  [default: the devices]", metavar="TEXT")
     charts: str = option(
-        "all, none, or kinds with commas (gemmbench plot --kind list).", default="all", metavar="KINDS"
+        "all, none, or kinds with commas (gemmbench plot --kind list).  [default: all but time]",
+        default="",
+        metavar="KINDS",
     )
     threshold: str | None = _threshold_option("From which change on a row is possibly slower")
 

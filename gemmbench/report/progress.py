@@ -111,9 +111,9 @@ def row_label(row: Row) -> str:
 
 
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
-    """What was measured: rate, time, interval, number of batches, and what is wrong with it.
+    """A result for the pointer on a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83.3 ns (82.9 ns to 84.0 ns)``.
 
-    A GEMM's rate is shown in the scope, or in the next wider one that it has.
+    A GEMM's rate is in the scope, or in the next wider one that the row has.
     """
     label = " ".join(filter(None, (clean(row.label), row_label(row))))
     if row.status != "ok":
@@ -123,13 +123,12 @@ def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     parts = [*_rate(row, shown)]
     if times is not None:
         between = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
-        parts.append(f"median {units.seconds(times.median)} ({between}), best {units.seconds(times.minimum)}")
-        parts.append(f"{times.n} batches of {row.samples[shown].batch}, {clean(shown)} scope")
+        parts.append(f"{units.seconds(times.median)} ({between})")
     fraction = rates.peak_fraction(run, row, scope) if row.kind == "gemm" else None
     parts += [f"{units.percent(fraction)} of peak"] if fraction is not None else []
-    parts += [f"verified: {row.check.verdict}"] if row.check.verdict != "none" else []
+    parts += [] if row.check.verdict in ("ok", "none") else [row.check.verdict]
     parts += ["uncertain"] if rates.is_uncertain(run, row) else []
-    return f"{label}: {'; '.join(parts)}"
+    return f"{label}: {', '.join(parts)}"
 
 
 def _rate(row: Row, scope: str) -> list[str]:

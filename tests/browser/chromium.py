@@ -68,7 +68,6 @@ class Page:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log", "Accessibility", "DOM"):
             self.call(f"{domain}.enable")
-        self.call("Performance.enable", timeDomain="threadTicks")
 
     def __enter__(self) -> Page:
         return self
@@ -145,10 +144,6 @@ class Page:
                 "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed
             )
 
-    def type(self, text: str) -> None:
-        """Text into what has the focus."""
-        self.call("Input.insertText", text=text)
-
     def point(self, x: float, y: float) -> None:
         """The pointer to a point of the window."""
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
@@ -166,11 +161,6 @@ class Page:
     def colours(self, scheme: str) -> None:
         """What the reader prefers: light or dark."""
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
-
-    def busy_s(self) -> float:
-        """Seconds of processor time that the page has taken so far, whatever else the machine does."""
-        metrics = self.call("Performance.getMetrics")["metrics"]
-        return next(float(each["value"]) for each in metrics if each["name"] == "TaskDuration")
 
     @property
     def requests(self) -> list[str]:
