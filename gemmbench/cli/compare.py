@@ -249,7 +249,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 def report(options: Report, files: tuple[Path, ...]) -> None:
     """Write one page of saved runs, to send or to keep.
 
-    It starts with a summary, a chart and the fastest kernels. Below are comparisons of runs on the same device,
-    and a section for each run. The page makes no requests. A folder stands for every .jsonl file in it.
+    It starts with a summary, a chart and the fastest kernels. Then come comparisons of runs on the same
+    device, and a section for each run. The page makes no requests. A folder stands for every .jsonl in it.
     """
     api.say(f"Wrote {api.reported(files, options)}.")
