@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -72,7 +72,8 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 
 def stderr() -> Console:
     """Where progress goes."""
-    return Console(stderr=True, highlight=False, markup=False, emoji=False)
+    terminal = sys.stderr is not None and sys.stderr.isatty()
+    return Console(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
@@ -84,8 +85,6 @@ def say(sentence: str, quiet: bool = False) -> None:
 @dataclass(frozen=True, eq=False)
 class Run(run_file.Run):
     """A run's header and rows, with the tables, charts and records that are made of them."""
-
-    own: bool = field(default=False, repr=False)  # measured by a command just now, whose own table is shown
 
     @property
     def ok(self) -> bool:
@@ -102,7 +101,7 @@ class Run(run_file.Run):
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
-        return show_table(self, order_of(self), verbose, self.own)
+        return show_table(self, order_of(self), verbose)
 
     def plot(self, path: str | Path, kind: str | None = None) -> None:
         """Draw a chart.
@@ -182,9 +181,9 @@ class Run(run_file.Run):
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _shown(run: run_file.Run, own: bool = False) -> Run:
+def _shown(run: run_file.Run) -> Run:
     """A run with its tables and charts."""
-    return Run(run.header, run.rows, run.path, own=own)
+    return Run(run.header, run.rows, run.path)
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
@@ -343,7 +342,7 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
         outcome = measurement.run(progress.handle)
     for note in outcome.notes:
         say(note, chosen.quiet)
-    return outcome, _shown(outcome.run, own=True)
+    return outcome, _shown(outcome.run)
 
 
 def _measured(chosen: Measuring) -> Run:

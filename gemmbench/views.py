@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from statistics import median
 
-from rich.console import Group, RenderableType
+from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
-from gemmbench.gemm.sweep_table import gemm
 from gemmbench.model import units
 from gemmbench.model.device import HOST, Readings
 from gemmbench.model.row import Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, counted
 from gemmbench.probes import peak_table
 from gemmbench.report import notes
@@ -41,50 +41,55 @@ VIEWS: Mapping[str, View] = {
         AXES, lambda run, scope, order: sweep_table.sheets(run, AXES[run.header.view], scope, order)
     ),
     "workloads": shape_tables.workloads_sheets,
+    "gemm": sweep_table.problem_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),
 }
 """The tables of GEMM rows by the header's view; other views have those that suit the rows."""
 
 
-def show(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool = False) -> RenderableType:
-    """The tables that suit a run's rows; one problem gets its pages.
+def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
+    """The tables that suit a run's rows.
 
     Args:
         run: rows of any kind.
         order: variants in the order of the ladder.
-        verbose: a line for each GEMM row, with every scope, and how every race went.
-        own: only what the command was for: no tables of peaks that were measured beside GEMMs.
+        verbose: also a line for each GEMM row with every scope, peaks, conditions, and how every race went.
     """
-    problems = {row.problem for row in run.rows if row.kind == "gemm"}
-    if run.header.view == "gemm" and (own or len(problems) == 1):
-        rest = [*_more(run), *([] if own else _peaks(run, verbose)), *(conditions(run) if verbose else [])]
-        return Group(gemm(run, verbose), *([Text(""), stack(rest)] if rest else []))
-    tables = sheets(run, order, verbose, own)
+    tables: list[RenderableType] = [*sheets(run, order, verbose)]
+    if verbose and run.header.view == "gemm":
+        tables += sweep_table.pages(run)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")
 
 
-def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False, own: bool = False) -> list[Sheet]:
-    """Each command's own table (every row with every scope, if verbose), then the microbenchmarks.
-
-    Last come, if verbose, the conditions. Arguments as of `show`.
-    """
+def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
+    """The tables of `show`, with the same arguments; peaks that GEMMs are compared with only if verbose."""
     scope = _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    tables = sweep_table.row_sheets(run, order) if verbose or scope == "all" else view(run, scope, order)
-    tables += _more(run)
-    if not (own and run.header.view in VIEWS):
-        tables += _peaks(run, verbose)
+    rows = sweep_table.row_sheets(run, order) if verbose or scope == "all" else []
+    tables = view(run, scope, order) if scope != "all" else []
+    tables = _closed(run, tables, verbose)
+    tables += [sheet for sheet in rows if sheet not in tables]
+    if verbose or not tables:
+        tables += [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
     return tables + (conditions(run) if verbose else [])
 
 
-def _more(run: Run) -> list[Sheet]:
-    """How many more kernels could have been measured, for a run of the default ones."""
-    count = run.header.more_kernels
-    return [Sheet(notes=(Note("", f"{counted(count, 'more kernel')}: --kernel all."),))] if count else []
-
-
-def _peaks(run: Run, verbose: bool) -> list[Sheet]:
-    return [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
+def _closed(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
+    """Tables whose last line says how to get more, and what the mark means where there is one."""
+    if not tables or is_tuning(run):
+        return [*tables]
+    more = run.header.more_kernels
+    entries = (cell.text for sheet in tables for row in sheet.rows for cell in row)
+    texts = (
+        f"{counted(more, 'more kernel')}: --kernel all." if more else "",
+        f"{notes.UNCERTAIN} means uncertain by more than {100 * rates.UNCERTAIN:.0f} %."
+        if any(text.startswith(notes.UNCERTAIN) for text in entries)
+        else "",
+        "" if verbose else "Details: -v",
+    )
+    line = " ".join(filter(None, texts))
+    last = replace(tables[-1], notes=(*tables[-1].notes, *([Note("", line, "dim")] if line else [])))
+    return [*tables[:-1], last]
 
 
 def _scope(run: Run) -> str:

@@ -164,14 +164,11 @@ def _prose(text: str) -> list[str]:
 
 
 def sample(path: str, run: api.Run) -> str:
-    """What ``show`` prints of a run: its heading, its first table and its break-even size."""
+    """What ``show`` prints of a run."""
     console = Console(width=80, file=io.StringIO())
     with console.capture() as printed:
         console.print(run.table())
-    text = "\n".join(line.rstrip() for line in printed.get().splitlines())
-    tables, _, end = text.partition("\nBreak-even: ")
-    shown, end = tables.rpartition("\n\n")[0], end.partition("\n\n")[0]
-    return "\n".join(("```", f"$ gemmbench show {path}", shown, "...", f"Break-even: {end}", "```"))
+    return "\n".join(("```", f"$ gemmbench show {path}", *map(str.rstrip, printed.get().splitlines()), "```"))
 
 
 def markers(part: str) -> tuple[str, str]:

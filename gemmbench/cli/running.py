@@ -16,6 +16,7 @@ from rich.text import Text
 from gemmbench import api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
 from gemmbench.ladder import order_of
+from gemmbench.model import units
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
@@ -135,14 +136,12 @@ def print_plan(
         else:
             console.print(Text(f"  {step.row.status}  {row_label(step.row)}: {step.row.reason}"))
     seconds = sum(_estimated_s(step, policy) for step in plan if isinstance(step, Case))
-    about = f"{seconds:.0f} s" if seconds < _LONG_S else f"{seconds / 60:.0f} min"
-    console.print(Text(f"{counted(cases, 'result')}, about {about}"))
+    console.print(Text(f"{counted(cases, 'result')}, about {units.age(seconds)}"))
 
 
 _OVERHEAD_S = 0.25  # of a row: operands, builds and verification, measured on two cores
 _RACE_S = 1.5  # of a row of a peak, bandwidth or latency, on the same machine
 _ENERGY_S = 2.5  # of a row with ``--energy``
-_LONG_S = 90  # from here on in minutes
 
 
 def _estimated_s(case: Case, policy: Policy) -> float:
@@ -184,7 +183,7 @@ def show(output: RenderableType) -> None:
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
     """Write text, or a table, into a file that is none of the inputs, and say so; else `UsageError`."""
     if not isinstance(output, str):
-        console = stdout()
+        console = stdout(plain=True)
         with console.capture() as capture:
             console.print(output)
         output = "\n".join(line.rstrip(" ") for line in capture.get().split("\n"))

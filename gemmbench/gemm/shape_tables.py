@@ -1,8 +1,8 @@
-"""The table of ``workloads``: a line for each shape with its best kernel, then what holds for all of them."""
+"""The table of ``workloads``: a line for each shape with its best kernel, then the conclusions."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from statistics import geometric_mean
@@ -19,17 +19,18 @@ from gemmbench.report.notes import WORDS
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 
-_FORMATS = (units.gflops, units.gflops, units.percent, units.gflops, units.number)  # device's scope to ratio
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """A line for each shape in the order of the run: best kernel, its GFLOPS in two scopes, numpy's."""
+    """A line for each shape in the order of the run, and a table of each kernel's ratio with ``--versus``."""
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    return [
-        _workloads_sheet(run, device, dtype, own_rows, scope, order)
-        for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype"))
-    ]
+    sheets = []
+    for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype")):
+        lines = _lines(run, device, own_rows, scope, order)
+        sheets.append(_workloads_sheet(run, device, dtype, own_rows, lines, scope))
+        sheets += _versus_sheet(lines, scope)
+    return sheets
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class _Line:
         return device_rate / host_rate if device_rate and host_rate else None
 
     def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
-        """One for each of `_FORMATS`, the first in the scope; rates are flop/s."""
+        """Of the best kernel in the scope and with transfers, of peak, numpy's, ratio; rates in flop/s."""
         return (
             rates.median_rate(self.best, scope),
             rates.median_rate(self.best, "host"),
@@ -57,6 +58,12 @@ class _Line:
             rates.median_rate(self.host, "host"),
             self.ratio,
         )
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        """Its name and lengths."""
+        lengths = (self.problem.m, self.problem.n, self.problem.k)
+        return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
 
 
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
@@ -75,63 +82,93 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
 
 
 def _workloads_sheet(
-    run: Run, device: int, dtype: str, rows: Sequence[Row], scope: str, order: Sequence[str]
+    run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_Line], scope: str
 ) -> Sheet:
-    lines = _lines(run, device, rows, scope, order)
     inner = scope if scope != "host" else "device"  # beside the host scope
     figures = [line.figures(run, inner) for line in lines]
-    joules = sweep_table.any_joules(rows)
-    versus = sweep_table.versus_name(rows)
+    divisor, unit = rates.table_unit(dtype, (each[at] for each in figures for at in (0, 1, 3)))
+
+    def rate(value: float) -> str:
+        return units.number(value / divisor)
+
+    formats: dict[str, Callable[[float], str]] = {
+        inner: rate,
+        "transfers": rate,
+        "of peak": units.share,
+        BASELINE: rate,
+        f"x {BASELINE}": units.number,
+    }
+    columns = list(zip(formats, formats.values(), zip(*figures, strict=True), strict=True))
+    columns = [column for column in columns if any(column[2])]
+    energy = sweep_table.COLUMNS if sweep_table.any_joules(rows) else ()
+    partner = sweep_table.versus_name(rows)
+    is_taken = any(partner == name for name, *_ in columns)
+    versus = [f"{partner}, {inner}" if is_taken else partner] if partner else []
+
+    def figure(form: Callable[[float], str], value: float | None) -> Cell:
+        return NOTHING if value is None else Cell(form(value))
+
     body = [
         (
-            Cell(_broken(f"{line.name}{line.problem.apart()}") or "-"),
-            *(Cell(str(length)) for length in (line.problem.m, line.problem.n, line.problem.k)),
+            *line.cells,
             Cell(notes.marked(run, line.best, clean(line.best.title)) if line.best else _why(line)),
-            *_cells(line_figures),
+            *(figure(form, values[at]) for _, form, values in columns),
             *([sweep_table.versus_cell(line.best, scope)] if versus else []),
-            *(sweep_table.cells(line.best) if joules else ()),
+            *(sweep_table.cells(line.best) if energy else ()),
         )
-        for line, line_figures in zip(lines, figures, strict=True)
+        for at, line in enumerate(lines)
     ]
     if len(lines) > 1:
-        means = [_mean(column) for column in zip(*figures, strict=True)]
-        empty = [Cell("")] * 4
-        times = _mean(
-            ratio.median for line in lines if line.best and (ratio := rates.versus(line.best, scope))
+        ratios = (rates.versus(line.best, scope) for line in lines if line.best)
+        times = _mean(ratio.median for ratio in ratios if ratio)
+        body.append(
+            (
+                Cell("geometric mean"),
+                *[Cell("")] * 4,
+                *(figure(form, _mean(values)) for _, form, values in columns),
+                *([figure(units.number, times)] if versus else []),
+                *(sweep_table.cells(None) if energy else ()),
+            )
         )
-        beside = [Cell(units.number(times) if times else "")] if versus else []
-        rest = sweep_table.cells(None) if joules else ()
-        body.append((Cell("geometric mean"), *empty, *_cells(means), *beside, *rest))
-    columns = (("m", "n", "k"), ("best", inner, "host"), ("of peak", BASELINE, "ratio"))
-    shown = [row for line in lines for row in (line.best, line.host) if row]
-    blas = [Note(BASELINE, clean(run.header.host.blas), "dim")]
+    best = [row for line in lines for row in (line.best, line.host) if row]
+    shown = [*best, *(row for row in rows if row.status in (*FAILED, "skipped"))]
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {rates.unit(dtype)}, each shape's best kernel by {scope} scope; "
-        f"ratio: host over {BASELINE}",
-        blocks=(*columns, *([(versus,)] if versus else []), *([sweep_table.COLUMNS] if joules else [])),
+        caption=f"{dtype} GEMM, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
+        blocks=(
+            ("m", "n", "k", "best"),
+            *filter(None, (tuple(name for name, *_ in columns), tuple(versus), energy)),
+        ),
         rows=tuple(body),
         left=frozenset({"best"}),
         notes=(
-            *(blas if any(line.host for line in lines) else notes.numpy_in_turn(run, shown)),
-            *notes.troubles([row for row in rows if row.status in FAILED], _place, "shape"),
-            *_missing(rows),
-            *notes.uncertain(run, shown),
-            *sweep_table.remarks(run, shown),
-            *notes.remarks(shown, _place, "shape"),
-            *notes.warnings(run, device),
-            *notes.combinations(rows, scope, _place, "shape"),
-            *_workloads_conclusion(lines, scope),
+            *_workloads_conclusion(lines, scope, lambda value: f"{rate(value)} {unit}"),
             *sweep_table.net_notes(run, device, dtype),
+            *notes.combinations(rows, scope, _place, "shape"),
+            *notes.remarks(run, device, shown, _place, "shape"),
+            *([] if energy else sweep_table.energy_notes(run, shown)),
         ),
     )
 
 
-def _cells(figures: Iterable[float | None]) -> tuple[Cell, ...]:
-    return tuple(
-        Cell(form(figure)) if figure is not None else NOTHING
-        for form, figure in zip(_FORMATS, figures, strict=True)
-    )
+def _versus_sheet(lines: Sequence[_Line], scope: str) -> list[Sheet]:
+    """The ratio of each kernel with that of ``--versus``, where several have one."""
+    rows = [row for line in lines for row in line.rows if rates.versus(row, scope)]
+    titles = list(dict.fromkeys(row.title for row in rows))
+    if len(titles) < 2:
+        return []
+    body = []
+    for line in lines:
+        by_title = {row.title: row for row in line.rows}
+        body.append((*line.cells, *(sweep_table.versus_cell(by_title.get(title), scope) for title in titles)))
+    words = f"{sweep_table.SCOPE_WORDS[scope]}, batches interleaved"
+    return [
+        Sheet(
+            caption=f"Times the rate of {sweep_table.partner_name(rows)}, {words}",
+            blocks=(("m", "n", "k"), tuple(map(clean, titles))),
+            rows=tuple(body),
+        )
+    ]
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
@@ -156,16 +193,9 @@ def _why(line: _Line) -> str:
     return WORDS[statuses.pop()] if len(statuses) == 1 else "-"
 
 
-def _missing(rows: Sequence[Row]) -> list[Note]:
-    """How many rows did not run. Their reasons are left to -v: a line shows its best kernel only."""
-    return [
-        Note(WORDS[status], f"{count} of {len(rows)} rows; -v says why", "dim")
-        for status in ("skipped", "unsupported")
-        if (count := sum(row.status == status for row in rows))
-    ]
-
-
-def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
+def _workloads_conclusion(
+    lines: Sequence[_Line], scope: str, rate_text: Callable[[float], str]
+) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
@@ -175,13 +205,13 @@ def _workloads_conclusion(lines: Sequence[_Line], scope: str) -> list[Note]:
     everywhere = {name: geometric_mean(all_) for name, all_ in reached.items() if len(all_) == len(measured)}
     if len(measured) > 1 and len(reached) > 1 and everywhere:
         name = max(everywhere, key=lambda name: everywhere[name])
-        figure = f"{units.rate(everywhere[name])} geometric mean over {len(measured)} shapes"
-        conclusions.append(Note("One kernel for all", f"{clean(name)}, {figure}.", "bold"))
+        figure = f"geometric mean {rate_text(everywhere[name])} over {len(measured)} shapes"
+        conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
     ratios = [line.ratio for line in lines if line.ratio is not None]
     if ratios:
         wins = sum(ratio > 1 for ratio in ratios)
-        sentence = f"the device beats {BASELINE} on {wins} of {len(ratios)} shapes, transfers counted."
-        conclusions.append(Note("Offloading", sentence, "bold"))
+        sentence = f"With transfers the device beats {BASELINE} on {wins} of {len(ratios)} shapes."
+        conclusions.append(Note("", sentence, "bold"))
     return conclusions
 
 

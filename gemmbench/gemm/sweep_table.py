@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import groupby, starmap
+from dataclasses import dataclass, replace
+from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
@@ -22,17 +21,37 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
-from gemmbench.report.table import Cell, Note, Sheet, heading, stack, unbroken
+from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import rates
-from gemmbench.stats.panels import BreakEven, Panel, Series, baseline, break_evens, panels
+from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels
 
 _T = TypeVar("_T")
 
 
 def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """One table of GFLOPS for each device and data type, and one of GFLOP/J; scope is not ``all``."""
+    """One table of rates for each device and data type, and one of GFLOP/J; scope is not ``all``."""
     tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (_sheet, _versus_sheet, energy_sheet)
-    return [s for panel in panels(run, axis, order) for table in tables if (s := table(run, panel, scope))]
+    shown = (_shown(run, panel, scope) for panel in panels(run, axis, order))
+    return [s for panel in shown for table in tables if (s := table(run, panel, scope))]
+
+
+def _shown(run: Run, panel: Panel, scope: str) -> Panel:
+    """Without kernels that cannot run, unless named; the fastest first, unless the ladder was asked for."""
+    able = [series for series in panel.series if notes.is_shown(run, series.rows.values())]
+    if all(series.is_host for series in able):
+        able = list(panel.series)
+    if not notes.is_ladder(run):
+        able.sort(key=lambda series: -_fastest(series, scope))
+    return replace(panel, series=tuple(able))
+
+
+def _fastest(series: Series, scope: str) -> float:
+    return rates.best_of(rates.median_rate(row, scope) for row in series.rows.values()) or 0.0
+
+
+def label(title: str, on_host: bool) -> str:
+    """The name of a row of a table."""
+    return f"{clean(title)} (host)" if on_host else clean(title)
 
 
 def _by_size(
@@ -47,10 +66,11 @@ def _by_size(
     return Sheet(
         heading=heading,
         caption=caption,
+        keys=("" if panel.axis == "m" else panel.axis,),
         blocks=(tuple(map(str, panel.sizes)), *filter(None, [tuple(beside)])),
         rows=tuple(
             (
-                Cell(clean(each.label)),
+                Cell(label(each.label, each.is_host and panel.device != HOST)),
                 *(cell(each.rows.get(size)) for size in panel.sizes),
                 *(column(each) for column in beside.values()),
             )
@@ -60,95 +80,139 @@ def _by_size(
     )
 
 
-_COLUMNS_AT = "; of peak at the row's best size, host/device at its largest"
+SCOPE_WORDS = {"kernel": "in the kernel alone", "device": "on the device", "host": "with transfers"}
+
+
+def _about(panel: Panel) -> str:
+    """What was measured: ``float GEMM, m = n = 1024``."""
+    problem = next((row.problem for row in panel.rows if row.problem), None)
+    if panel.axis == "m" or problem is None:
+        return f"{panel.dtype} GEMM, {panel.shape}"
+    m, n = problem.m, problem.n
+    lengths = f"m = n = {m}" if m == n else f"m = {m}, n = {n}"
+    ops = f", {problem.ops}" if problem.ops != "NN" else ""
+    return f"{panel.dtype} GEMM, {lengths}{ops}" + (f", batch = {problem.count}" if problem.count > 1 else "")
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     rows = panel.rows
     compared = by_key((row.problem, rates.compared_rate(run, panel.device, row, scope)) for row in rows)
     best = {problem: rates.best_of(values) for problem, values in compared.items()}
-
-    def where(row: Row) -> str:
-        return str(getattr(row.problem, panel.axis))
+    divisor, unit = rates.table_unit(panel.dtype, (rates.median_rate(row, scope) for row in rows))
 
     def cell(row: Row | None) -> Cell:
         own = rates.compared_rate(run, panel.device, row, scope)
         is_best = row is not None and own is not None and own == best[row.problem]
-        return notes.figure(row, rates.median_rate(row, scope), is_best, run)
+        return notes.figure(run, row, rates.median_rate(row, scope), divisor, is_best)
 
-    def of_peak(series: Series) -> Cell:
-        fractions = (rates.peak_fraction(run, row, scope) for row in series.rows.values())
-        return Cell(units.percent(rates.best_of(fractions) or math.nan))
+    def of_peak(series: Series) -> float | None:
+        return rates.best_of(rates.peak_fraction(run, row, scope) for row in series.rows.values())
+
+    has_peak = any(of_peak(series) for series in panel.series)
+
+    def where(row: Row) -> str:
+        return str(getattr(row.problem, panel.axis))
 
     return _by_size(
         panel,
-        f"{panel.dtype} {rates.unit(panel.dtype)}, {scope} scope, over {panel.shape}; "
-        f"* best of its column{_COLUMNS_AT if len(panel.sizes) > 1 else ''}",
+        f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
         cell,
-        {"of peak": of_peak, "host/device": lambda series: Cell(_host_over_device(series, scope))},
+        {"of peak": lambda series: Cell(units.share(of_peak(series)))} if has_peak else {},
         heading(run, panel.device, panel.dtype),
         (
-            *notes.scopes(run, panel.device, rows, scope),
-            *notes.troubles(rows, where),
-            *notes.uncertain(run, rows),
-            *([] if any_joules(rows) else remarks(run, rows)),
-            *notes.remarks(rows, where),
-            *notes.warnings(run, panel.device),
+            *_conclusion(run, panel, scope),
             *notes.combinations(rows, scope, where),
-            *(_conclusion(panel) if any(rates.median_rate(row, scope) for row in rows) else []),
+            *notes.remarks(run, panel.device, rows, where),
+            *([] if any_joules(rows) else energy_notes(run, rows)),
         ),
     )
-
-
-def _host_over_device(series: Series, scope: str) -> str:
-    """What is left of the device's rate, transfers counted, at the largest size that has both."""
-    for row in reversed(series.rows.values()):
-        host = rates.rate(row, "host")
-        device = rates.own_rate(row, "device") if scope == "device" else rates.rate(row, "device")
-        if host and device:
-            return units.number(host.median / device.median)
-    return "-"
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
     """How many times as fast as the kernel of ``--versus``, by size; None without one."""
     shown = tuple(s for s in panel.series if any(rates.versus(row, scope) for row in s.rows.values()))
-    caption = f"{versus_name(panel.rows)}: times its rate over {panel.shape}, {scope} scope if both have it; "
-    caption += "batches in turn, 95 % interval"
+    caption = f"Times the rate of {partner_name(panel.rows)}, {SCOPE_WORDS[scope]}, batches interleaved"
     panel = replace(panel, series=shown)
     return _by_size(panel, caption, lambda row: versus_cell(row, scope), {}) if shown else None
 
 
-def _conclusion(panel: Panel) -> list[Note]:
-    """From which size a kernel beats the host's BLAS: the earliest, and the fastest if that is another."""
-    if not panel.sizes or not any(series.is_kernel for series in panel.series):
-        return []
+@dataclass(frozen=True)
+class _Best:
+    """A rate in a sweep: whose, and at which size."""
+
+    rate: float
+    size: int
+    series: Series
+
+
+def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
+    """What is fastest, and from which size a kernel beats the host's BLAS, transfers included."""
+    rated = [
+        _Best(rate, size, series)
+        for size in panel.sizes
+        for series in panel.series
+        if (rate := rates.compared_rate(run, panel.device, series.rows.get(size), scope))
+    ]
+    texts: list[str] = []
+    subject = None  # of the sentence before the last one
+    if len({each.series.label for each in rated}) > 1:
+        by_size = by_key((each.size, each) for each in rated).values()
+        winners = [max(alike, key=lambda each: each.rate) for alike in by_size]
+        overall = max(winners, key=lambda each: each.rate)
+        kernels = [each for each in rated if each.series.is_kernel]
+        turns = [pair for pair in pairwise(winners) if pair[0].series is not pair[1].series]
+        if len(turns) == 1:
+            ((before, after),) = turns
+            names = clean(before.series.label), clean(after.series.label)
+            until = f"{panel.axis} = {before.size}"
+            texts.append(f"Fastest measured: {names[0]} up to {until}, {names[1]} from {after.size}.")
+        else:
+            texts.append(f"Fastest measured: {_figure(panel, overall, rated)}.")
+            subject = overall.series
+        if kernels and not any(each.series.is_kernel for each in winners):
+            own = max(kernels, key=lambda each: each.rate)
+            texts.append(f"Fastest kernel: {_figure(panel, own, rated)}.")
+            subject = own.series
+        overall = max(kernels or winners, key=lambda each: each.rate)
+        texts += _transfers(panel, overall.series, overall.series is subject)
+    else:
+        texts += _transfers(panel, None, False)
+    return [Note("", text, "bold") for text in texts]
+
+
+def _figure(panel: Panel, best: _Best, rated: Sequence[_Best]) -> str:
+    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``; without numpy its ratio to what else is fastest."""
+    text = (
+        f"{clean(best.series.label)}, {units.rate(best.rate, rates.is_integer(panel.dtype))} at {best.size}"
+    )
+    others = [each for each in rated if each.size == best.size and each.series is not best.series]
+    if not others:
+        return text
+    rival = max(others, key=lambda each: (each.series.is_host, each.rate))
+    return f"{text}, {units.number(best.rate / rival.rate)} x {clean(rival.series.label)}"
+
+
+def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[str]:
+    """From which size the fastest kernel, transfers included, beats the host's BLAS; else another one.
+
+    The sentence says "it" if the kernel is the subject of the one before.
+    """
     host, evens = baseline(panel), break_evens(panel)
     if host is None or not evens:
         return []
-    rival, fastest = clean(host.label), max(evens, key=lambda even: even.lead)
-    sentences = [_sentence(evens, panel.axis, rival)]
-    if evens[0].size is not None and fastest is not evens[0] and fastest.size is not None:
-        sentences.append(_sentence([fastest], panel.axis, rival))
-    return [Note("Break-even", f"{'; '.join(sentences)}.", "bold")]
-
-
-def _sentence(evens: Sequence[BreakEven], axis: str, rival: str) -> str:
-    """From which size the first beats the host's BLAS, or how close it comes."""
-    even = evens[0]
-    label = clean(even.kernel.label)
+    rival, axis = clean(host.label), panel.axis
+    even = next((each for each in evens if each.kernel is fastest and each.size is not None), evens[0])
     if even.size is None:
-        largest = max(each.largest for each in evens)
-        close = f"the closest is {label}, at {units.percent(even.lead)} of {rival}"
-        return f"none up to {axis} = {largest}; transfers counted, {close}"
-    size = round(even.size)
-    if even.from_start:
-        unsure = ", though within the noise" if even.high != even.size else ""
-        return f"{label} beats {rival} from the smallest size on ({axis} = {size}){unsure}"
-    low = round(even.low) if even.low is not None else None
-    interval = f"{low} to {round(even.high)}" if even.high else f"{low} or more, the noise leaves it open"
-    start = unbroken(f"from {axis} = {size}")
-    return f"{start} ({interval}) {label} beats {rival}, transfers counted"
+        closest = max(evens, key=lambda each: each.lead)
+        name = clean(closest.kernel.label)
+        reaches = f"{name} reaches {units.share(closest.lead)} at {closest.largest}"
+        return [f"With transfers no kernel beats {rival}: {reaches}."]
+    it = " it" if is_subject and even.kernel is fastest else f", {clean(even.kernel.label)}"
+    if not even.from_start:
+        return [f"With transfers{it} beats {rival} from {axis} = {round(even.size)}."]
+    every = f" at every {axis}" if len(panel.sizes) > 1 else ""
+    unsure = ", though within the noise" if even.high != even.size else ""
+    return [f"With transfers{it} beats {rival}{every}{unsure}."]
 
 
 # --- Every figure of every row: the verbose table -----------------------------------------------------------
@@ -174,14 +238,11 @@ def by_device(
                 yield device, each, own_rows
 
 
-def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: str = "") -> Sheet:
-    """A line for each row, with its size; those of one problem, which `about` names, the fastest first."""
+def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
+    """A line for each row, with its size."""
     best: dict[tuple[object, str], float] = {}
     compared = rates.view_scope(run)
     rate_of = rates.own_rate if compared == "device" else rates.rate
-    own = [rates.compared_rate(run, device, row, compared) or 0.0 if about else 0.0 for row in rows]
-    ranked = sorted(zip(own, rows, strict=True), key=lambda pair: -pair[0])
-    fastest = ranked[0][0]
     for row in rows:
         for scope in SCOPES:
             if rate := rate_of(row, scope):
@@ -198,40 +259,37 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row], about: st
     residual = ["residual"] if any(MATH in row.parameters for row in rows) else []
     energy = COLUMNS if any_joules(rows) else ()
 
-    def line(rate: float, row: Row) -> tuple[Cell, ...]:
+    def line(row: Row) -> tuple[Cell, ...]:
         fraction, value = rates.peak_fraction(run, row), rates.residual(row)
-        size = f"{clean(row.label or row.phase)} {shape(row)}".strip()
         return (
             Cell(clean(row.title)),
-            Cell(size if not about else units.percent(rate / fastest) if rate and fastest else "-"),
+            Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
             *(rate_cell(row, scope) for scope in SCOPES),
             Cell(units.percent(fraction) if fraction is not None else "-"),
             Cell(units.percent(helpers) if (helpers := rates.helpers_share(row)) else "-"),
             notes.noise(row),
-            *([versus_cell(row, "kernel")] if versus else []),
+            *([versus_cell(row, "kernel", True)] if versus else []),
             *([Cell("-" if value is None else units.number(value))] if residual else []),
             *(cells(row) if energy else ()),
             Cell(WORDS[row.status], style=STYLES[row.status]),
         )
 
-    caption = (
-        f"{rates.unit(dtype)} by scope{', * best of its column' if about else '; * best of its problem'}"
-    )
-    by = f"{compared} scope" + (", numpy by host" if any(row.variant == BASELINE for row in rows) else "")
+    blas = [Note(BASELINE, clean(run.header.host.blas), "dim")] if device != HOST else []
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{about}\n{caption}; of the best: {by}" if about else f"{dtype} {caption}",
-        keys=("", "of the best" if about else "size"),
+        caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
+        keys=("", "size"),
         blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *residual, *energy, "status")),
-        rows=tuple(starmap(line, ranked)),
+        rows=tuple(map(line, rows)),
         left=frozenset({"status"}),
         notes=(
-            *([] if about else _parameters(rows)),
-            *(notes.scopes(run, device, rows, compared) if about else notes.gaps(rows, compared)),
+            *_parameters(rows),
+            *(blas if any(row.variant == BASELINE or rates.partner(row) == BASELINE for row in rows) else []),
+            *notes.gaps(rows, compared),
             *notes.troubles(rows, shape),
             *notes.uncertain(run, rows),
-            *remarks(run, rows),
-            *notes.remarks(rows, shape),
+            *energy_notes(run, rows),
+            *notes.row_notes(rows, shape),
             *notes.warnings(run, device),
             *notes.combinations(rows, compared, shape),
             *net_notes(run, device, dtype),
@@ -244,18 +302,27 @@ def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
     return [Note("", text, "bold") for text in sentences(run, device, dtype)]
 
 
+def partner_name(rows: Iterable[Row]) -> str:
+    """The kernel of ``--versus``; "" without one."""
+    return next((clean(name) for row in rows if (name := rates.partner(row))), "")
+
+
 def versus_name(rows: Iterable[Row]) -> str:
-    """The kernel that rows were timed in turn with, as a heading: ``x tiled``; "" if they were not."""
-    return next((f"x {clean(name)}" for row in rows if (name := rates.partner(row))), "")
+    """The kernel of ``--versus`` as a heading: ``x tiled``; "" without one."""
+    name = partner_name(rows)
+    return f"x {name}" if name else ""
 
 
-def versus_cell(row: Row | None, scope: str) -> Cell:
-    """A row's rate over that of the other kernel, and its interval: ``1.07 [1.05, 1.09]``."""
+def versus_cell(row: Row | None, scope: str, interval: bool = False) -> Cell:
+    """A row's rate over that of the other kernel: ``1.07``, or with its interval ``1.07 [1.05, 1.09]``."""
     against = rates.versus(row, scope) if row else None
     if against is None:
-        return Cell("")
-    figure = units.number(against.median)
-    return Cell(f"{figure} [{units.number(against.low)}, {units.number(against.high)}]")
+        return Cell("-")
+    figure, low, high = map(units.number, (against.median, against.low, against.high))
+    if interval:
+        return Cell(f"{figure} [{low}, {high}]")
+    unsure = against.high - against.low > 2 * rates.UNCERTAIN * against.median
+    return Cell(f"{notes.UNCERTAIN if unsure else ''}{figure}")
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
@@ -269,55 +336,104 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
-# --- ``gemm``: everything that was measured of one problem --------------------------------------------------
+# --- ``gemm``: a table for each problem, and if verbose a page for each row ------------------------------
 
 
-_LEAST_COMPARED = 3  # rows: two pages are seen at a glance
+def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
+    """A table for each problem: a line for each kernel, the rates of two scopes."""
+    gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
+    grouped = by_device(gemms, lambda row: (row.dtype, row.problem), order)
+    return [_problem_sheet(run, device, rows, scope) for device, _, rows in grouped]
 
 
-def gemm(run: Run, verbose: bool = False) -> RenderableType:
-    """Single problems: a table of three rows or more, and of the combinations of a grid.
+def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sheet:
+    problem, dtype = rows[0].problem, rows[0].dtype
+    assert problem is not None
+    able = [row for row in rows if notes.is_shown(run, [row])]
+    able = able if any(row.device != HOST for row in able) else list(rows)
+    if not notes.is_ladder(run):
+        able.sort(key=lambda row: -(rates.median_rate(row, scope) or 0.0))
+    scopes = tuple(dict.fromkeys((scope, "host")))
+    divisor, unit = rates.table_unit(dtype, (rates.median_rate(row, s) for row in able for s in scopes))
+    compared = {s: rates.best_of(rates.compared_rate(run, device, row, s) for row in able) for s in scopes}
+    has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
+    versus = [name for name in [versus_name(able)] if name]
+    energy = COLUMNS if any_joules(able) else ()
 
-    Of other rows, and if verbose of all, a page each: scopes, launches, verification, parameters. Of the
-    combinations of a grid the fastest has one.
+    def rate_cell(row: Row, s: str) -> Cell:
+        rate, own = rates.median_rate(row, s), rates.compared_rate(run, device, row, s)
+        return notes.figure(run, row, rate, divisor, own is not None and own == compared[s])
+
+    def line(row: Row) -> tuple[Cell, ...]:
+        return (
+            Cell(label(row.title, row.device == HOST != device)),
+            *(rate_cell(row, s) for s in scopes),
+            *([Cell(units.share(rates.peak_fraction(run, row, scope)))] if has_peak else []),
+            *([versus_cell(row, scope)] if versus else []),
+            *(cells(row) if energy else ()),
+        )
+
+    scalars = f", alpha = {problem.alpha:g}, beta = {problem.beta:g}"
+    scalars = scalars if (problem.alpha, problem.beta) != (1.0, 0.0) else ""
+    return Sheet(
+        heading=heading(run, device, dtype),
+        caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
+        blocks=(
+            tuple(SCOPE_WORDS[s] for s in scopes),
+            *filter(None, (("of peak",) if has_peak else (), tuple(versus), energy)),
+        ),
+        rows=tuple(map(line, able)),
+        notes=(
+            *_problem_conclusion(run, device, able, scope),
+            *notes.combinations(able, scope, shape, "problem"),
+            *notes.remarks(run, device, able, shape, "problem"),
+            *([] if energy else energy_notes(run, able)),
+        ),
+    )
+
+
+def _problem_conclusion(run: Run, device: int, rows: Sequence[Row], scope: str) -> list[Note]:
+    """The fastest of several rows, and the fastest kernel including transfers against the host's BLAS."""
+    rated = [(rate, row) for row in rows if (rate := rates.compared_rate(run, device, row, scope))]
+    texts = []
+    if len(rated) > 1:
+        rate, row = max(rated, key=lambda pair: pair[0])
+        text = f"Fastest measured: {clean(row.title)}, {units.rate(rate, rates.is_integer(row.dtype))}"
+        others = [pair for pair in rated if pair[1] is not row]
+        other = max(others, key=lambda pair: (pair[1].device == HOST, pair[0]))
+        texts.append(f"{text}, {units.number(rate / other[0])} x {clean(other[1].title)}.")
+    host = next((row for row in rows if row.device == HOST != device), None)
+    rival = rates.median_rate(host, "host")
+    offloaded = [(rate, row) for row in rows if row.source and (rate := rates.median_rate(row, "host"))]
+    if host and rival and offloaded:
+        rate, row = max(offloaded, key=lambda pair: pair[0])
+        ratio = f"{units.number(rate / rival)} x {clean(host.title)}"
+        texts.append(f"With transfers, {clean(row.title)} reaches {ratio}.")
+    return [Note("", text, "bold") for text in texts]
+
+
+def pages(run: Run) -> list[RenderableType]:
+    """A page for each row: scopes, launches, verification, parameters.
+
+    Of the combinations of a grid the fastest has one.
     """
     scope = rates.view_scope(run)
-    parts: list[RenderableType] = []
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    compared: list[Row] = []
-    for device, _, rows in by_device(gemms, lambda row: (row.dtype, row.problem)):
-        if len(rows) >= _LEAST_COMPARED or any(row.grid for row in rows):
-            sheet = _row_sheet(run, device, rows[0].dtype, rows, _about(rows[0]))
-            parts.append(sheet if verbose else replace(sheet, notes=(*sheet.notes, _MORE)))
-            compared += rows
-
-    def subject(row: Row) -> tuple[int, str, object]:
-        return row.device, row.dtype, row.problem
-
     grids = by_key(
-        ((subject(row), titled(row.variant, row.parameters) if row.grid else id(row)), row) for row in gemms
+        (
+            (
+                row.device,
+                row.dtype,
+                row.problem,
+                titled(row.variant, row.parameters) if row.grid else id(row),
+            ),
+            row,
+        )
+        for row in gemms
     )
-    paged = [max(alike, key=lambda row: rates.median_rate(row, scope) or 0) for alike in grids.values()]
-    paged = [row for row in paged if verbose or not any(row is each for each in compared)]
-    for (device, dtype, _), alike in groupby(paged, subject):
-        first, *others = alike
-        parts.append(Sheet(heading=heading(run, device, dtype), caption=_about(first)))
-        parts += [_page(run, row) for row in (first, *others)]
-    apart = {*range(len(run.header.devices))} - {row.device for row in compared}
-    warned = (note for index in sorted(apart) for note in notes.warnings(run, index))
-    below = tuple(dict.fromkeys(warned))
-    return stack([*parts, *([Sheet(notes=below)] if below else [])])
-
-
-_MORE = Note("", "-v: a page for each, with times, launches, figures of the checks and parameters", "dim")
-
-
-def _about(row: Row) -> str:
-    problem = row.problem
-    assert problem is not None
-    dimensions = f"m = {problem.m}, n = {problem.n}, k = {problem.k}{problem.apart(' = ', ', ')}"
-    a, b = "A^T" if problem.trans_a else "A", "B^T" if problem.trans_b else "B"
-    return f"C = {problem.alpha:g} {a} {b} + {problem.beta:g} C, {row.dtype}, {dimensions}"
+    return [
+        _page(run, max(alike, key=lambda row: rates.median_rate(row, scope) or 0)) for alike in grids.values()
+    ]
 
 
 def _page(run: Run, row: Row) -> RenderableType:
@@ -455,7 +571,7 @@ def _facts(run: Run, row: Row) -> list[Note]:
         said = f"{units.percent(helpers)} of the device scope: every pass but the multiplication"
         facts.append(Note("helpers", said))
     if against := rates.versus(row):
-        said = f"{versus_cell(row, 'kernel').text}, {against.scope} scope, batch by batch in turn"
+        said = f"{versus_cell(row, 'kernel', True).text}, {against.scope} scope, batches interleaved"
         facts.append(Note(versus_name([row]), said))
     facts += _energy_facts(run, row)
     facts += notes.uncertain(run, [row])
@@ -467,10 +583,6 @@ def _facts(run: Run, row: Row) -> list[Note]:
 
 
 COLUMNS = ("energy", "GFLOP/J")
-_LARGEST = (
-    "At the largest size: energy of one problem (every pass, no transfers), power over its window, idle "
-    "draw before it."
-)
 NOT_MEASURED = "not measured"  # in place of joules; a note says why
 
 
@@ -499,7 +611,7 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
     def cell(row: Row | None) -> Cell:
         value = rates.gflop_per_joule(row) if row else None
         if row is None or value is None:
-            return Cell("-" if row else "")
+            return Cell("-")
         return Cell(units.number(value), value == rates.best_of(values[row.problem]))
 
     def largest(series: Series) -> Row:
@@ -516,16 +628,15 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
         "power": lambda series: power(series, rates.watts),
         "idle": lambda series: power(series, lambda row: row.energy.idle_w),
     }
-    caption = f"{panel.dtype} GFLOP/J over {panel.shape}; * best of its column"
-    said = (Note("", _LARGEST, "dim"), *remarks(run, panel.rows))
-    return _by_size(panel, caption, cell, columns, notes=said)
+    caption = f"{panel.dtype} GFLOP/J; energy and power at the largest size, idle draw before it"
+    return _by_size(panel, caption, cell, columns)
 
 
 def _energy_facts(run: Run, row: Row) -> list[Note]:
     """All about one row's energy in a line; why it has none, if it was asked for."""
     energy, efficiency, power = row.energy, rates.gflop_per_joule(row), rates.watts(row)
     if energy.joules is None:
-        return remarks(run, [row])
+        return energy_notes(run, [row])
     parts = [f"{units.joules(energy.joules)} for each problem"]
     if efficiency is not None:
         parts.append(f"{units.number(efficiency)} GFLOP/J")
@@ -536,7 +647,7 @@ def _energy_facts(run: Run, row: Row) -> list[Note]:
     return [Note("energy", f"{', '.join(parts)}; {_source(row)}")]
 
 
-def remarks(run: Run, rows: Iterable[Row]) -> list[Note]:
+def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
     """The source of the energy figures, or why there are none, equal ones together; empty if not asked."""
     if not run.header.policy.energy:
         return []

@@ -94,6 +94,13 @@ def percent(fraction: float) -> str:
     return f"{fraction * 100:.1f} %" if math.isfinite(fraction) else "-"
 
 
+def share(fraction: float | None) -> str:
+    """A fraction as a percentage with two significant digits: ``97 %``, ``4.7 %``; ``-`` for None."""
+    if fraction is None or not math.isfinite(fraction):
+        return "-"
+    return f"{fraction * 100:.{0 if fraction >= 0.0995 else 1}f} %"
+
+
 def ratio(value: float) -> str:
     """One time over another, near 1 as a rule: ``1.023``."""
     return f"{value:.3f}" if math.isfinite(value) else "-"

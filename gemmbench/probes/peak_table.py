@@ -236,7 +236,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
     found += [*notes.uncertain(run, measured), *notes.warnings(run, device)]
     found += _energy_notes(rows)
     if verbose:
-        return (*found, *notes.remarks(rows, _where))
+        return (*found, *notes.row_notes(rows, _where))
     if len(found) > _MOST_REMARKS:
         rest = len(found) - _MOST_REMARKS + 1
         found = [*found[: _MOST_REMARKS - 1], Note("", f"{rest} more remarks: -v", "dim")]

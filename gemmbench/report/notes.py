@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import BLAS, CHAIN, Row, Status, titled
+from gemmbench.model.row import CHAIN, FAILED, Row, Status, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 
@@ -35,6 +34,7 @@ STYLES: dict[Status, str] = {
     "timed-out": "red",
 }
 UNCERTAIN = "~"
+_GRAVITY: tuple[Status, ...] = ("wrong", "crashed", "timed-out", "failed", "skipped", "unsupported")
 _CHAIN = "of kernels a chain of launches, from the first start to the last end; of cuBLAS a CUDA graph"
 _MOST = 8  # notes of one sort; the rest is counted
 _FEW_NAMES = 3  # combinations of a grid; more are counted
@@ -50,10 +50,9 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
         return slow if slow and is_too_slow(row) else clean_lines(row.reason) or "no reason given"
 
     groups = by_key(((row.status, reason_of(row)), row) for row in rows if row.status != "ok")
-    gravity: list[Status] = ["wrong", "crashed", "timed-out", "failed", "skipped", "unsupported"]
     notes = [
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
-        for status, reason in sorted(groups, key=lambda group: gravity.index(group[0]))
+        for status, reason in sorted(groups, key=lambda group: _GRAVITY.index(group[0]))
     ]
     notes += [
         Note("suspect", f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
@@ -89,7 +88,57 @@ def marked(run: Run, row: Row, figure: str) -> str:
     return f"{UNCERTAIN}{figure}" if rates.is_uncertain(run, row) else figure
 
 
-def remarks(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+def is_ladder(run: Run) -> bool:
+    """Whether the command asked for the ladder, whose order its tables keep."""
+    words = run.header.command
+    values = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--kernel"]
+    values += [word.partition("=")[2] for word in words if word.startswith("--kernel=")]
+    return any(name in ("ladder", "all") for value in values for name in value.split(","))
+
+
+def is_shown(run: Run, rows: Iterable[Row]) -> bool:
+    """Whether a kernel is in a table: it can run on the device, or it was asked for by name."""
+    return any(row.status != "unsupported" or row.variant in run.header.named for row in rows)
+
+
+def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """What is wrong with rows and their device, and what to do about it: a line for each kind."""
+    rows = tuple(rows)
+    every = len(set(map(where, rows)))
+    kinds = {status: [row for row in rows if row.status == status] for status in _GRAVITY}
+    slow = [row for row in kinds["skipped"] if is_too_slow(row)]
+    kinds["skipped"] = [row for row in kinds["skipped"] if not is_too_slow(row)]
+    found = [_kind(status, alike, where, every, each) for status, alike in kinds.items() if alike]
+    checked = [row for row in rows if (row.kind, row.status) == ("gemm", "ok")]
+    for verdict, label in (("suspect", "suspect"), ("none", "not verified")):
+        if alike := [row for row in checked if row.check.verdict == verdict]:
+            found.append(Note(label, _few(alike, where, every, each), "yellow"))
+    if slow:
+        budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
+        about = units.age(len(slow) * budget)
+        them = "it" if len(slow) == 1 else "them"
+        cells = counted(len(slow), "cell" if each == "size" else "result")
+        text = f"{cells} over budget: --budget {budget} runs {them}, about {about} more."
+        found.append(Note("", text, "dim"))
+    return [*found, *warnings(run, device)]
+
+
+def _kind(status: Status, rows: Sequence[Row], where: Where, every: int, each: str) -> Note:
+    """Rows of one status in a line, with the reason if they share it."""
+    reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in rows)
+    reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
+    label = {"unsupported": "not supported", "timed-out": "timed out"}.get(status, status)
+    return Note(label, f"{_few(rows, where, every, each)}: {reason}", STYLES[status])
+
+
+def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:
+    """Places of at most three kernels; more are counted."""
+    names = list(dict.fromkeys(row.title for row in rows))
+    text = places([row for row in rows if row.title in names[:_FEW_NAMES]], where, every, each)
+    return text + (f"; {len(names) - _FEW_NAMES} more" if len(names) > _FEW_NAMES else "")
+
+
+def row_notes(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """What the rows say themselves, equal remarks together."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -147,44 +196,19 @@ def warnings(run: Run, device: int) -> list[Note]:
     return [Note("warning", clean_lines(text), "yellow") for text in dict.fromkeys(texts)]
 
 
-def scopes(run: Run, device: int, rows: Iterable[Row], scope: str) -> list[Note]:
-    """The scope of what was not measured in a table's own: the host's BLAS, and libraries."""
-    rows, texts = tuple(rows), dict[str, str]()
-    for row in rows:
-        shown = rates.shown_scope(row, scope)
-        if row.status != "ok" or shown == scope:
-            continue
-        is_numpy = row.variant == BASELINE and BLAS not in row.choice
-        name = f"{clean(run.header.host.blas)}, " if is_numpy and device != HOST else ""
-        ranked = "" if rates.is_compared(run, device, row, scope) else ", not compared with the others"
-        texts.setdefault(clean(row.title), f"{name}{shown} scope{ranked}")
-    turned = [] if BASELINE in texts else numpy_in_turn(run, rows)
-    return [*(Note(name, text, "dim") for name, text in texts.items()), *turned, *gaps(rows, scope)]
-
-
-def numpy_in_turn(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """Which BLAS numpy has, where rows were taken in turn with it."""
-    is_turned = any(row.former and row.former.variant == BASELINE for row in rows)
-    return [Note(BASELINE, f"{clean(run.header.host.blas)}, in turn", "dim")] if is_turned else []
-
-
 def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
     """What the device scope of kernels is beside a library's, whose launches have gaps between them, too."""
     chains = any(rates.shown_samples(row, scope) == CHAIN for row in rows)
     return [Note("device scope", _CHAIN, "dim")] if chains else []
 
 
-def figure(row: Row | None, rate: float | None, best: bool = False, run: Run | None = None) -> Cell:
-    """A row's rate in flop/s as an entry, or its status; nothing without a row.
-
-    If the run is given, the figure is `marked`.
-    """
-    if row is None or row.status != "ok":
-        return Cell(WORDS[row.status], style=STYLES[row.status]) if row else Cell("")
-    if rate is None:
-        return Cell("-")
-    text = units.gflops(rate)
-    return Cell(marked(run, row, text) if run else text, best)
+def figure(run: Run, row: Row | None, rate: float | None, divisor: float, best: bool = False) -> Cell:
+    """A row's rate in flop/s as an entry, the word for what went wrong, or ``-`` for what did not run."""
+    if row is not None and row.status in FAILED:
+        return Cell(WORDS[row.status], style=STYLES[row.status])
+    if row is None or rate is None:
+        return Cell("-", style="dim")
+    return Cell(marked(run, row, units.number(rate / divisor)), best)
 
 
 def noise(row: Row) -> Cell:

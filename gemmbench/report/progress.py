@@ -20,8 +20,8 @@ from gemmbench.stats import rates
 class Progress:
     """How a session is getting on: cases done, time left, the case in flight.
 
-    Nothing at all where stderr is not a terminal. From `verbose` 1 on, a line for everything that is
-    finished, terminal or not.
+    Nothing at all where stderr is not an interactive terminal. From `verbose` 1 on, a line for everything
+    that is finished, terminal or not.
     """
 
     def __init__(self, console: Console, quiet: bool, verbose: int) -> None:
@@ -30,7 +30,7 @@ class Progress:
         self._label = ""
         self._task: rich.progress.TaskID | None = None
         self._bar: rich.progress.Progress | None = None
-        if console.is_terminal and not quiet:
+        if console.is_terminal and console.is_interactive and not quiet:
             self._bar = rich.progress.Progress(
                 rich.progress.SpinnerColumn(),
                 rich.progress.MofNCompleteColumn(),

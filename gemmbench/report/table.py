@@ -6,7 +6,7 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TextIO, cast
 
@@ -17,11 +17,9 @@ from rich.text import Text
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import ceil_div, clean, counted
+from gemmbench.model.units import clean, counted
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import limited
 
 _NO_BREAK = "\u00a0"
 _STAND_IN = "\ue000"  # of a no-break space while lines are broken: rich breaks them there, too
@@ -60,10 +58,10 @@ class Note:
 class Sheet:
     """A table: numbers to the right, except in the first and the `left` columns.
 
-    Where the blocks of columns do not fit side by side they go below each other, the key columns repeated.
+    Columns that do not fit the terminal go below the others, the key columns repeated.
     """
 
-    heading: tuple[str, ...] = ()  # pieces of the first line, never broken inside if they fit
+    heading: tuple[str, ...] = ()  # pieces of the first line
     caption: str = ""  # what the numbers are
     keys: tuple[str, ...] = ("",)  # headings of the columns that say which row this is
     blocks: tuple[tuple[str, ...], ...] = ()  # column headings that belong together
@@ -79,7 +77,7 @@ class Sheet:
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
         if self.heading:
-            yield Text("\n".join(_packed(self.heading, width)), style="bold")
+            yield hanging(console, ", ".join(self.heading), width, "bold")
         if self.caption:
             yield Text(self.caption, style="dim")
         if self.rows:
@@ -96,7 +94,7 @@ class Sheet:
         widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
         keys = range(len(self.keys))
-        for chunk in _chunks(self.blocks, widths, len(keys), width):
+        for chunk in _chunks(widths, len(keys), width):
             gap = 2 if sum(widths[column] + 2 for column in (*keys, *chunk)) - 2 <= width else 1
             table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
             for column in (*keys, *chunk):
@@ -133,10 +131,14 @@ class _Console(Console):
         raise BrokenPipeError
 
 
-def stdout() -> Console:
-    """Where tables go: nothing in them is taken for markup or highlighted."""
+def stdout(plain: bool = False) -> Console:
+    """Where tables go: nothing in them is taken for markup or highlighted.
+
+    Only terminals get colours, and no text that is `plain`, for a file.
+    """
     file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
-    return _Console(file=file, highlight=False, markup=False, emoji=False, soft_wrap=False)
+    terminal = not plain and sys.stdout is not None and sys.stdout.isatty()
+    return _Console(file=file, force_terminal=terminal, highlight=False, markup=False, emoji=False)
 
 
 def stack(sheets: Iterable[RenderableType]) -> RenderableType:
@@ -163,81 +165,41 @@ def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
     return [part for item in items for part in (Text(""), item)][1:]
 
 
-def _packed(pieces: Sequence[str], width: int) -> list[str]:
-    """Pieces joined by bars, as many on a line as fit."""
-    lines: list[str] = []
-    for piece in pieces:
-        if lines and cell_len(lines[-1]) + 3 + cell_len(piece) <= width:
-            lines[-1] += f" | {piece}"
-        else:
-            lines.append(piece)
-    return lines
-
-
-def _chunks(blocks: Sequence[Sequence[str]], widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+def _chunks(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
     """Column numbers of each table, so that each fits the width beside its key columns."""
-    room = width - sum(widths[:keys]) - (keys - 1)
-
-    def fits(columns: Sequence[int]) -> bool:
-        return sum(widths[column] + 1 for column in columns) <= room
-
     chunks: list[list[int]] = [[]]
-    start = keys
-    for block in blocks:
-        columns = list(range(start, start + len(block)))
-        start += len(block)
-        if fits(chunks[-1] + columns):
-            chunks[-1] += columns
-        else:
-            chunks = [chunk for chunk in chunks if chunk] + _split(columns, fits)
+    used = start = sum(widths[:keys]) + keys - 1
+    for column in range(keys, len(widths)):
+        if chunks[-1] and used + widths[column] + 1 > width:
+            chunks.append([])
+            used = start
+        chunks[-1].append(column)
+        used += widths[column] + 1
     return chunks
 
 
-def _split(columns: list[int], fits: Callable[[list[int]], bool]) -> list[list[int]]:
-    """As few parts as possible, of about the same length; a part always has a column."""
-    for count in range(1, len(columns)):
-        length = ceil_div(len(columns), count)
-        parts = [columns[first : first + length] for first in range(0, len(columns), length)]
-        if all(fits(part) for part in parts):
-            return parts
-    return [[column] for column in columns]
-
-
 # --- The first line of a table: whose figures these are -----------------------------------------------------
-
-POWER_LIMITED = "power-limited"
 
 
 def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     """Device, driver, units, and for one data type the peaks that fractions refer to."""
     if device == HOST:
-        return (clean(run.header.host.cpu), f"host, {clean(run.header.host.blas)}")
+        return (clean(run.header.host.cpu), "host", clean(run.header.host.blas))
     facts = run.header.devices[device]
-    pieces = (*map(clean, facts.title.split(" | ", 1)), counted(facts.compute_units, "unit"))
+    name, driver = map(clean, facts.title.split(" | ", 1))
+    driver = _VERSION.sub(r"\1", driver.removeprefix(f"{name.split()[0]} "))
+    pieces = (name, driver, counted(facts.compute_units, "compute unit"))
     if dtype is None:
         return pieces
-    peaks = (_peak(run, device, dtype, matrix) for matrix in rates.units_used(run, device, dtype))
-    return (*pieces, *_state(run, device, dtype), *peaks)
+    peaks = (
+        f"{dtype} {'tensor core peak' if matrix else 'peak'} {units.rate(top.rate, rates.is_integer(dtype))}"
+        for matrix in rates.units_used(run, device, dtype)
+        if (top := rates.peak(run, device, dtype, matrix))
+    )
+    return (*pieces, *peaks)
 
 
-def _state(run: Run, device: int, dtype: str) -> tuple[str, ...]:
-    clock = limited(run, device, dtype)
-    return (f"{POWER_LIMITED}: {clock}",) if clock else ()
-
-
-def _peak(run: Run, device: int, dtype: str, matrix: bool) -> str:
-    name = f"{dtype} peak of the matrix units" if matrix else f"{dtype} peak"
-    integer = rates.is_integer(dtype)
-    top = rates.peak(run, device, dtype, matrix)
-    if top is None:
-        return f"{name} not measured"
-    return f"{name} {units.rate(top.rate, integer)} ({measured(run, top.row)})"
-
-
-def measured(run: Run, row: Row) -> str:
-    """When a row was measured: in ``this run``, or earlier."""
-    elapsed_s = rates.kept_for(run, row)
-    return "this run" if elapsed_s is None else f"measured {units.age(elapsed_s)} earlier"
+_VERSION = re.compile(r"(\d+\.\d+)[-+.\w]*")  # of a driver, of which a heading has two numbers
 
 
 # --- A registry's entries: each in a line, or one explained -------------------------------------------------
@@ -311,7 +273,7 @@ def markdown(sheets: Iterable[Sheet]) -> str:
 def _sheet_markdown(sheet: Sheet) -> str:
     lines = []
     if sheet.heading:
-        lines += [f"**{_escaped(' | '.join(sheet.heading))}**", ""]
+        lines += [f"**{_escaped(', '.join(sheet.heading))}**", ""]
     if sheet.caption:
         lines += [_escaped(sheet.caption.replace("; * ", "; bold: ")), ""]
     if sheet.rows:

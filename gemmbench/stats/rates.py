@@ -13,7 +13,7 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Problem, Row, moment, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import GIGA
+from gemmbench.model.units import GIGA, scale
 from gemmbench.model.units import rate as rate_of
 from gemmbench.model.units import seconds as time_of
 from gemmbench.stats import ceilings
@@ -59,6 +59,12 @@ def is_integer(dtype: str) -> bool:
 def unit(dtype: str) -> str:
     """What tables show rates of a data type in."""
     return "GIOPS" if is_integer(dtype) else "GFLOPS"
+
+
+def table_unit(dtype: str, flops_per_second: Iterable[float | None]) -> tuple[float, str]:
+    """The divisor and the unit of all rates in one table: 1e9 and ``GFLOPS``, 1e12 and ``TIOPS``."""
+    divisor, letter = scale(best_of(flops_per_second) or 0.0)
+    return divisor, f"{letter}{'IOPS' if is_integer(dtype) else 'FLOPS'}"
 
 
 def summary(row: Row, scope: str) -> Summary | None:

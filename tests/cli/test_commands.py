@@ -94,7 +94,7 @@ def test_a_crash_is_told_by_the_name_of_its_shape(
     words = ("workloads", "--set", "alexnet", "--kernel", "naive,tiled", "--save", str(path))
     result = call(*words)
     assert result.exit_code == 1
-    assert "crash: tiled at alexnet conv1: the driver's process was killed by SIGSEGV" in result.stdout
+    assert "crashed: tiled at alexnet conv1: the driver's process was killed by SIGSEGV" in result.stdout
     assert "wrong: naive at alexnet conv3" in result.stdout
     assert [row.label for row in load(path).rows if row.status == "crashed"] == ["alexnet conv1"]
 
@@ -350,7 +350,8 @@ def test_every_command_takes_one_device_after_another(words: str, call: Call, tm
     assert {row.device for row in load(run).rows} >= {0, 1}
     drawn = " ".join(chart.read_text().split())
     for device in devices:
-        assert driver_name(device) in result.stdout
-        assert driver_name(device) in call("show", str(run), "--format", "markdown").stdout
+        driver = driver_name(device).partition(".")[0]
+        assert driver in result.stdout
+        assert driver in call("show", str(run), "--format", "markdown").stdout
         assert device.driver in drawn
         assert device.name in call("show", str(run), "--format", "csv").stdout

@@ -23,10 +23,8 @@ from gemmbench.measure.host import all_cores
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Partner
 from gemmbench.opencl import discovery
 from gemmbench.opencl.discovery import last_level_cache_bytes
-from gemmbench.report import notes
 from tests import fake_runs
 
 CASE = Case("gemm", -1, "numpy", "float", {}, Gemm(64, 64, 64))
@@ -178,13 +176,6 @@ def test_a_blas_is_named_with_its_threads_and_kernels() -> None:
     pool = {"internal_api": "openblas", "version": "0.3.31", "num_threads": 2, "architecture": "Haswell"}
     assert host.pool_title(pool) == "openblas 0.3.31, 2 threads, Haswell"
     assert host.pool_title({**pool, "architecture": ""}) == "openblas 0.3.31, 2 threads"
-
-
-def test_a_table_in_turn_with_numpy_tells_its_blas() -> None:
-    run = fake_runs.fake_square()
-    rows = [replace(row, former=Partner("", row.samples, "numpy")) for row in run.rows if row.device == 0]
-    (note,) = [note for note in notes.scopes(run, 0, rows, "kernel") if note.label == "numpy"]
-    assert note.text == f"{run.header.host.blas}, in turn"
 
 
 @pytest.mark.parametrize(("device", "limits"), [(fake_runs.CPU, 1), (fake_runs.GPU, 0)], ids=["cpu", "gpu"])
