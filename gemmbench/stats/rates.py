@@ -15,7 +15,6 @@ from gemmbench.model.row import CHAIN, GRAPH, PARTS, SCOPES, WHOLE, Energy, Prob
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, scale
 from gemmbench.model.units import rate as rate_of
-from gemmbench.model.units import seconds as time_of
 from gemmbench.stats import ceilings
 from gemmbench.stats.intervals import (
     Interval,
@@ -148,8 +147,6 @@ def own_rate(row: Row, scope: str) -> Rate | None:
     return shown_rate(row, scope) if scope in row.samples else None
 
 
-_APART = 0.1  # of the host scope's median: a problem by part that differs from it by more is none of its own
-_SHORT_S = 1e-3
 ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
 
 
@@ -193,20 +190,6 @@ def doubt(parts: Mapping[str, Sequence[float]]) -> str:
     """`Split.doubt` of `Row.parts` or `Row.cycle`; "" without any."""
     known = split(parts)
     return known.doubt if known else ""
-
-
-def parts_apart(row: Row) -> str:
-    """That the problem of `Row.parts` took another time than the row's host scope; "" if it did not.
-
-    Not of problems under a millisecond, where looking at the parts takes a share of the time itself.
-    """
-    known, host = split(row.parts), summary(row, "host")
-    if known is None or known.whole_s is None or host is None:
-        return ""
-    if host.median < _SHORT_S or abs(known.whole_s / host.median - 1) <= _APART:
-        return ""
-    both = f"{time_of(known.whole_s)} against {time_of(host.median)}"
-    return f"measured apart from the host scope's samples: {both}"
 
 
 @lru_cache(maxsize=64)

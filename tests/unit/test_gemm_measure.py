@@ -35,7 +35,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Launch, Row
 from gemmbench.model.run_file import Run
 from gemmbench.plan import gemm_plan
-from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
 from gemmbench.suite import session
 from gemmbench.views import sheets
@@ -464,9 +463,8 @@ def test_three_problems_are_timed_by_part_if_they_fit_in_the_budget(
 ) -> None:
     seconds: dict[str, Iterable[float]] = {"naive": itertools.repeat(problem_s)}
     instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
-    row = run(instrument, case())
+    run(instrument, case())
     assert [entry[3] for entry in instrument.log if entry[0] == "batch" and entry[2] == "parts"] == counts
-    assert rates.parts_apart(row).startswith("measured apart") == (problem_s == 0.4)
 
 
 def test_parts_fit_in_a_budget_without_an_end() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from gemmbench.gemm.operands import Laps, host_batch
-from gemmbench.model.row import CYCLE, PARTS, WHOLE, Problem, Row
+from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
 from gemmbench.model.run_file import RunFileError, load
 from gemmbench.stats import rates
 from gemmbench.stats.rates import ADDS_UP
@@ -50,23 +49,6 @@ def test_of_two_problems_the_faster_is_shown() -> None:
     split = rates.split({"kernel": (3.0, 1.0), "download": (0.5, 0.25), WHOLE: (3.5, 1.25)})
     assert split is not None
     assert (split.whole_s, dict(split.seconds)) == (1.25, {"kernel": 1.0, "download": 0.25})
-
-
-@pytest.mark.parametrize(
-    ("whole_s", "note"),
-    [
-        (0.0109, ""),
-        (0.0091, ""),
-        (0.0115, "measured apart from the host scope's samples: 11.5 ms against 10.0 ms"),
-        (0.0088, "measured apart from the host scope's samples: 8.80 ms against 10.0 ms"),
-    ],
-)
-def test_parts_that_took_another_time_than_the_host_scope_say_so(whole_s: float, note: str) -> None:
-    row = fake.gemm_row("naive", Problem(64, 64, 64), 1.0)
-    row = replace(row, samples={**row.samples, "host": fake.scope(0.01)})
-    timed = replace(row, parts={"kernel": (1.0, whole_s, 0.001), WHOLE: (1.0, whole_s, 0.001)})
-    assert rates.parts_apart(timed) == note
-    assert rates.parts_apart(row) == rates.parts_apart(replace(timed, samples={})) == ""
 
 
 def test_parts_that_do_not_add_up_say_so() -> None:
