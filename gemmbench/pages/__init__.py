@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 from gemmbench import __version__, chart_views, views
 from gemmbench.charts import pane
-from gemmbench.gemm.sweep_table import row_sheets
+from gemmbench.gemm.sweep_table import SCOPE_WORDS, row_sheets
 from gemmbench.ladder import families, order_of
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -114,7 +114,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     sheets = [sheet for part in sections for sheet in part.sheets]
     table, sentences = _fastest(shown, runs)
     said = [note.line for sheet in sheets for note in sheet.notes if note.style == "bold"]
-    summary += sentences or said or _peaks(shown)
+    summary += [*sentences, *([] if sentences and len(shown) > 1 else said)] or _peaks(shown)
     tables = (replace(sheet, rows=sheet.rows[:_TOP_ROWS], notes=()) for sheet in sheets if sheet.rows)
     parts += [*side_by_side(shown, names), *sections, _machines(runs, names)]
     charts = [chart for part in parts for chart in part.charts]
@@ -202,7 +202,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     for device, dtype in order[:_TOP_ROWS]:
         for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _lenders(run, runs))
-            of_peak = units.percent(fraction) if fraction else "-"
+            of_peak = units.share(fraction)
             figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
             is_first = row is groups[device, dtype][0][2]
             assert row.problem is not None  # it has a rate
@@ -213,7 +213,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
                 where = f"{figure} ({dtype}) at {row.problem.title}"
                 sentences.append(f"{name} is the fastest on {device}: {where}{share}.")
     return Sheet(
-        caption=f"Fastest kernels of each device, {scope} scope. * is the fastest.",
+        caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("device",),
         blocks=(("kernel", "best rate", "size", "of peak", "type"),),
         rows=tuple(lines),
@@ -313,7 +313,7 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
     order = sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
     blocks = tuple((f"{name}: kernel", name) for name in names)
     return Sheet(
-        caption=f"Fastest kernel of each run, GFLOPS, {scope} scope. * is the fastest.",
+        caption=f"Fastest kernel of each run, GFLOPS {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("size", "type"),
         blocks=blocks,
         rows=tuple(line(*key) for key in order),
@@ -337,17 +337,18 @@ def _lenders(run: Run, runs: Sequence[Run]) -> list[Run]:
 
 
 def _section(run: Run, slug: str, title: str, name: str, lenders: Sequence[Run], draw: _Draw) -> Part:
-    rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order_of(run)))
-    return Part(
-        slug,
-        title,
-        name,
-        _command(run),
-        tuple(views.sheets(run, order_of(run))),
-        tuple(draw.suited([run, *lenders])),
-        f"All {len(run.rows)} rows in every scope" if rows else "",
-        rows,
-    )
+    order = order_of(run)
+    rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order))
+    folded = f"All {len(run.rows)} rows in every scope" if rows else ""
+    sheets = tuple(map(_without_options, views.sheets(run, order)))
+    charts = tuple(draw.suited([run, *lenders]))
+    return Part(slug, title, name, _command(run), sheets, charts, folded, rows)
+
+
+def _without_options(sheet: Sheet) -> Sheet:
+    """A table without the remark that an option prints more of it."""
+    notes = (replace(note, text=note.text.removesuffix("Details: -v").strip()) for note in sheet.notes)
+    return replace(sheet, notes=tuple(note for note in notes if note.text))
 
 
 def _subject(run: Run) -> str:
