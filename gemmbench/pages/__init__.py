@@ -303,21 +303,18 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
 
     def line(dtype: str, problem: Problem) -> tuple[Cell, ...]:
         by_run = shared[dtype, problem]
-        best = max(rate for rate, _ in by_run.values())
-        cells = [Cell(problem.size), Cell(dtype)]
-        for name in names:
-            rate, kernel = by_run.get(name, (0.0, ""))
-            cells += [Cell(kernel), Cell(units.gflops(rate), rate == best)] if kernel else [NOTHING, NOTHING]
-        return tuple(cells)
+        best = max(by_run.values())
+        tops = [by_run.get(name) for name in names]
+        cells = (Cell(f"{units.gflops(top[0])} {top[1]}", top == best) if top else NOTHING for top in tops)
+        return (Cell(problem.size), Cell(dtype), *cells)
 
     order = sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
-    blocks = tuple((f"{name}: kernel", name) for name in names)
     return Sheet(
         caption=f"Fastest kernel of each run, GFLOPS {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("size", "type"),
-        blocks=blocks,
+        blocks=(tuple(names),),
         rows=tuple(line(*key) for key in order),
-        left=frozenset({"type", *(kernel for kernel, _ in blocks)}),
+        left=frozenset({"type", *names}),
     )
 
 
@@ -339,7 +336,7 @@ def _lenders(run: Run, runs: Sequence[Run]) -> list[Run]:
 def _section(run: Run, slug: str, title: str, name: str, lenders: Sequence[Run], draw: _Draw) -> Part:
     order = order_of(run)
     rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order))
-    folded = f"All {len(run.rows)} rows in every scope" if rows else ""
+    folded = f"All {sum(len(sheet.rows) for sheet in rows)} rows in every scope" if rows else ""
     sheets = tuple(map(_without_options, views.sheets(run, order)))
     charts = tuple(draw.suited([run, *lenders]))
     return Part(slug, title, name, _command(run), sheets, charts, folded, rows)
