@@ -1,0 +1,93 @@
+"""What stands below and beside the tables of every saved run: a few lines, none wider than the terminal."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.cells import cell_len
+
+from gemmbench import api
+from gemmbench.cli import running
+from gemmbench.ladder import order_of
+from gemmbench.model.run_file import load
+from gemmbench.report import table
+from gemmbench.report.table import Sheet
+from gemmbench.views import sheets, show
+from tests.unit.test_tables import text
+
+ROOT = Path(__file__).parents[2]
+SAVED = sorted(ROOT.glob("plots/*.jsonl"))
+RUNS = [*SAVED, *sorted(ROOT.glob("tests/data/*.jsonl"))]
+LINES, REMARKS = 6, 3
+
+
+def below(sheet: Sheet) -> list[str]:
+    """The lines below a table at 80 columns."""
+    return text(Sheet(notes=sheet.notes)).splitlines()
+
+
+@pytest.mark.parametrize("path", SAVED, ids=lambda path: path.stem)
+def test_a_saved_run_has_few_lines_below_its_tables(path: Path) -> None:
+    run = load(path)
+    for sheet in sheets(run, order_of(run)):
+        assert len(below(sheet)) <= LINES
+        assert sum(not note.style.startswith("bold") for note in sheet.notes) <= REMARKS
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(RUNS), st.integers(30, 200), st.booleans())
+def test_no_line_is_wider_than_the_terminal(path: Path, width: int, verbose: bool) -> None:
+    run = load(path)
+    lines = text(show(run, order_of(run), verbose), width).splitlines()
+    assert max(map(cell_len, lines)) <= width
+
+
+class Terminal(io.StringIO):
+    def __init__(self, is_terminal: bool) -> None:
+        super().__init__()
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_only_a_terminal_gets_colours_whatever_force_color_says(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setattr("sys.stdout", Terminal(is_terminal))
+    run = load(ROOT / "plots" / "cpu-intel-square.jsonl")
+    shown = show(run, order_of(run))
+    console = table.stdout()
+    console.print(shown)
+    assert ("\x1b[" in console.file.getvalue()) == is_terminal  # type: ignore[attr-defined]  # StringIO
+    running.write(tmp_path / "t.txt", shown, quiet=True)
+    assert "\x1b[" not in (tmp_path / "t.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("is_terminal", "environment", "is_live"),
+    [
+        (True, {}, True),
+        (True, {"TTY_INTERACTIVE": "0"}, False),
+        (True, {"TERM": "dumb"}, False),
+        (False, {"FORCE_COLOR": "1"}, False),
+        (False, {"TTY_INTERACTIVE": "1"}, False),
+    ],
+)
+def test_progress_is_live_on_interactive_terminals_alone(
+    is_terminal: bool, environment: dict[str, str], is_live: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("FORCE_COLOR", "TTY_INTERACTIVE", "TTY_COMPATIBLE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr("sys.stderr", Terminal(is_terminal))
+    assert (api.Progress(api.stderr(), quiet=False, verbose=0)._bar is not None) == is_live
