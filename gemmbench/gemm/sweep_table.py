@@ -23,7 +23,7 @@ from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import rates
-from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels
+from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
 
 _T = TypeVar("_T")
 
@@ -182,9 +182,9 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
 
 def _figure(panel: Panel, best: _Best, rated: Sequence[_Best]) -> str:
     """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``; without numpy its ratio to what else is fastest."""
-    text = (
-        f"{clean(best.series.label)}, {units.rate(best.rate, rates.is_integer(panel.dtype))} at {best.size}"
-    )
+    divisor, unit = rates.table_unit(panel.dtype, (each.rate for each in rated))
+    text = f"{clean(best.series.label)}, {units.number(best.rate / divisor)} {unit}"
+    text += f" at {best.size}" if len(panel.sizes) > 1 else ""
     others = [each for each in rated if each.size == best.size and each.series is not best.series]
     if not others:
         return text
@@ -205,7 +205,8 @@ def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[s
     if even.size is None:
         closest = max(evens, key=lambda each: each.lead)
         name = clean(closest.kernel.label)
-        reaches = f"{name} reaches {units.share(closest.lead)} at {closest.largest}"
+        at = f" at {closest.largest}" if len(panel.sizes) > 1 else ""
+        reaches = f"{name} reaches {units.share(closest.lead)}{at}"
         return [f"With transfers no kernel beats {rival}: {reaches}."]
     it = " it" if is_subject and even.kernel is fastest else f", {clean(even.kernel.label)}"
     if not even.from_start:
@@ -384,32 +385,12 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         ),
         rows=tuple(map(line, able)),
         notes=(
-            *_problem_conclusion(run, device, able, scope),
+            *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.combinations(able, scope, shape, "problem"),
             *notes.remarks(run, device, able, shape, "problem"),
             *([] if energy else energy_notes(run, able)),
         ),
     )
-
-
-def _problem_conclusion(run: Run, device: int, rows: Sequence[Row], scope: str) -> list[Note]:
-    """The fastest of several rows, and the fastest kernel including transfers against the host's BLAS."""
-    rated = [(rate, row) for row in rows if (rate := rates.compared_rate(run, device, row, scope))]
-    texts = []
-    if len(rated) > 1:
-        rate, row = max(rated, key=lambda pair: pair[0])
-        text = f"Fastest measured: {clean(row.title)}, {units.rate(rate, rates.is_integer(row.dtype))}"
-        others = [pair for pair in rated if pair[1] is not row]
-        other = max(others, key=lambda pair: (pair[1].device == HOST, pair[0]))
-        texts.append(f"{text}, {units.number(rate / other[0])} x {clean(other[1].title)}.")
-    host = next((row for row in rows if row.device == HOST != device), None)
-    rival = rates.median_rate(host, "host")
-    offloaded = [(rate, row) for row in rows if row.source and (rate := rates.median_rate(row, "host"))]
-    if host and rival and offloaded:
-        rate, row = max(offloaded, key=lambda pair: pair[0])
-        ratio = f"{units.number(rate / rival)} x {clean(host.title)}"
-        texts.append(f"With transfers, {clean(row.title)} reaches {ratio}.")
-    return [Note("", text, "bold") for text in texts]
 
 
 def pages(run: Run) -> list[RenderableType]:

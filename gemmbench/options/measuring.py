@@ -539,9 +539,8 @@ class Workloads(Ladder):
 class Gemm(Ladder):
     """Measure one problem, on generated or on your own matrices.
 
-    Times are split into queued, submitted and running for every launch, and into kernel, device and host
-    scope for the whole. Three rows or more, numpy's among them, are a table, the fastest first, and -v adds
-    a page for each. --plot draws the kernels as a ladder up to the measured peak.
+    Prints one table, the fastest kernel first. -v adds a page for each kernel, with the time of every scope
+    and launch. --plot draws the kernels as a ladder up to the measured peak.
     """
 
     command: ClassVar[str] = "gemm"

@@ -13,7 +13,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading, unbroken
+from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
@@ -262,7 +262,7 @@ def _energy_notes(rows: Sequence[Row]) -> list[Note]:
 def _where(row: Row) -> str:
     if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
-        return f"{clean(row.variant)} of {unbroken(units.size(int(row.parameters['bytes'])))}"
+        return f"{clean(row.variant)} of {units.size(int(row.parameters['bytes']))}"
     name = row.dtype if row.variant == PLAIN else row.variant
     if row.kind == "peak" and row.variant != PLAIN:
         name = f"{row.variant} {row.dtype}"

@@ -44,34 +44,16 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
     """Rows without a figure, those of one reason together, the gravest first."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
-    slow = _too_slow(rows)
-
-    def reason_of(row: Row) -> str:
-        return slow if slow and is_too_slow(row) else clean_lines(row.reason) or "no reason given"
-
-    groups = by_key(((row.status, reason_of(row)), row) for row in rows if row.status != "ok")
+    groups = by_key(
+        ((row.status, clean_lines(row.reason) or "no reason given"), row)
+        for row in rows
+        if row.status != "ok"
+    )
     notes = [
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
         for status, reason in sorted(groups, key=lambda group: _GRAVITY.index(group[0]))
     ]
-    notes += [
-        Note("suspect", f"{places([row], where)}: {'; '.join(map(clean, row.check.reasons))}", "yellow")
-        for row in rows
-        if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "suspect")
-    ]
-    bare = [row for row in rows if (row.kind, row.status, row.check.verdict) == ("gemm", "ok", "none")]
-    if bare:
-        notes.append(Note("not verified", places(bare, where, every, each), "yellow"))
     return _some(notes, "more reasons")
-
-
-def _too_slow(rows: Sequence[Row]) -> str:
-    """What several rows need that were skipped for their budget; "" if there are not several."""
-    needs = [row.needs_s for row in rows if is_too_slow(row) and row.needs_s is not None]
-    if len(needs) < 2:
-        return ""
-    each = f"{units.seconds(min(needs))} to {units.seconds(max(needs))} each"
-    return f"would take {each}; --budget {int(max(needs)) + 1} runs all"
 
 
 def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:

@@ -21,9 +21,6 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
 from gemmbench.stats import rates
 
-_NO_BREAK = "\u00a0"
-_STAND_IN = "\ue000"  # of a no-break space while lines are broken: rich breaks them there, too
-
 
 @dataclass(frozen=True)
 class Cell:
@@ -146,18 +143,11 @@ def stack(sheets: Iterable[RenderableType]) -> RenderableType:
     return Group(*_separated(sheets))
 
 
-def unbroken(text: str) -> str:
-    """Words of a note that stay on one line, if they fit it."""
-    return text.replace(" ", _NO_BREAK)
-
-
 def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
     """Text wrapped to a width, all but its first line indented by two."""
-    whole = Text(text.replace(_NO_BREAK, _STAND_IN), style=style, overflow="fold")
-    lines = whole.wrap(console, max(8, width - 2))
+    lines = Text(text, style=style, overflow="fold").wrap(console, max(8, width - 2))
     for line in lines:
         line.rstrip()
-        line.plain = line.plain.replace(_STAND_IN, " ")
     return Text("\n  ").join(lines)
 
 

@@ -212,8 +212,8 @@ def test_a_library_is_compared_in_the_scope_that_it_has() -> None:
     """tf32 at 8192: 376 TFLOPS of the kernel alone are no lead over the 367 of all of cuBLAS' passes."""
     table = said("show", str(PLOTS / "h200-tensor.jsonl"), columns=200)
     assert starred(table, "tf32", 8192) == fastest_in_tf32()
-    assert "kernel scope" not in table
-    assert "tf32 GFLOPS, device scope" in table
+    assert "in the kernel alone" not in table
+    assert "tf32 GEMM, m = n = k, TFLOPS on the device" in table
 
 
 def test_charts_compare_a_library_in_the_scope_that_it_has(pictures: Pictures) -> None:

@@ -44,7 +44,7 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     assert re.search(r"Kept in .*/tuned/[0-9a-f]{16}\.json; every command takes it from there", done.stderr)
     assert f"rows are in {path}; the same command searches on" in done.stderr
 
-    square = ("square", "--sizes", "64", "--kernel", "register,tiled", "--no-peak", "--baseline", "none")
+    square = ("square", "--sizes", "64", "--kernel", "register,tiled", "--no-peak", "--baseline=none", "-v")
     saved = tmp_path / "s.jsonl"
     tuned = call(*square, "--save", str(saved))
     (row,) = [row for row in load(saved).rows if row.variant == "register"]
@@ -53,7 +53,7 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     assert "--no-tuned takes the shipped one" in flat(tuned.stdout)
     assert "tuned" not in call(*square, "--no-tuned").stdout
     assert "tuned" not in call(*square, "--param", "BK=32").stdout  # the user's own start from the shipped
-    gemm = call("gemm", "-m", "64", "--kernel", "register", "--no-peak", "--baseline", "none")
+    gemm = call("gemm", "-m", "64", "--kernel", "register", "--no-peak", "--baseline", "none", "-v")
     assert "preset: tuned 20" in flat(gemm.stdout)
     assert "tuned" not in call(*square, "--device", "pocl").stdout  # it is another device
 
@@ -67,7 +67,7 @@ def test_a_layout_and_batches_have_presets_of_their_own(call: Call) -> None:
     """What wins on transposed operands, or in batches, serves such problems and no others."""
     layout, batch = ("--trans-b",), ("--batch", "3")
     assert "The winner is kept" in flat(call(*TUNE[:-1], "1", *layout, *batch).stdout)
-    square = ("square", "--sizes", "64", "--kernel", "register", "--no-peak", "--baseline", "none", "-q")
+    square = ("square", "--sizes", "64", "--kernel", "register", "--no-peak", "--baseline", "none", "-v")
     kinds = ((), layout, (*layout, *batch))
     assert ["tuned" in call(*square, *words).stdout for words in kinds] == [False, False, True]
 

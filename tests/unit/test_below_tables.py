@@ -15,6 +15,7 @@ from gemmbench.cli import running
 from gemmbench.ladder import order_of
 from gemmbench.model.run_file import load
 from gemmbench.report import table
+from gemmbench.report.progress import Progress
 from gemmbench.report.table import Sheet
 from gemmbench.views import sheets, show
 from tests.unit.test_tables import text
@@ -90,4 +91,4 @@ def test_progress_is_live_on_interactive_terminals_alone(
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr", Terminal(is_terminal))
-    assert (api.Progress(api.stderr(), quiet=False, verbose=0)._bar is not None) == is_live
+    assert (Progress(api.stderr(), quiet=False, verbose=0)._bar is not None) == is_live
