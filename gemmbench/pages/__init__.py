@@ -199,6 +199,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     if not order:
         return None, []
     lines, sentences = [], []
+    is_typed = len({dtype for _, dtype in order}) > 1
     for device, dtype in order[:_TOP_ROWS]:
         for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _lenders(run, runs))
@@ -206,7 +207,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
             is_first = row is groups[device, dtype][0][2]
             assert row.problem is not None  # it has a rate
-            texts = [name, figure, row.problem.size, of_peak, dtype]
+            texts = [name, figure, row.problem.size, of_peak, *([dtype] if is_typed else [])]
             lines.append((Cell(device), *(Cell(text, is_first and text is figure) for text in texts)))
             if is_first:
                 share = f", {of_peak} of the measured peak" if fraction else ""
@@ -215,7 +216,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     return Sheet(
         caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("device",),
-        blocks=(("kernel", "best rate", "size", "of peak", "type"),),
+        blocks=(("kernel", "best rate", "size", "of peak", *(["type"] if is_typed else [])),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences
