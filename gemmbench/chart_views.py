@@ -1,4 +1,4 @@
-"""Which charts a run or a comparison gets, and how they come into a file."""
+"""Which charts a run or a comparison gets, and how they are written to a file."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from types import MappingProxyType
 
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter, NullLocator
 
-from gemmbench.charts import pane
+from gemmbench.charts import bars, pane
+from gemmbench.charts.bars import Bar, Part
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
 from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
-from gemmbench.model.units import by_key, clean, listed
-from gemmbench.probes import charts as probe_charts
-from gemmbench.regress.compare import Comparison, Line, Verdict
+from gemmbench.model.units import by_key, clean, counted, listed
+from gemmbench.probes import peak_chart
+from gemmbench.regress.compare import Comparison, Line, Verdict, compare
 from gemmbench.regress.results import name, sentence
 
 
@@ -32,14 +32,20 @@ class Kind:
     needs: str  # what runs must have for it, to follow "no"
     panes: Callable[[Sequence[Run], Families], list[Pane]]  # none if the runs lack what it needs
     of_device: bool = False  # what the device can do, not what kernels reach
-    across: int = 2  # panes beside each other, if there are several
+    across: int = 2  # panes side by side, if there are several
+
+
+def _compared(runs: Sequence[Run], _: Families) -> list[Pane]:
+    """The last run against the others. Runs of probes only provide peaks and are not compared with GEMMs."""
+    alike = len({any(row.kind == "gemm" for row in run.rows) for run in runs}) == 1
+    return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
 
 
 _SIZES = "over several sizes, square or with only k varying"
 # Where several suit a run the first is its default.
 KINDS: dict[str, Kind] = {
     "throughput": Kind(
-        "GFLOPS over size in the scope of the table, with the host's BLAS and the measured peak",
+        "GFLOPS over size, with libraries and the measured peak",
         f"measured GEMM rows {_SIZES}",
         sweep_chart.throughput,
     ),
@@ -48,13 +54,11 @@ KINDS: dict[str, Kind] = {
         f"GEMM rows measured in the host scope {_SIZES}",
         sweep_chart.host_device,
     ),
-    "time": Kind(
-        "time over size in the scope of the table", f"measured GEMM rows {_SIZES}", sweep_chart.time
-    ),
+    "time": Kind("time for one problem over size", f"measured GEMM rows {_SIZES}", sweep_chart.time),
     "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
     "versus": Kind(
-        "the rate over that of another kernel, batch by batch in turn, over size",
-        f"rows timed in turn (--versus) {_SIZES}",
+        "the rate over that of the kernel of --versus, over size",
+        f"rows measured with --versus {_SIZES}",
         sweep_chart.versus,
     ),
     "workloads": Kind(
@@ -63,12 +67,12 @@ KINDS: dict[str, Kind] = {
         ladder_chart.workloads,
     ),
     "precision": Kind(
-        "GFLOPS of every kernel in each data type, beside each type's measured peak",
+        "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
         "GEMM rows measured in two data types at the same problem",
         ladder_chart.precision,
     ),
     "ladder": Kind(
-        "every kernel's speed-up over the first, step by step, up to the measured peak",
+        "every kernel at one size, the fastest first, with per cent of the measured peak",
         "two kernels measured at the same problem",
         ladder_chart.ladder,
     ),
@@ -78,72 +82,62 @@ KINDS: dict[str, Kind] = {
         sweep_chart.roofline,
     ),
     "host-parts": Kind(
-        "where the time of the host scope goes: upload, enqueueing, passes, kernel, waiting, download",
+        "where the time goes with transfers: upload, enqueue, kernels, wait, download",
         "rows whose host scope was timed by part",
         ladder_chart.host_parts,
         across=1,
     ),
     "peak": Kind(
-        "the device's measured peak by data type and vector width",
+        "the device's measured peak by data type, vector width and matrix instruction",
         "measured peak row",
-        probe_charts.peak,
+        peak_chart.peak,
         of_device=True,
         across=1,
     ),
-    "staircase": Kind(
-        "GB/s over the size of the working set: a step for each cache",
-        "measured working-set row",
-        probe_charts.staircase,
-        of_device=True,
-    ),
-    "transfer": Kind(
-        "GB/s between host and device over the size of a transfer",
-        "measured transfer row",
-        probe_charts.transfer,
-        of_device=True,
-    ),
-    "latency": Kind(
-        "nanoseconds of a load over the size of its set, and the distribution of launches",
-        "measured latency row",
-        probe_charts.latency,
+    "memory": Kind(
+        "bandwidth and latency over the working set, transfers over size, launches",
+        "measured memory, transfer or latency row",
+        peak_chart.memory,
         of_device=True,
     ),
     "resources": Kind(
         "work-groups as launched, and the largest that each kernel as built can have",
-        "rows that tell what their kernels take",
+        "rows with the resources of their kernels",
         ladder_chart.resource_panes,
         of_device=True,
+    ),
+    "compare": Kind(
+        "the change of each row's time from the other runs to the last",
+        "row in common with another run",
+        _compared,
+        across=1,
     ),
 }
 _NONE: Families = MappingProxyType({})
 
 
-def suited(runs: Sequence[Run], families: Families = _NONE) -> dict[str, str]:
-    """Every kind, in the order of `KINDS`: why it does not suit the runs, or "" where it does.
+def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
+    """The kinds that suit the runs, in the order of `KINDS`.
 
-    Rows of microbenchmarks beside GEMM rows are marks in the other charts and ask for none of their own.
+    Microbenchmarks in a run of GEMMs provide peaks for the other charts and have none of their own.
     """
-    return {name: _unsuited(runs, name, families) for name in KINDS}
+    with_gemm = any(row.kind == "gemm" for run in runs for row in run.rows)
+    return [
+        name
+        for name, kind in KINDS.items()
+        if not any(map(is_tuning, runs)) and not (kind.of_device and with_gemm) and kind.panes(runs, families)
+    ]
 
 
 def default_kind(run: Run) -> str:
     """The chart that suits the rows of a run."""
-    return next((name for name in KINDS if not _unsuited([run], name)), "peak")
-
-
-def _unsuited(runs: Sequence[Run], kind: str, families: Families = _NONE) -> str:
-    if not KINDS[kind].panes(runs, families):
-        return _lacks(runs, kind)
-    if any(map(is_tuning, runs)):
-        return "a tuner's rows have no chart"
-    beside = KINDS[kind].of_device and any(row.kind == "gemm" for run in runs for row in run.rows)
-    return f"beside GEMM rows only --kind {kind} draws it" if beside else ""
+    return next(iter(suited([run])), "peak")
 
 
 def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
     """Draw saved runs into one file; `ChartError` without rows for the kind, or if it cannot be written.
 
-    Sweeps of several runs lie over each other, their file names at the lines; other kinds have panes of their
+    Sweeps of several runs share a pane, with their file names at the lines. Other kinds have panes of their
     own for each run. `families` has the family of each variant, in the order of the ladder.
     """
     write(lambda: figure(runs, kind, families), path)
@@ -171,86 +165,55 @@ def _lacks(runs: Sequence[Run], kind: str) -> str:
     return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"
 
 
-# --- a comparison: the ratio of every row with its range, and the threshold ---
+# --- a comparison: the change of every row's time, with its range ---
 
-# Colour and marker: each verdict can be told in grey.
-LOOKS: Mapping[Verdict, tuple[str, str]] = {
-    "slower": (pane.COLOURS[1], "D"),
-    "possibly slower": (pane.COLOURS[4], "s"),
-    "unchanged": (pane.GREY, "o"),
-    "faster": (pane.COLOURS[2], "^"),
+COLOURS: Mapping[Verdict, str] = {
+    "slower": pane.COLOURS[1],
+    "possibly slower": pane.COLOURS[4],
+    "unchanged": pane.GREY,
+    "faster": pane.COLOURS[2],
 }
-_MOST = 60  # rows of a pane
-_LINE = 0.19  # inches for each
-_CLOSE = 0.02  # of the axis beyond the outermost end
+_MOST, _ENOUGH = 40, 12  # rows of a pane, and without rows that changed
 
 
-def ratios(comparison: Comparison) -> list[pane.Pane]:
-    """A pane for each device: rows down, the new time over the base's across.
-
-    Where there are more rows than a page holds, unchanged rows go first.
-    """
+def ratios(comparison: Comparison) -> list[Pane]:
+    """A pane for each device: a bar for each row, the largest slowdown first; small changes are left out."""
     groups = by_key(
         (line.key[1], line)
         for line in comparison.lines
-        if line.ratio and line.verdict in LOOKS and line.ratio.low > 0 and line.ratio.high < 1e6
+        if line.ratio and line.verdict in COLOURS and line.ratio.low > 0 and line.ratio.high < 1e6
     )
     panes = []
     for device in sorted(groups, key=lambda device: (device == HOST, device)):
-        lines = groups[device]
-        graver = [line for line in lines if line.verdict != "unchanged"]
-        kept = lines if len(lines) <= _MOST else graver[:_MOST]
-        if kept:
-            hidden = len(lines) - len(kept)
-            paint = partial(_paint, comparison=comparison, lines=kept, hidden=hidden)
-            panes.append(pane.Pane(1.7 + _LINE * len(kept), paint))
+        ordered = sorted(groups[device], key=lambda line: (line.verdict == "unchanged", -abs(_change(line))))
+        changed = sum(line.verdict != "unchanged" for line in ordered)
+        shown = sorted(ordered[: min(_MOST, max(_ENOUGH, changed))], key=_change, reverse=True)
+        paint = partial(_paint, lines=shown, hidden=len(ordered) - len(shown))
+        panes.append(Pane(bars.height(list(map(_bar, shown))) + 0.4, paint))
     return panes
 
 
-def _paint(axes: Axes, comparison: Comparison, lines: Sequence[Line], hidden: int) -> None:
-    axes.set_xscale("log")
-    for y, line in enumerate(lines):
-        ratio = line.ratio
-        assert ratio is not None  # of `ratios`
-        colour, marker = LOOKS[line.verdict]
-        edges = (1 / (1 + line.threshold), 1 + line.threshold)
-        axes.fill_betweenx((y - 0.5, y + 0.5), *edges, color=pane.PALE, alpha=0.45, linewidth=0)
-        axes.plot((ratio.low, ratio.high), (y, y), color=colour, linewidth=1.6, solid_capstyle="butt")
-        axes.plot(ratio.median, y, color=colour, marker=marker, linestyle="none", label=line.verdict)
-        pane.mark(axes, ratio.median, y, f"{name(line.row)}: {sentence(line)}")
-    axes.axvline(1.0, color=pane.BLACK, linewidth=0.8)
-    axes.set_ylim(len(lines) - 0.5, -0.5)
-    axes.set_yticks(range(len(lines)), [row_text(line.row) for line in lines], fontsize=7.5)
-    axes.tick_params(axis="y", length=0)
-    axes.grid(visible=False, axis="y")
-    _across(axes, lines)
-    verdicts = dict.fromkeys(line.verdict for line in lines)
-    keys = [(verdict, colour) for verdict, (colour, _) in LOOKS.items() if verdict in verdicts]
-    interval = "its 95 % interval" if comparison.rules.interleaved else "the ratios of medians and minima"
-    below = f"time, new over baseline, with {interval}; right is slower; grey: within the threshold"
-    pane.titles(axes, clean(lines[0].device), below, keys)
-    if hidden:
-        pane.footnote(axes, [f"Not drawn: {hidden} further rows, unchanged or beyond the page."])
+def _change(line: Line) -> float:
+    """The change of the time in per cent."""
+    return 100 * (line.ratio.median - 1) if line.ratio else 0.0
 
 
-def _across(axes: Axes, lines: Sequence[Line]) -> None:
-    """The axis of ratios: ticks are changes, or factors on a wide axis; both thresholds are visible."""
-    ranges = [line.ratio for line in lines if line.ratio]
-    edge = 1 + max(line.threshold for line in lines)
-    low = min([1 / edge, *(each.low for each in ranges)]) * (1 - _CLOSE)
-    high = max([edge, *(each.high for each in ranges)]) * (1 + _CLOSE)
-    axes.set_xlim(low, high)
-    if high / low < 4:
-        step = next(step for step in (0.02, 0.05, 0.1, 0.2, 0.5, 1) if (high - low) / step < 9)
-        first = round(low / step)
-        ticks = [tick * step for tick in range(first, round(high / step) + 1) if low <= tick * step <= high]
-        axes.set_xticks(ticks)
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{(value - 1) * 100:+.0f} %"))
-    else:
-        axes.xaxis.set_major_locator(LogLocator(10, subs=(1.0, 1.5, 2.0, 3.0, 5.0, 7.0)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"x {value:g}"))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.xaxis.set_minor_formatter(NullFormatter())
+def _bar(line: Line) -> Bar:
+    part = Part(_change(line), COLOURS[line.verdict], line.verdict)
+    interval = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio else None
+    said = f"{name(line.row)}: {sentence(line)}"
+    return Bar((part,), f"{_change(line):+.1f} %", row_text(line.row), False, said, interval)
+
+
+def _paint(axes: Axes, lines: Sequence[Line], hidden: int) -> None:
+    unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
+    limits = 100 * (1 / (1 + edge) - 1), 100 * edge
+    axes.axvspan(*limits, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
+    bars.paint(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")
+    verdicts = {line.verdict for line in lines}
+    keys = [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts]
+    below = "Grey band: threshold." + (f" {counted(hidden, 'row')} changed less." if hidden else "")
+    pane.titles(axes, f"Change, {clean(lines[0].device).replace(' | ', ', ')}", below, keys)
 
 
 def row_text(row: Row) -> str:

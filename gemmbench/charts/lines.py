@@ -1,334 +1,171 @@
-"""Lines over size: their looks, logarithmic axes, words at the line ends."""
+"""The painter of lines: over size or intensity, with their names at their ends."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import to_hex, to_rgb
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from gemmbench.charts import pane
 from gemmbench.ladder import BASELINE
-from gemmbench.ladder.variant import OWN
-from gemmbench.model.row import Row
-from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
-from gemmbench.stats import rates as derive
-from gemmbench.stats.panels import Panel, Series, panels, sweep_axis
+from gemmbench.ladder.variant import LIBRARIES, OWN
+from gemmbench.model.units import ceil_div
 
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p")
-Dashes = str | tuple[int, tuple[float, ...]]
-_LINES: tuple[Dashes, ...] = ("-", (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
-_LIBRARY_LINES: tuple[Dashes, ...] = (
-    *((0, (5, 2.5)), (0, (5, 1.5, 1, 1.5)), (0, (1, 1.2))),
-    *((0, (9, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (1, 3))),
-)
-_CROWD = len(pane.COLOURS) + 2  # with more variants than this a colour is a family
-HEIGHT = 4.5  # of a pane, inches; more if its labels need it
+HEIGHT = 4.5  # of a pane, inches
+MOST = 8  # lines with a colour and a name
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")
+_LIBRARY_DASHES: tuple[pane.Dashes, ...] = ((0, (5, 2.5)), (0, (1, 1.2)), (0, (5, 1.5, 1, 1.5)))
+_GAP = 0.052  # between neighbouring names, as a fraction of the axis
+_CLOSE = 1.015  # ratio of neighbouring sizes below which a logarithmic axis would not separate them
+_MOST_CATEGORIES = 12  # labels of an axis
 
 
-@dataclass(frozen=True, eq=False)
-class Box:
-    """What one pane shows: the same device and type from one or more runs."""
-
-    title: str
-    dtype: str
-    parts: tuple[tuple[Run, Panel], ...]
-    families: pane.Families = field(default_factory=dict)
-
-    @property
-    def panel(self) -> Panel:
-        """The first run's."""
-        return self.parts[0][1]
-
-    @cached_property
-    def sizes(self) -> list[int]:
-        """Sizes that fit a logarithmic axis."""
-        return sorted({size for _, panel in self.parts for size in panel.sizes if size > 0})
-
-    @property
-    def series(self) -> list[Series]:
-        return [series for _, panel in self.parts for series in panel.series]
-
-    @property
-    def rows(self) -> list[Row]:
-        return [row for _, panel in self.parts for row in panel.rows]
-
-    @cached_property
-    def crowded(self) -> bool:
-        """Whether there are too many variants for a colour each."""
-        return len({series.label for series in self.series if not self.is_library(series.variant)}) > _CROWD
-
-    @cached_property
-    def scope(self) -> str:
-        """What the lines are compared in."""
-        return derive.view_scope(*(run for run, _ in self.parts))
-
-    def series_name(self, series: Series) -> str:
-        """A series' label, and the scope of its figures where that is not the pane's."""
-        shown = {derive.shown_scope(row, self.scope) for row in series.rows.values() if row.samples}
-        partly = "partly " if self.scope in shown else ""
-        return clean(series.label) + "".join(f", {partly}{scope}" for scope in sorted(shown - {self.scope}))
-
-    @property
-    def bold(self) -> str:
-        """What strong lines mean, to follow the other words of a title."""
-        own = f" and {OWN}" if OWN in self.hues else ""
-        return f"; bold: fastest of its family{own}" if self.crowded else ""
-
-    @property
-    def gap(self) -> float:
-        """Inches between neighbouring words at the line ends."""
-        return 0.165 if self.crowded else 0.234
-
-    @property
-    def height(self) -> float:
-        """Inches: more where many lines want a label."""
-        return max(HEIGHT, 1.3 + self.gap * sum(1 + len(panel.series) for _, panel in self.parts))
-
-    def name(self, run: Run) -> str:
-        """What tells a run's lines from the others', or nothing if there is one run."""
-        return "" if len(self.parts) == 1 else f" ({pane.stem(run)})"
-
-    def family(self, variant: str) -> str:
-        """The family of a variant; one that the ladder does not know is a family of its own kind."""
-        return self.families.get(variant, "others")
-
-    def is_library(self, variant: str) -> bool:
-        """Whether a variant is the host's BLAS or a library of its family."""
-        return variant == BASELINE or (
-            variant in self.families and self.families[variant] == self.families.get(BASELINE)
-        )
-
-    @cached_property
-    def hues(self) -> dict[str, str]:
-        """The colour of each family that has a line, libraries aside, in the ladder's order."""
-        used = {self.family(series.variant) for series in self.series if not self.is_library(series.variant)}
-        ordered = [family for family in dict.fromkeys(self.families.values()) if family in used]
-        ordered += sorted(used - set(ordered))
-        hues = {family: pane.COLOURS[index % len(pane.COLOURS)] for index, family in enumerate(ordered)}
-        return hues | ({OWN: pane.OWN_COLOUR} if OWN in hues else {})
-
-    @cached_property
-    def keys(self) -> tuple[tuple[str, str], ...]:
-        """The families and their colours, where a colour is a family."""
-        if not self.crowded:
-            return ()
-        keys = [(clean(family), hue) for family, hue in self.hues.items()]
-        libraries = any(self.is_library(series.variant) for series in self.series)
-        return (*keys, *([("libraries", pane.BLACK)] if libraries else []))
-
-
-def boxes(runs: Sequence[Run], families: pane.Families) -> list[Box]:
-    """What the panes of runs that are sweeps show."""
-    groups: dict[tuple[str, str, str], list[tuple[Run, Panel]]] = {}
-    for run in runs:
-        axis = sweep_axis(run.rows)
-        for panel in panels(run, axis, tuple(families)) if axis else []:
-            if any(row.status == "ok" and row.samples for row in panel.rows):
-                key = (pane.device_title(run, panel.device), panel.dtype, panel.shape)
-                groups.setdefault(key, []).append((run, panel))
-    return [Box(title, dtype, tuple(parts), families) for (title, dtype, _), parts in groups.items()]
-
-
-@dataclass(frozen=True)
-class End:
-    """The last point of a line, in data coordinates."""
+class Point(NamedTuple):
+    """A figure with its interval; NaN where there is none."""
 
     x: float
     y: float
-    aim: float  # where it would be at the largest size, had it gone on as it went: its words' height
-
-
-_APART = 1.25  # 4096 and 4097 tell nothing of where a line goes
-
-
-def end_of(sizes: Sequence[float], values: Sequence[float], goes_on: bool = True) -> End | None:
-    """The end of a line on logarithmic axes, or the last of points alone; None if all values are NaN."""
-    known = [(size, value) for size, value in zip(sizes, values, strict=True) if np.isfinite(value)]
-    if not known:
-        return None
-    x, y = known[-1]
-    aim = y
-    before = next(((size, value) for size, value in reversed(known) if size * _APART <= x), None)
-    if goes_on and before and x < sizes[-1]:
-        aim = y * (y / before[1]) ** (np.log(sizes[-1] / x) / np.log(x / before[0]))
-    return End(float(x), float(y), float(aim))
-
-
-@dataclass(frozen=True)
-class Label:
-    """Words for the right margin, at the height of a line's end."""
-
-    text: str
-    end: End
-    colour: str
-    bold: bool = False
+    low: float = math.nan
+    high: float = math.nan
+    said: str = ""  # on a page, under the pointer
 
 
 @dataclass(frozen=True)
 class Look:
     """How a line is drawn."""
 
-    colour: str  # of its words too
-    marker: str
-    line: Dashes
-    open: bool = False
-    strength: int = 1  # 0: in the background, 2: in front
+    colour: str = pane.PALE
+    dashes: pane.Dashes = "-"
+    marker: str = ""
+    is_hollow: bool = False
+
+
+@dataclass(frozen=True)
+class Line:
+    """What is drawn from left to right."""
+
+    label: str
+    points: Sequence[Point]
+    look: Look = Look()
+    name: str = ""  # at its end; lines without a name are thin
 
     @property
-    def stroke(self) -> str:
-        return self.colour if self.strength else paled(self.colour)
-
-    @property
-    def style(self) -> dict[str, Any]:
-        return {
-            "color": self.stroke,
-            "linestyle": self.line,
-            "linewidth": (0.8, 1.6, 2.2)[self.strength],
-            "marker": self.marker or None,
-            "markersize": self.size,
-            "markerfacecolor": "white" if self.open else self.stroke,
-            "markeredgewidth": 1.0,
-            "zorder": 2 + 0.2 * self.strength,
-        }
-
-    @property
-    def bar(self) -> dict[str, Any]:
-        """Its confidence intervals, as matplotlib takes them."""
-        width, alpha = ((3.0, 0.4), (5.0, 0.35), (6.0, 0.35))[self.strength]
-        return {"color": self.stroke, "linewidth": width, "alpha": alpha, "zorder": 1 + 0.2 * self.strength}
-
-    @property
-    def size(self) -> float:
-        """Of the markers, points."""
-        return (2.6, 4.5, 4.5)[self.strength]
+    def end(self) -> Point | None:
+        return next((point for point in reversed(self.points) if math.isfinite(point.y)), None)
 
 
-def looks(box: Box) -> dict[tuple[int, str], Look]:
-    """The look of each series by run and label.
+def paint(axes: Axes, lines: Sequence[Line]) -> None:
+    """Draw lines with the intervals that are known. Points without a figure are gaps."""
+    for line in lines:
+        x, y, low, high = np.array([point[:4] for point in line.points], float).T
+        look, strong = line.look, bool(line.name)
+        axes.plot(
+            x, y, label=line.label, color=look.colour, linestyle=look.dashes, marker=look.marker or None,
+            markersize=4.5, linewidth=1.8 if strong else 0.9, zorder=3 if strong else 2,
+            markerfacecolor="white" if look.is_hollow else look.colour,
+        )  # fmt: skip
+        if strong and np.isfinite(low).any():
+            axes.vlines(x, low, high, color=look.colour, linewidth=4.0, alpha=0.3, zorder=2.5)
+        for point in line.points:
+            if point.said:
+                pane.mark(axes, point.x, point.y, point.said)
 
-    A few variants have a colour and a marker each. In a crowd a colour is a family, whose fastest member is
-    drawn strong and the others thin and pale. Libraries are black, the user's own kernels have one colour;
-    openness tells the runs apart.
+
+def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
+    """Write the names in the right margin, without overlaps. The limits of the axes are set."""
+    ends = [(line, end) for line in lines if line.name and (end := line.end)]
+    fraction = axes.transData + axes.transAxes.inverted()
+    aims = [float(fraction.transform((end.x, end.y))[1]) for _, end in ends]
+    last = max((end.x for _, end in ends), default=0.0)
+    for (line, end), height in zip(ends, spread(aims, _GAP, 0.0, 0.985), strict=True):
+        arrow = {
+            "arrowstyle": "-", "color": line.look.colour, "linewidth": 0.6, "alpha": 0.6, "shrinkA": 1,
+            "shrinkB": 3, "relpos": (0, 0.5), "linestyle": ":" if end.x < last else "-", "patchA": None,
+        }  # fmt: skip
+        axes.annotate(
+            line.name, (end.x, end.y), (1.03, height), textcoords="axes fraction", va="center",
+            annotation_clip=False, color=line.look.colour, fontsize=8.5, arrowprops=arrow,
+        )  # fmt: skip
+
+
+def looks(
+    best: Mapping[str, float], variants: Mapping[str, str], families: pane.Families, most: int = MOST
+) -> dict[str, Look]:
+    """The looks of the lines that have a colour: all if they are few enough.
+
+    Otherwise the first variant of the ladder, the best of each family, libraries, and the user's own kernels.
+
+    Args:
+        best: the highest rate by label, in the order of the ladder.
+        variants: by label.
+        families: as of a chart.
+        most: lines with a colour.
     """
-    variants = {series.label: series.variant for series in box.series}
-    labels = [label for label, variant in variants.items() if not box.is_library(variant)]
-    labels.sort(key=lambda label: box.family(variants[label]) == OWN)  # others keep their colours beside them
-    libraries = sorted(variants.keys() - labels, key=lambda label: (variants[label] != BASELINE, label))
-    strong = _fastest_of_families(box)
-    styles = {}
-    for number, (_, panel) in enumerate(box.parts):
-        for series in panel.series:
-            key, again = (number, series.label), number > 0
-            if series.label in libraries:
-                line = _LIBRARY_LINES[libraries.index(series.label) % len(_LIBRARY_LINES)]
-                styles[key] = Look(pane.BLACK, "", line)
-                continue
-            family = box.family(series.variant)
-            of_family = box.crowded or family == OWN
-            kin = [label for label in labels if not of_family or box.family(variants[label]) == family]
-            index, cycle = kin.index(series.label), len(_MARKERS if of_family else pane.COLOURS)
-            marker, line = _MARKERS[index % len(_MARKERS)], _LINES[(index // cycle + number) % len(_LINES)]
-            if family == OWN:
-                styles[key] = Look(pane.OWN_COLOUR, marker, line, again, 2)
-            elif box.crowded:
-                styles[key] = Look(box.hues[family], marker, line, again, 2 if series.label in strong else 0)
-            else:
-                styles[key] = Look(pane.COLOURS[index % len(pane.COLOURS)], marker, line, again)
-    return styles
+
+    def family(label: str) -> str:
+        return LIBRARIES if variants[label] == BASELINE else families.get(variants[label], "others")
+
+    ranked = sorted(best, key=lambda label: -best[label])
+    chosen = ranked
+    if len(ranked) > most:
+        first = [label for label in ranked if variants[label] == next(iter(families), "")]
+        others = [label for label in ranked if family(label) != LIBRARIES and label not in first]
+        leaders = {family(label): label for label in reversed(others)}.values()
+        libraries = [label for label in ranked if family(label) == LIBRARIES]
+        own = [label for label in ranked if family(label) == OWN]
+        in_order = sorted(leaders, key=ranked.index)
+        chosen = list(dict.fromkeys((*first, *in_order, *libraries, *own)))[:most]
+    result: dict[str, Look] = {}
+    colours, dashes = iter(pane.COLOURS), iter(_LIBRARY_DASHES * most)
+    for label in sorted(best, key=lambda label: variants[label] != BASELINE):
+        if label not in chosen:
+            continue
+        if family(label) == LIBRARIES:
+            result[label] = Look(pane.BLACK, next(dashes))
+            continue
+        is_first_own = family(label) == OWN and all(
+            each.colour != pane.OWN_COLOUR for each in result.values()
+        )
+        colour = pane.OWN_COLOUR if is_first_own else next(colours)
+        result[label] = Look(colour, marker=_MARKERS[len(result) % len(_MARKERS)])
+    return result
 
 
-def _fastest_of_families(box: Box) -> frozenset[str]:
-    best: dict[str, tuple[float, str]] = {}
-    for series in box.series:
-        rates = [rate for row in series.rows.values() if (rate := derive.median_rate(row, box.scope))]
-        if rates and not box.is_library(series.variant):
-            family = box.family(series.variant)
-            best[family] = max(best.get(family, (0.0, "")), (max(rates), series.label))
-    return frozenset(label for _, label in best.values())
-
-
-def paled(colour: str, share: float = 0.42) -> str:
-    """A colour mixed with white."""
-    red, green, blue = (channel + (1 - channel) * share for channel in to_rgb(colour))
-    return to_hex((red, green, blue))
-
-
-def frame(axes: Axes, box: Box, unit: str, text: Callable[[float], str], below: str) -> None:
-    """Titles, logarithmic axes, the measured sizes as ticks."""
-    sizes = box.sizes
-    axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
-    if len(sizes) > 1:
+def size_axis(
+    axes: Axes, sizes: Sequence[int], text: Callable[[int], str] = str, room: float = 0.075
+) -> dict[int, float]:
+    """A logarithmic axis of sizes, or categories where some are too close; where each size is."""
+    steps = list(pairwise(sizes))
+    if any(larger / smaller < _CLOSE for smaller, larger in steps):
+        at = {size: float(number) for number, size in enumerate(sizes)}
+        shown = sizes[:: ceil_div(len(sizes), _MOST_CATEGORIES)]
+        axes.set_xlim(-0.3, len(sizes) - 0.7)
+    else:
+        at = {size: float(size) for size in sizes}
+        shown = thinned(sizes, room)
+        axes.set_xscale("log", base=2)
         axes.set_xlim(sizes[0] / 1.08, sizes[-1] * 1.08)
-    size_axis(axes, thinned(sizes), lambda size: str(round(size)))
-    pane.log_ticks(axes.yaxis, text)
-    axes.set_xlabel(box.panel.shape)
-    axes.set_ylabel(unit)
-    pane.titles(axes, box.title, below + box.bold, box.keys)
-
-
-def size_axis(axes: Axes, ticks: Sequence[int], text: Callable[[float], str]) -> None:
-    """Sizes along the axis across."""
-    axes.xaxis.set_major_locator(FixedLocator(ticks))
+    axes.xaxis.set_major_locator(FixedLocator([at[size] for size in shown]))
     axes.xaxis.set_minor_locator(NullLocator())
-    pane.tick_texts(axes.xaxis, text)
-    axes.tick_params(length=3, color=pane.DARK)
+    names = {at[size]: text(size) for size in shown}
+    axes.xaxis.set_major_formatter(lambda value, _: names.get(value, ""))
+    return at
 
 
-def thinned(sizes: Sequence[int], room: float = 0.065) -> list[int]:
+def thinned(sizes: Sequence[int], room: float) -> list[int]:
     """The sizes whose labels do not touch on a logarithmic axis: the last always, and powers of two first."""
-    span = max(np.log(sizes[-1] / sizes[0]), 1e-9)
+    span = max(math.log(sizes[-1] / sizes[0]), 1e-9)
     kept: list[int] = []
     for size in sorted(sizes, key=lambda n: (n != sizes[-1], n != sizes[0], n & (n - 1) != 0, n)):
-        if all(abs(np.log(size / other)) / span >= room for other in kept):
+        if all(abs(math.log(size / other)) / span >= room for other in kept):
             kept.append(size)
     return sorted(kept)
-
-
-def at_ends(axes: Axes, labels: Sequence[Label], box: Box, last: float | None = None) -> None:
-    """Name the lines in the right margin, pushed apart where they would overlap, a thin line to each end.
-
-    The pane's limits are set. `last` is where a line that goes all the way ends, by default the largest size.
-    """
-    last = float(box.sizes[-1]) if last is None else last
-    low, high = (np.log10(limit) for limit in axes.get_ylim())
-
-    def height(value: float) -> float:
-        return float((np.log10(value) - low) / (high - low))
-
-    aims = [height(label.end.aim) for label in labels]
-    stands = spread(aims, box.gap / box.height, -0.02, 0.985)
-    for label, text_y in zip(labels, stands, strict=True):
-        at = (1.045 if box.crowded else 1.03, text_y)
-        size, weight = 7.5 if box.crowded else 8.5, "bold" if label.bold else "normal"
-        style: dict[str, Any] = {"color": label.colour, "fontsize": size, "fontweight": weight}
-        ended = label.end.x < last
-        arrow: dict[str, Any] = {
-            "arrowstyle": "-",
-            "color": label.colour,
-            "linewidth": 0.6,
-            "linestyle": ":" if ended else "-",
-            "alpha": 0.7 if ended or abs(height(label.end.y) - text_y) > 0.01 else 0.35,
-            "shrinkA": 1,
-            "shrinkB": 3,
-            "relpos": (0, 0.5),
-            "patchA": None,  # not clipped at the words: the search for where takes half the drawing
-        }
-        name_end(axes, label.text, (label.end.x, label.end.y), at, arrowprops=arrow, **style)
-
-
-def name_end(
-    axes: Axes, text: str, point: tuple[float, float], at: tuple[float, float], **style: Any
-) -> None:
-    """Words in the right margin, at a fraction of the pane, for the point where a line ends."""
-    axes.annotate(text, point, at, textcoords="axes fraction", va="center", annotation_clip=False, **style)
 
 
 def spread(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
@@ -353,34 +190,3 @@ def spread(heights: Sequence[float], apart: float, low: float, high: float) -> l
         for rank, index in enumerate(block):
             moved[index] = bottom(block) + rank * apart
     return moved
-
-
-def missing(
-    axes: Axes,
-    box: Box,
-    shown: Sequence[Series],
-    why: Callable[[Row], str],
-    name: Callable[[int], str] = str,
-    notes: Sequence[str] = (),
-) -> None:
-    """Say below what the gaps are.
-
-    `why` says in a word or a few why a row has no point, and "" if it has one; `name` is a size's.
-    """
-    where: dict[tuple[str, str], dict[str, None]] = {}  # sizes by reason and series
-    for series in shown:
-        for size, row in series.rows.items():
-            if reason := why(row):
-                where.setdefault((reason, clean(series.label)), {})[name(size)] = None
-    groups: dict[tuple[str, str], list[str]] = {}  # series by reason and sizes
-    for (reason, label), sizes in where.items():
-        at = "" if len(sizes) == len(box.sizes) else f" at {', '.join(sizes)}"
-        groups.setdefault((reason, at), []).append(label)
-    texts = [f"{', '.join(labels)}{at} ({reason})" for (reason, at), labels in groups.items()]
-    gaps = ["No point: " + "; ".join(texts)] if texts else []
-    pane.footnote(axes, [*notes, *gaps])
-
-
-def status(row: Row) -> str:
-    """Why a row has no time: its status, or nothing."""
-    return "" if row.status == "ok" else row.status

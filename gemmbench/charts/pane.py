@@ -1,7 +1,7 @@
-"""A chart: panes with their titles and words, and how they come into a file or a page.
+"""A chart: panes with their titles and words, written to a file or a page.
 
-Equal rows give equal files. Colours are Okabe and Ito's, safe for colour-blind readers; every line also has
-its own marker, so that the charts read in grey. Names come from drivers, so no text is taken for markup.
+Equal rows give equal files. Colours are Okabe and Ito's, which are safe for colour-blind readers. Names come
+from drivers, so no text is interpreted as markup.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any
@@ -28,26 +28,25 @@ from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocato
 
 from gemmbench import UsageError
 from gemmbench.charts import SUFFIXES
-from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import Problem, Row
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, replace_file
 from gemmbench.model.units import clean, reason_of
-from gemmbench.stats import rates
-from gemmbench.stats.panels import panels
-from gemmbench.stats.rates import Peak
 
 Families = Mapping[str, str]  # family by variant, in the order of the ladder
 Coordinates = str | tuple[str, str]
+Dashes = str | tuple[int, tuple[float, ...]]
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+COLOURS = (
+    *("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9"),
+    *("#332288", "#999933"),  # Paul Tol's indigo and olive
+)
 BLACK, DARK, GREY, PALE = "#000000", "#444444", "#6E6E6E", "#C8C8C8"  # libraries, roofs and words
-OWN_COLOUR = "#882255"  # of the user's own kernels, whatever else is drawn; Paul Tol's wine
-UP, DOWN = COLOURS[0], COLOURS[1]
+OWN_COLOUR = "#882255"  # of the user's own kernel; Paul Tol's wine
 OPAQUE: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
 """What is behind words that stand on lines."""
 BELOW = ("data", "axes fraction")
-BESIDE = ("axes fraction", "data")
+NEAR = 0.25  # of the measured peak: the peak is drawn if the fastest kernel comes that near
 
 _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
@@ -182,10 +181,10 @@ def say(
     where: Coordinates = "data",
     **style: Any,
 ) -> None:
-    """Words beside a point.
+    """Words next to a point.
 
-    The offset is in points of the page; `where` says what the point's coordinates are: `BELOW` (its height is
-    a fraction of the axis), `BESIDE`, ...
+    The offset is in points of the page. `where` names the point's coordinates; with `BELOW` its height is a
+    fraction of the axis.
     """
     axes.annotate(
         text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style
@@ -217,15 +216,17 @@ def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) ->
     axis.set_minor_formatter(NullFormatter())
 
 
-def device_title(run: Run, device: int) -> str:
-    """Device and driver; processor and BLAS for the host."""
+def device_name(run: Run, device: int) -> str:
+    """The device, or the processor for the host; with its number where another of the run has the name."""
     if device == HOST:
-        return f"{clean(run.header.host.cpu)} | {clean(run.header.host.blas)}"
-    return clean(run.header.devices[device].title)
+        return clean(run.header.host.cpu)
+    names = [each.name for each in run.header.devices]
+    number = f" ({device})" if names.count(names[device]) > 1 else ""
+    return clean(names[device]) + number
 
 
 def stem(run: Run) -> str:
-    """What a run is called beside others: its file's name without the suffix."""
+    """The name of a run among several: its file's name without the suffix."""
     return clean(Path(run.path).stem) or "run"
 
 
@@ -236,46 +237,27 @@ class Subject:
     run: Run
     device: int
     dtype: str  # "" if the pane is of every type
-    title: str
+    where: str  # the device, and the run if there are several
     rows: list[Row]  # the host's own among them
 
 
 def subjects(
     runs: Sequence[Run], wanted: Callable[[Row], bool] = lambda row: row.kind == "gemm", typed: bool = True
 ) -> list[Subject]:
-    """What the panes are of, where each run and device has its own, or each data type of it if `typed`.
+    """The subjects of the panes where each run and device has its own, or each data type of it if `typed`.
 
-    Runs without a wanted row have none: they may be there for their peak and bandwidth.
+    Runs without a wanted row have none: they may provide peak and bandwidth.
     """
-    beside = [run for run in runs if any(map(wanted, run.rows))]
+    shown = [run for run in runs if any(map(wanted, run.rows))]
     result = []
-    for run in beside:
+    for run in shown:
         rows = [row for row in run.rows if wanted(row)]
         keys = dict.fromkeys((row.device, row.dtype if typed else "") for row in rows if row.device != HOST)
         for device, dtype in sorted(keys, key=lambda key: key[0]):
             own_rows = [row for row in rows if row.device in (device, HOST) and dtype in ("", row.dtype)]
-            result.append(Subject(run, device, dtype, own_title(run, device, beside), own_rows))
+            where = device_name(run, device) + (f" ({stem(run)})" if len(shown) > 1 else "")
+            result.append(Subject(run, device, dtype, where, own_rows))
     return result
-
-
-def own_title(run: Run, device: int, beside: Sequence[Run]) -> str:
-    """A device's title in a chart where each of several runs has panes of its own."""
-    return device_title(run, device) + (f" | {stem(run)}" if len(beside) > 1 else "")
-
-
-def about_peaks(run: Run, peaks: Iterable[Peak]) -> list[str]:
-    """What a footnote says of the peaks that a run is held against: how old they are, and of which runs."""
-    notes, borrowed = [], dict[str, list[str]]()
-    for peak in peaks:
-        dtype = peak.row.dtype
-        if (elapsed_s := rates.kept_for(peak.run, peak.row)) is not None:
-            notes.append(f"The {dtype} peak was measured {units.age(elapsed_s)} earlier.")
-        if peak.run is not run:
-            borrowed.setdefault(stem(peak.run), []).append(dtype)
-    for name, dtypes in borrowed.items():
-        are = "peak is that" if len(dtypes) == 1 else "peaks are those"
-        notes.append(f"The {', '.join(dtypes)} {are} of {name}.")
-    return notes
 
 
 def _room(axes: Axes) -> float:
@@ -285,13 +267,9 @@ def _room(axes: Axes) -> float:
     return figure.bbox.width / figure.dpi - 1.1
 
 
-def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] = (), lift: float = 0) -> None:
-    """The device above, what is drawn below it, and what the colours mean as words in them.
-
-    The title breaks at its first bar if a line is not enough; `lift` points stay free below the keys.
-    """
-    lines = textwrap.wrap(below, round(15.5 * _room(axes)))
-    height = 7.0 + lift
+def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
+    """What, where and which type; below it a remark, and what the colours mean as words in them."""
+    lines, height = textwrap.wrap(below, round(15.5 * _room(axes))), 7.0
     if keys:
         bold = {"fontsize": 8.5, "fontweight": "bold"}
         words = [TextArea(word, textprops={"color": colour, **bold}) for word, colour in keys]
@@ -302,33 +280,10 @@ def titles(axes: Axes, title: str, below: str, keys: Sequence[tuple[str, str]] =
         )  # fmt: skip
         axes.add_artist(box)
         height += 13
-    say(axes, "\n".join(lines), (0, 1), (0, height), "axes fraction", fontsize=8.5, color=DARK)
-    axes.set_title(
-        "\n".join(_heading(title, round(12 * _room(axes)))),
-        fontweight="bold",
-        pad=height + 13 + 11.5 * (len(lines) - 1),
-    )
-
-
-def _heading(title: str, width: int) -> list[str]:
-    if len(title) <= width:
-        return [title]
-    first, _, second = title.partition(" | ")
-    return [textwrap.shorten(part, width, placeholder=" ...") for part in (first, second) if part]
-
-
-def footnote(axes: Axes, texts: Sequence[str], drop: float = 38, most: int = 4) -> None:
-    """Say below the pane what is not in it; each text starts a line.
-
-    Texts are wrapped, and cut beyond `most` lines; they begin `drop` points below the axis.
-    """
-    lines = [line for text in texts for line in textwrap.wrap(text, round(17 * _room(axes)))]
-    if not lines:
-        return
-    if len(lines) > most:
-        lines = [*lines[: most - 1], lines[most - 1][:98] + " ..."]
-    text = "\n".join(lines)
-    say(axes, text, (0, 0), (0, -drop), "axes fraction", va="top", fontsize=7.5, color=GREY)
+    if lines:
+        say(axes, "\n".join(lines), (0, 1), (0, height), "axes fraction", fontsize=8.5, color=DARK)
+    heading = textwrap.shorten(title, round(11.5 * _room(axes)), placeholder=" ...")
+    axes.set_title(heading, fontweight="bold", pad=height + 13 * len(lines))
 
 
 def short(text: str) -> str:
@@ -337,101 +292,6 @@ def short(text: str) -> str:
     if "." in figure_:
         figure_ = figure_.rstrip("0").rstrip(".")
     return f"{figure_} {unit}".strip()
-
-
-# --- Variants down, in the order of the ladder: what the charts of one problem have in common ---------------
-
-ROW = 0.2  # inches down the page
-_COLUMN = 50.0  # points across it
-
-
-@dataclass(frozen=True, eq=False)
-class Rung:
-    """One variant with one set of parameters, at one problem."""
-
-    label: str
-    variant: str
-    family: str
-    rows: dict[str, Row]  # by data type
-
-    @property
-    def is_host(self) -> bool:
-        """Whether it ran on the host, not on an OpenCL device."""
-        return all(row.device == HOST for row in self.rows.values())
-
-
-@dataclass(frozen=True, eq=False)
-class Place:
-    """Where a rung stands."""
-
-    y: float
-    rung: Rung
-
-
-def rungs(run: Run, device: int, dtypes: Sequence[str], problem: Problem, families: Families) -> list[Rung]:
-    """Every variant of a device, and the host's, at one problem, in the order of the ladder."""
-    here = replace(run, rows=tuple(row for row in run.rows if row.kind == "gemm" and row.problem == problem))
-    by_label: dict[tuple[bool, str], Rung] = {}
-    for panel in panels(here, "m", tuple(families)):
-        if panel.device not in (device, HOST) or panel.dtype not in dtypes:
-            continue
-        for series in panel.series:
-            key = (series.is_host, series.label)
-            family = families.get(series.variant, "others")
-            rung = by_label.setdefault(key, Rung(clean(series.label), series.variant, family, {}))
-            rung.rows[panel.dtype] = next(iter(series.rows.values()))
-    rank = {name: position for position, name in enumerate(families)}
-    return sorted(by_label.values(), key=lambda rung: (rung.is_host, rank.get(rung.variant, len(rank))))
-
-
-def places(ladder: Sequence[Rung], first: float = 0.0) -> tuple[list[Place], dict[str, float]]:
-    """A line for each rung, and one for each family's name above its own if there are several."""
-    names = list(dict.fromkeys(rung.family for rung in ladder))
-    stands, heads, y = [], {}, first
-    for name in names:
-        if len(names) > 1:
-            heads[name] = y
-            y += 1
-        for rung in ladder:
-            if rung.family == name:
-                stands.append(Place(y, rung))
-                y += 1
-    return stands, heads
-
-
-def name_rows(axes: Axes, names: Mapping[float, str], heads: Mapping[str, float]) -> None:
-    """Names at the left, by their height; families' heads above their own lines."""
-    axes.set_yticks(list(names), list(names.values()), fontsize=8.5)
-    axes.tick_params(axis="y", length=0)
-    for name, y in heads.items():
-        looks: dict[str, Any] = {"fontsize": 8, "fontstyle": "italic", "color": GREY}
-        say(axes, clean(name), (0, y), (-4, -1), BESIDE, ha="right", va="center", **looks)
-
-
-def cell(
-    axes: Axes, column: int, y: float, text: str, colour: str = BLACK, bold: bool = False, small: bool = False
-) -> None:
-    """A figure in one of the columns at the right, which line up at their right ends."""
-    looks = {"fontsize": 7 if small else 8, "fontweight": "bold" if bold else "normal", "color": colour}
-    at = (_COLUMN * (column + 1), 0)
-    say(axes, text, (1, y), at, BESIDE, ha="right", va="center_baseline", **looks)
-
-
-def heading(axes: Axes, column: int, text: str, colour: str = DARK) -> None:
-    """What a column holds, above it."""
-    looks = {"fontsize": 8, "fontweight": "bold", "color": colour}
-    at = (_COLUMN * (column + 1), 3)
-    say(axes, text, (1, 1), at, "axes fraction", ha="right", va="bottom", **looks)
-
-
-def log_across(axes: Axes, low: float, high: float, name: str, text: Callable[[float], str]) -> None:
-    """A logarithmic axis across, from the smallest value to the largest, and no lines but its own."""
-    axes.set_xscale("log")
-    axes.set_xlim(low / 1.3, high * 1.2)
-    log_ticks(axes.xaxis, text, 300 * 1.3 * 1.2)
-    axes.grid(False, axis="y")
-    axes.spines["left"].set_visible(False)
-    axes.set_xlabel(name)
 
 
 # --- A figure as the SVG of a page, with the points that answer to the pointer ------------------------------

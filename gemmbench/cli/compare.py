@@ -204,8 +204,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     """Draw charts from saved runs.
 
-    Sweeps of several runs lie over each other. A run of `peak --all` beside others lends the roofline its
-    peak and bandwidth.
+    Sweeps of several runs share a chart. A run of `peak --all` provides peak and bandwidth for the others.
     """
     from gemmbench import chart_views  # matplotlib takes a second to import
 
@@ -227,16 +226,12 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
 
 
 def _draw_all(runs: Sequence[Run], path: Path) -> None:
-    """Every kind that the runs have rows for, and why not the others; `UsageError` if there is none."""
+    """Every kind that suits the runs, each in a file of its own; `UsageError` if there is none."""
     from gemmbench import chart_views
 
-    suited = chart_views.suited(runs, families(runs))
-    paths = {kind: named(path, kind) for kind, why in suited.items() if not why}
+    paths = {kind: named(path, kind) for kind in chart_views.suited(runs, families(runs))}
     for each in paths.values():
         check_plot_path(each)
-    for kind, why in suited.items():
-        if why:
-            api.say(f"Not drawn: {kind}: {why}.")
     if not paths:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():

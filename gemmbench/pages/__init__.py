@@ -429,8 +429,8 @@ class _Draw:
         """Draw every pane of the wanted kinds that suit the runs."""
         chosen = self.wanted.charts
         known = families(runs)
-        for kind, reason in chart_views.suited(runs, known).items():
-            if not reason and (kind not in _LEFT_OUT if chosen is None else kind in chosen):
+        for kind in chart_views.suited(runs, known):
+            if kind not in _LEFT_OUT if chosen is None else kind in chosen:
                 idea = chart_views.KINDS[kind].idea
                 with matplotlib.rc_context():
                     figures = chart_views.figures(runs, kind, known)

@@ -353,5 +353,5 @@ def test_every_command_takes_one_device_after_another(words: str, call: Call, tm
         driver = driver_name(device).partition(".")[0]
         assert driver in result.stdout
         assert driver in call("show", str(run), "--format", "markdown").stdout
-        assert device.driver in drawn
+        assert device.name in drawn
         assert device.name in call("show", str(run), "--format", "csv").stdout

@@ -86,10 +86,6 @@ def test_plot(paths: str, page: OpenPage, call: Call) -> None:
         plotted.write(f"chart {kind}", "\n".join(figure))
 
 
-def test_why_a_chart_is_not_drawn(page: OpenPage) -> None:
-    page("plot-reasons").call("plot", "plots/h200-energy.jsonl", "--kind", "all", "--out", "out.svg")
-
-
 def test_kernels(page: OpenPage) -> None:
     kernels = page("kernels")
     for words in ("kernels", "kernels --describe naive", "kernels --describe cpu-packed", "plot --kind list"):

@@ -23,7 +23,7 @@ def test_work_groups_are_drawn(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "groups.svg"
     done = call("kernels", "--resources", "--device", "intel", "--kernel", "naive,tiled", "--plot", str(path))
     assert done.exit_code == 0, done.stderr
-    assert "the largest work-group of a kernel as built" in path.read_text()
+    assert "the largest that the kernel allows" in path.read_text()
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,6 @@ def test_a_sweep_of_one_size_stays_a_sweep_of_its_own_dimension() -> None:
 
 def test_a_tuners_run_has_no_chart() -> None:
     run = seen_as("square", fake.fake_square())
-    assert not chart_views.suited([run])["throughput"]
-    assert chart_views.suited([seen_as("tune", fake.fake_square())])["throughput"]
-    assert all(chart_views.suited([seen_as("tune", tuner.fake_tune())]).values())
+    assert "throughput" in chart_views.suited([run])
+    assert chart_views.suited([seen_as("tune", fake.fake_square())]) == []
+    assert chart_views.suited([seen_as("tune", tuner.fake_tune())]) == []
