@@ -26,7 +26,9 @@ def rows_of(device: DeviceFacts, sizes: list[int], path: Path) -> list[Row]:
     plan = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size) for size in sizes])
     with Worker(faulty.make) as worker, RunFile.create(path, HEADER) as file:
         events = session.run(plan, [device], POLICY, worker, file)
-        return [event.row for event in events if isinstance(event, Finished)]
+        # On a busy machine a row may be measured again.
+        rows = {event.row.key: event.row for event in events if isinstance(event, Finished)}
+        return list(rows.values())
 
 
 @pytest.mark.usefixtures("skips")
