@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterable
 from dataclasses import dataclass, replace
+from itertools import count
 
 import msgspec
 
@@ -42,9 +43,13 @@ class Recorded:
         """Nobody asks."""
         raise NotImplementedError
 
-    def start(self, clock: str, count: int, work: int) -> Batch:
+    def start(self, clock: str, problems: int, work: int) -> Batch:
         """A control burst: all take the same time."""
-        return Batch({clock: 0.005}, 0.0, 0.005, count)
+        begin = float(next(_begins))
+        return Batch({clock: 0.005}, begin, begin + 0.005 * problems, problems)
+
+
+_begins = count(start=0, step=10)  # seconds
 
 
 def measured(
