@@ -55,7 +55,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
         order: variants in the order of the ladder.
         verbose: also a line for each GEMM row with every scope, peaks, conditions, and how every race went.
     """
-    tables: list[RenderableType] = [*sheets(run, order, verbose)]
+    tables = sheets(run, order, verbose)
     if verbose and run.header.view == "gemm":
         tables += sweep_table.pages(run)
     return stack(tables) if tables else Text("No rows: the run ended before its first result.")

@@ -8,17 +8,13 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.text import Text
-
 from gemmbench.gemm.workloads import sentences
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import CHAIN, GRAPH, MATH, SCOPES, Check, Elements, Launch, Row, titled
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, listed
+from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
 from gemmbench.report.table import Cell, Note, Sheet, heading
@@ -393,51 +389,38 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     )
 
 
-def pages(run: Run) -> list[RenderableType]:
-    """A page for each row: scopes, launches, verification, parameters.
+def pages(run: Run) -> list[Sheet]:
+    """Tables for each row: scopes and checks, the host scope by part, launches, small matrices.
 
-    Of the combinations of a grid the fastest has one.
+    Of the combinations of a grid the fastest has them.
     """
     scope = rates.view_scope(run)
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
-    grids = by_key(
-        (
-            (
-                row.device,
-                row.dtype,
-                row.problem,
-                titled(row.variant, row.parameters) if row.grid else id(row),
-            ),
-            row,
+
+    def subject(row: Row) -> tuple[object, ...]:
+        return (
+            row.device,
+            row.dtype,
+            row.problem,
+            titled(row.variant, row.parameters) if row.grid else id(row),
         )
-        for row in gemms
-    )
-    return [
-        _page(run, max(alike, key=lambda row: rates.median_rate(row, scope) or 0)) for alike in grids.values()
-    ]
+
+    grids = by_key((subject(row), row) for row in gemms).values()
+    best = (max(alike, key=lambda row: rates.median_rate(row, scope) or 0) for alike in grids)
+    return [sheet for row in best for sheet in _page(row, scope)]
 
 
-def _page(run: Run, row: Row) -> RenderableType:
-    scope = rates.view_scope(run)
+def _page(row: Row, scope: str) -> Iterator[Sheet]:
     rate = rates.median_rate(row, scope)
     shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
-    figure = shown if rate else WORDS[row.status]
-    parts: list[RenderableType] = []
-    if row.samples:
-        parts += [_scopes(run, row), Text("")]
+    yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
     for what, seconds in (("host scope", row.parts), ("map cycle", row.cycle)):
         if split := rates.split(seconds):
-            parts += [_parts(what, split), Text("")]
+            yield _parts(what, split)
     if row.launches:
-        parts += [_launches(row), Text("")]
+        yield _launches(row)
     for name, elements in (row.matrices or {}).items():
-        parts += [_matrix(name, elements), Text("")]
-    parts.append(Sheet(notes=tuple(_facts(run, row))))
-    title = Text(f"{clean(row.title)}: {figure}", style="bold")
-    return Group(
-        title,
-        *(part if isinstance(part, Text) else Padding(part, (0, 0, 0, 2), expand=False) for part in parts),
-    )
+        yield _matrix(name, elements)
 
 
 def _matrix(name: str, elements: Elements) -> Sheet:
@@ -458,33 +441,37 @@ def _element(value: float) -> str:
 
 
 _LONGEST = 1e9  # a whole number below it is shown whole
-_CLOCKS = {CHAIN: "device, with gaps", GRAPH: "device, as a graph"}
+_CLOCKS = {
+    "kernel": "kernel",
+    "device": "device",
+    CHAIN: "device, with gaps",
+    GRAPH: "device, as a graph",
+    "host": "host",
+}
 
 
-def _scopes(run: Run, row: Row) -> Sheet:
-    lines = []
-    for scope in ("kernel", "device", CHAIN, GRAPH, "host"):
-        times = rates.summary(row, scope)
-        if times is None:
-            continue
-        reached, fraction = rates.rate(row, scope), rates.peak_fraction(run, row, scope)
-        interval = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
-        lines.append(
+def _scopes(row: Row, title: str) -> Sheet:
+    timed = [(name, times) for name in _CLOCKS if (times := rates.summary(row, name))]
+    checks = {"verified": row.check, "and after": row.check_after}
+    facts = [_verified(name, check) for name, check in checks.items() if check]
+    facts += [Note("memory", clean(row.memory))] if row.memory else []
+    facts += [Note("build", units.seconds(row.build_s))] if row.build_s is not None else []
+    return Sheet(
+        heading=(title,),
+        keys=("scope",),
+        blocks=(("median", "95 % interval", "best", "n", "stop"),),
+        rows=tuple(
             (
-                Cell(_CLOCKS.get(scope, scope)),
-                Cell(units.gflops(reached.median) if reached else "-"),
-                Cell(units.percent(fraction) if reached and fraction is not None else "-"),
+                Cell(_CLOCKS[name]),
                 Cell(units.seconds(times.median)),
-                Cell(interval),
+                Cell(f"{units.seconds(times.low)} to {units.seconds(times.high)}"),
                 Cell(units.seconds(times.minimum)),
                 Cell(str(times.n)),
-                Cell(clean(row.samples[scope].stop)),
+                Cell(clean(row.samples[name].stop)),
             )
-        )
-    return Sheet(
-        keys=("scope",),
-        blocks=((rates.unit(row.dtype), "of peak", "median"), ("95 % interval", "best", "n", "stop")),
-        rows=tuple(lines),
+            for name, times in timed
+        ),
+        notes=tuple(facts),
         left=frozenset({"stop"}),
     )
 
@@ -525,39 +512,13 @@ def _launches(row: Row) -> Sheet:
     )
 
 
-def _verified(title: str, check: Check, said: str = "") -> Note:
+def _verified(title: str, check: Check) -> Note:
     """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
     figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
-    reasons = "; ".join(clean(reason) for reason in check.reasons if reason != said)
+    reasons = "; ".join(map(clean, check.reasons))
     verdict = check.verdict if check.verdict != "none" else "not done"
     style = {"ok": "green", "wrong": "bold red", "suspect": "yellow"}.get(check.verdict, "dim")
     return Note(title, ": ".join(filter(None, (verdict, figures, reasons))), style)
-
-
-def _facts(run: Run, row: Row) -> list[Note]:
-    facts = []
-    if row.status != "ok":
-        facts.append(Note(WORDS[row.status], clean_lines(row.reason), STYLES[row.status]))
-    facts.append(_verified("verified", row.check, row.reason))
-    if row.check_after:
-        facts.append(_verified("and after", row.check_after, row.reason))
-    chosen = {**row.parameters, **row.choice}
-    if chosen:
-        facts.append(Note("parameters", listed(chosen)))
-    if row.memory:
-        facts.append(Note("memory", clean(row.memory)))
-    if row.build_s is not None:
-        facts.append(Note("build", units.seconds(row.build_s)))
-    if helpers := rates.helpers_share(row):
-        said = f"{units.percent(helpers)} of the device scope: every pass but the multiplication"
-        facts.append(Note("helpers", said))
-    if against := rates.versus(row):
-        said = f"{versus_cell(row, 'kernel', True).text}, {against.scope} scope, batches interleaved"
-        facts.append(Note(versus_name([row]), said))
-    facts += _energy_facts(run, row)
-    facts += notes.uncertain(run, [row])
-    facts += [Note("note", clean_lines(text), "dim") for text in row.notes]
-    return facts
 
 
 # --- Energy in tables and below them: joules, GFLOP/J and watts, what drew them, or why they are not known.
@@ -611,21 +572,6 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
     }
     caption = f"{panel.dtype} GFLOP/J; energy and power at the largest size, idle draw before it"
     return _by_size(panel, caption, cell, columns)
-
-
-def _energy_facts(run: Run, row: Row) -> list[Note]:
-    """All about one row's energy in a line; why it has none, if it was asked for."""
-    energy, efficiency, power = row.energy, rates.gflop_per_joule(row), rates.watts(row)
-    if energy.joules is None:
-        return energy_notes(run, [row])
-    parts = [f"{units.joules(energy.joules)} for each problem"]
-    if efficiency is not None:
-        parts.append(f"{units.number(efficiency)} GFLOP/J")
-    if power is not None and energy.window_s is not None:
-        parts.append(f"{units.watts(power)} over {units.seconds(energy.window_s)}")
-    if energy.idle_w is not None:
-        parts.append(f"{units.watts(energy.idle_w)} idle before")
-    return [Note("energy", f"{', '.join(parts)}; {_source(row)}")]
 
 
 def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:

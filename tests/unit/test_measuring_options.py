@@ -180,7 +180,7 @@ def test_numbers_are_printed_and_saved_and_not_exported() -> None:
     run = Run(fake.header(("gemm",)), (small,), "run.jsonl")
     run = replace(run, header=replace(run.header, view="gemm"))
     shown = text(views.show(run, verbose=True))
-    assert [line(shown, f"  {start}") for start in ("0  0.25", "0  1e-07", "1    1.5")] == [
+    assert [line(shown, start) for start in ("0  0.25", "0  1e-07", "1    1.5")] == [
         ["0", "0.25"],
         ["0", "1e-07", "1048576"],
         ["1", "1.5", "0.333333"],
