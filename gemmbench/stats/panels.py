@@ -150,11 +150,6 @@ def settings(run: Run) -> list[Setting]:
     return sorted(on_devices or alone, key=lambda setting: setting.device)
 
 
-def problems(run: Run, setting: Setting) -> list[Problem]:
-    """What was asked for there, smallest first."""
-    return sorted(_rows(run, setting), key=lambda problem: problem.flops)
-
-
 def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> dict[str, Standing]:
     """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
 

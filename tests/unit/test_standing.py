@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gemmbench.model.row import Problem, Row
 from gemmbench.model.run_file import Run
-from gemmbench.stats.panels import Setting, common_problem, problems, settings, standings
+from gemmbench.stats.panels import Setting, common_problem, settings, standings
 from tests import fake_runs as fake
 
 FLOAT = Setting(0, "float")
@@ -67,10 +67,9 @@ def test_a_variant_that_never_ran_does_not_count() -> None:
     assert common_problem(run, FLOAT) == Problem(128, 128, 128)
 
 
-def test_settings_and_problems() -> None:
+def test_settings() -> None:
     run = fake.fake_many()
     assert settings(run) == [Setting(0, "float"), Setting(0, "half"), Setting(1, "float"), Setting(1, "half")]
-    assert [problem.m for problem in problems(run, FLOAT)] == list(fake.SIZES)
     host = squares(numpy=(1.0,))
     assert settings(host) == [Setting(-1, "float")]
     assert common_problem(host, Setting(-1, "float")) == Problem(64, 64, 64)
