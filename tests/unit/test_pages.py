@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from matplotlib.axes import Axes
 
 import gemmbench as gb
-from gemmbench import cli, views
+from gemmbench import chart_views, cli, views
 from gemmbench import pages as content
 from gemmbench.charts import pane
 from gemmbench.ladder import ORDER
@@ -178,11 +178,13 @@ def test_tables_have_names_scopes_and_as_many_cells_as_heads(square: str) -> Non
     assert len(ids) == len(set(ids))
 
 
-def test_every_colour_of_the_charts_has_a_dark_one(square: str) -> None:
-    colours = (*pane.COLOURS, pane.BLACK, pane.DARK, pane.GREY, pane.PALE, pane.OWN_COLOUR, "#ffffff")
-    dark = square.partition("prefers-color-scheme:dark")[2].partition("}\n}")[0]
-    assert {f"--c{each[1:].lower()}" for each in colours} <= set(re.findall(r"(--c[0-9a-f]{6}):", dark))
-    assert "var(--c0072b2,#0072b2)" in square
+def test_every_colour_of_every_chart_has_a_dark_one() -> None:
+    runs = [fake.fake_square(), fake.fake_gemm(), fake.fake_workloads(), fake.fake_ladder(("float", "half"))]
+    pages = [html(each, Wanted(charts=tuple(chart_views.KINDS))) for each in (runs, [fake.fake_peak()])]
+    used = set(re.findall(r"var\((--c[0-9a-f]{6}),#", "".join(pages)))
+    assert len(used) > 10
+    dark = pages[0].partition("prefers-color-scheme:dark")[2].partition("}\n}")[0]
+    assert used <= set(re.findall(r"(--c[0-9a-f]{6}):", dark))
 
 
 def said_of_points(page: str) -> list[str]:
