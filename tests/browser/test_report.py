@@ -132,7 +132,7 @@ def test_the_pointer_on_a_point_shows_its_sample(page: Page, three: Path) -> Non
     page.settle()
     tip = "document.getElementById('tip')"
     assert page.run(f"{tip}.checkVisibility()")
-    assert "of peak" in page.run(f"{tip}.textContent")
+    assert " float 64x64x64: " in page.run(f"{tip}.textContent")
     page.press("Escape")
     assert not page.run(f"{tip}.checkVisibility()")
 
