@@ -188,9 +188,10 @@ def _broken(name: str) -> str:
 
 
 def _why(line: _Line) -> str:
-    """In place of the best kernel, where there is none: the status that all rows share."""
+    """In place of the best kernel, where there is none: what went wrong with all rows, or ``-``."""
     statuses = {row.status for row in line.rows}
-    return WORDS[statuses.pop()] if len(statuses) == 1 else "-"
+    status = statuses.pop() if len(statuses) == 1 else "ok"
+    return WORDS[status] if status in FAILED else "-"
 
 
 def _workloads_conclusion(

@@ -284,6 +284,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *(blas if any(row.variant == BASELINE or rates.partner(row) == BASELINE for row in rows) else []),
             *notes.gaps(rows, compared),
             *notes.troubles(rows, shape),
+            *notes.doubts(rows, shape),
             *notes.uncertain(run, rows),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),

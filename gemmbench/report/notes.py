@@ -18,11 +18,11 @@ Where = Callable[[Row], str]  # a row's place in the table: "2048"
 WORDS: dict[Status, str] = {
     "ok": "ok",
     "wrong": "wrong",
-    "unsupported": "unsup",
-    "skipped": "skip",
-    "failed": "fail",
-    "crashed": "crash",
-    "timed-out": "t/o",
+    "unsupported": "not supported",
+    "skipped": "skipped",
+    "failed": "failed",
+    "crashed": "crashed",
+    "timed-out": "timed out",
 }
 STYLES: dict[Status, str] = {
     "ok": "",
@@ -91,10 +91,7 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
     slow = [row for row in kinds["skipped"] if is_too_slow(row)]
     kinds["skipped"] = [row for row in kinds["skipped"] if not is_too_slow(row)]
     found = [_kind(status, alike, where, every, each) for status, alike in kinds.items() if alike]
-    checked = [row for row in rows if (row.kind, row.status) == ("gemm", "ok")]
-    for verdict, label in (("suspect", "suspect"), ("none", "not verified")):
-        if alike := [row for row in checked if row.check.verdict == verdict]:
-            found.append(Note(label, _few(alike, where, every, each), "yellow"))
+    found += doubts(rows, where, each)
     if slow:
         budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
         about = units.age(len(slow) * budget)
@@ -105,12 +102,22 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
     return [*found, *warnings(run, device)]
 
 
+def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
+    """GEMMs whose check is suspect, or that were not verified."""
+    every = len(set(map(where, rows)))
+    checks = by_key((row.check.verdict, row) for row in rows if (row.kind, row.status) == ("gemm", "ok"))
+    return [
+        Note(label, _few(checks[verdict], where, every, each), "yellow")
+        for verdict, label in (("suspect", "suspect"), ("none", "not verified"))
+        if verdict in checks
+    ]
+
+
 def _kind(status: Status, rows: Sequence[Row], where: Where, every: int, each: str) -> Note:
     """Rows of one status in a line, with the reason if they share it."""
     reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in rows)
     reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
-    label = {"unsupported": "not supported", "timed-out": "timed out"}.get(status, status)
-    return Note(label, f"{_few(rows, where, every, each)}: {reason}", STYLES[status])
+    return Note(WORDS[status], f"{_few(rows, where, every, each)}: {reason}", STYLES[status])
 
 
 def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:

@@ -40,7 +40,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Note:
-    """A remark below a table: ``skip: naive at 2048: ...``."""
+    """A remark below a table: ``wrong: naive at 2048: ...``."""
 
     label: str
     text: str

@@ -14,7 +14,7 @@ from gemmbench.model.row import Check, Problem, Row, Scope
 from gemmbench.model.run_file import Header, Run
 from gemmbench.options.rules import Rules
 from gemmbench.regress.compare import Comparison, compare
-from gemmbench.report.notes import troubles
+from gemmbench.report.notes import doubts
 from gemmbench.stats.rates import shown_rate
 from tests import fake_runs as fake
 from tests.compare_runs import again, save, small
@@ -65,8 +65,8 @@ def test_a_row_cannot_be_ok_and_its_check_wrong(when: str, tmp_path: Path) -> No
 
 def test_a_gemm_without_a_check_is_said_to_be_not_verified() -> None:
     run = small(("tiled",))
-    assert troubles(run.rows, lambda row: row.variant) == []
-    (note,) = troubles((replace(run.rows[0], check=Check()), *run.rows[1:]), lambda row: row.variant)
+    assert doubts(run.rows, lambda row: row.variant) == []
+    (note,) = doubts((replace(run.rows[0], check=Check()), *run.rows[1:]), lambda row: row.variant)
     assert (note.label, note.text) == ("not verified", "tiled at tiled")
 
 

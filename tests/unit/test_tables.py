@@ -375,7 +375,7 @@ def test_integers_are_giops_and_suspects_never_win() -> None:
     assert "13 of 15 verified. Not supported: half. Memory, transfers, latency: --all. Details: -v" in table
     details = text(peak(fake.fake_peak(), verbose=True), 120)
     assert "not verified: double, width 2: 4.1 times the rate of float" in details
-    assert "unsup: half, width 1, 2, 4, 8, 16: the device lacks cl_khr_fp16 (half)" in details
+    assert "not supported: half, width 1, 2, 4, 8, 16: the device lacks cl_khr_fp16 (half)" in details
 
 
 def test_a_peak_without_a_verified_figure_shows_none() -> None:
@@ -402,8 +402,8 @@ def test_no_more_than_three_remarks_unless_asked_for() -> None:
     run = Run(fake.header(("peak",)), (*failed, fake.peak_row(16, 100.0)))
     lines = text(peak(run), 120).splitlines()
     assert [line for line in lines if "reason" in line or "more" in line][-1] == "2 more remarks: -v"
-    assert sum("fail: " in line for line in lines) == 2
-    assert text(peak(run, verbose=True), 120).count("fail: ") == 4
+    assert sum("failed: " in line for line in lines) == 2
+    assert text(peak(run, verbose=True), 120).count("failed: ") == 4
 
 
 def test_a_type_that_a_cpu_converts_to_float_is_called_emulated() -> None:
@@ -460,7 +460,7 @@ def test_kinds_of_trouble_have_a_line_each_with_at_most_three_names() -> None:
 def test_many_reasons_are_counted_not_scrolled() -> None:
     rows = [fake.bad("naive", Problem(n, n, n), "skipped", f"would take {n} s") for n in range(1, 31)]
     table = text(detail(Run(fake.header(("square",)), tuple(rows))), 120)
-    assert table.count("skip: ") == 7
+    assert table.count("skipped: ") == 7
     assert "... and 23 more reasons" in table
 
 

@@ -120,7 +120,7 @@ def test_reasons_are_counted_not_listed_one_by_one() -> None:
     ]
     text = flat(printed(replace(run, rows=tuple(rows))))
     assert text.count("takes groups of 64") == 1
-    assert "fail: 20 configurations (BM=32, BN=32, BK=8, TM=4, TN=4, ...): takes groups of 64" in text
+    assert "failed: 20 configurations (BM=32, BN=32, BK=8, TM=4, TN=4, ...): takes groups of 64" in text
     rows = [
         replace(row, status="failed", reason=f"reason {place}", samples={}) if place else row
         for place, row in enumerate(run.rows[:41])
