@@ -104,8 +104,8 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     parts, summary = [], list(_failures(shown))
     for number, group in enumerate((each for each in groups if len(each) > 1), 1):
         made = wanted.comparison or compare(group[:-1], group[-1:], wanted.rules)
-        summary.append(f"{names[id(group[-1])]}: {results.conclusion(made)}")
         parts.append(_comparison(made, number, [names[id(run)] for run in group], draw))
+        summary.append(f"{parts[-1].title}: {results.conclusion(made)}")
     subjects = list(map(_subject, shown))
     sections = []
     for number, (run, title) in enumerate(zip(shown, subjects, strict=True), 1):
@@ -277,7 +277,7 @@ def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw
     bases = ", ".join(names[:-1]) if len(names) <= 3 else f"the {len(names) - 1} runs before"
     charts = draw(lambda: chart_views.ratios(made), "Change of each row's time, with its range.")
     sheets = results.sheets(made, every=True)
-    title = f"Changes: {names[-1]} compared with {bases}"
+    title = f"{names[-1]} compared with {bases}"
     return Part(f"changes-{number}", title, sheets=tuple(sheets), charts=tuple(charts))
 
 

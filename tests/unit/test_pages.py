@@ -259,10 +259,10 @@ def test_different_devices_are_not_compared() -> None:
 def test_two_runs_of_a_plan_are_compared() -> None:
     base, slower = days(2, slower_from=1, factor=1.7)
     page = content.page([slower, base], NO_CHARTS)  # in whatever order: the later is the new one
-    assert page.parts[0].title == "Changes: day-1 compared with day-0"
+    assert page.parts[0].title == "day-1 compared with day-0"
     made = gb.compare(base, slower)
     assert made.slower
-    assert page.summary[0] == f"day-1: {conclusion(made)}"
+    assert page.summary[0] == f"day-1 compared with day-0: {conclusion(made)}"
 
 
 def test_runs_of_other_plans_are_not_compared() -> None:
