@@ -13,6 +13,7 @@ from gemmbench.model import units
 
 _ROW = 0.2  # inches down the page
 _THIN, _GAP = 0.7, 0.6  # a bar of a group, and the room between groups, in rows
+_NAME = 0.9  # a line of a group's name, in rows
 _MARGIN = 1.25  # inches for title and axis
 
 
@@ -56,7 +57,9 @@ def height(entries: Sequence[Bar | Group]) -> float:
 
 
 def _rows(entry: Bar | Group) -> float:
-    return 1.0 if isinstance(entry, Bar) else _THIN * len(entry.bars) + _GAP
+    if isinstance(entry, Bar):
+        return 1.0
+    return max(_THIN * len(entry.bars) + _GAP, _NAME * (1 + entry.name.count("\n")))
 
 
 def paint(
@@ -73,7 +76,7 @@ def paint(
         for bar in bars:
             _paint_bar(axes, y, bar, 0.72 if step == 1 else 0.62)
             y += step
-        y += 0.0 if isinstance(entry, Bar) else _GAP
+        y += _rows(entry) - step * len(bars)
     axes.set_yticks(list(names), list(names.values()), fontsize=8.5)
     axes.tick_params(axis="y", length=0)
     axes.set_ylim(max(y, 2.0) - 0.4, -0.7)

@@ -33,9 +33,11 @@ def _pane(
     return pane.Pane(bars.height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
 
 
-def _flops(largest: float, dtype: str, scope: str) -> tuple[float, str]:
+def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
     divisor, letter = units.scale(largest)
-    return divisor, f"{letter}{'IOPS' if derive.is_integer(dtype) else 'FLOPS'} {SCOPE_WORDS[scope]}"
+    unit = "IOPS" if all(map(derive.is_integer, dtypes)) else "FLOPS"
+    mixed = f" ({letter}IOPS of integers)" if unit == "FLOPS" and any(map(derive.is_integer, dtypes)) else ""
+    return divisor, f"{letter}{unit}{mixed} {SCOPE_WORDS[scope]}"
 
 
 def _ranked(run: Run, setting: Setting, problem: Problem | None) -> dict[str, Standing]:
@@ -58,7 +60,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             continue
         scope, peak = derive.view_scope(run), derive.peak(run, subject.device, subject.dtype, others=runs)
         top = max(each.rate.median for each in ranked.values() if each.rate)
-        divisor, unit = _flops(top, subject.dtype, scope)
+        divisor, unit = _flops(top, [subject.dtype], scope)
         entries = []
         if peak:
             part = Part(peak.rate / divisor, pane.PALE, "peak")
@@ -106,7 +108,7 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             for name, each in kernels.items():
                 best[name] = max(best.get(name, 0.0), each.rate.median if each.rate else 0.0)
                 variants[name] = each.row.variant
-        divisor, unit = _flops(max(best.values()), dtypes[0], scope)
+        divisor, unit = _flops(max(best.values()), dtypes, scope)
         chosen = lines.looks(best, variants, families)
         entries = []
         if peaks and max(best.values()) > pane.NEAR * max(peaks.values()):
@@ -166,7 +168,7 @@ def _workloads(subject: pane.Subject) -> list[pane.Pane]:
         : max(2, min(_MOST_VARIANTS, _MOST_BARS // len(best)))
     ]
     colours = dict(zip(shown, pane.COLOURS, strict=False))
-    divisor, unit = _flops(max(best.values()), subject.dtype, scope)
+    divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
 
     def bar(shape: tuple[str, Problem | None], title: str) -> Bar:
         rate, row = shapes[shape][title]

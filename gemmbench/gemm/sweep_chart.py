@@ -109,14 +109,14 @@ def _best(curve: Series, scope: str) -> float:
 
 def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
     """Runs that are sweeps, those of one device, type and shape together."""
-    found = [
+    keyed = [
         ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
         if (axis := sweep_axis(run.rows))
         for panel in panels(run, axis, tuple(families))
         if any(row.status == "ok" and row.samples for row in panel.rows)
     ]
-    return [Sweep(where, tuple(parts), families) for (where, *_), parts in by_key(found).items()]
+    return [Sweep(where, tuple(parts), families) for (where, *_), parts in by_key(keyed).items()]
 
 
 def _drawn(
@@ -387,11 +387,8 @@ def _paint_roofs(
     if ridge and bandwidth:
         slope = [Point(left, top * left / ridge), Point(ridge, top)]
         lines.paint(axes, [Line("memory", slope, Look(pane.GREY))])
-        x = max(left, ridge * axes.get_ylim()[0] / top) ** 0.3 * ridge**0.7
         words = f"memory {units.number(bandwidth / units.GIGA)} GB/s"
-        pane.say(
-            axes, words, (x, top * x / ridge), (-5, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK
-        )
+        pane.say(axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK)
     pane.log_ticks(axes.xaxis, units.number, math.inf)
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel("flop per byte, with A, B and C moved once")

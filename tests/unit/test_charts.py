@@ -224,6 +224,9 @@ CROWDED = {
         fake.fake_ladder(TYPES), "tiled", "rect", "dot-v4", "nv-wgmma", "image-4x8", "cublas", "wide"
     ),
     "layers": fake.fake_layers,
+    "layers of one kernel": lambda: replace(
+        fake.fake_layers(), rows=tuple(row for row in fake.fake_layers().rows if row.variant == "nv-mma")
+    ),
     "troubled": fake.fake_troubled,
     "two devices": fake.fake_many,
     "peak": fake.fake_peak,
@@ -468,6 +471,13 @@ def test_ladder_and_precision_use_another_runs_peaks() -> None:
     assert "68.1 %" in words(half)  # gpu-tile is compared with the peak of the units that it ran on
     assert "measured peak" in bar_names(only(chart_views.figure([run, lender], "precision")))
     assert "measured peak" not in bar_names(only(draw(run, "precision")))
+
+
+def test_precision_with_integers_names_both_units() -> None:
+    run, _ = tensor_run()
+    rows = tuple(replace(row, dtype="char") if row.dtype == "tf32" else row for row in run.rows)
+    unit = only(draw(replace(run, rows=rows), "precision")).get_xlabel()
+    assert unit == "TFLOPS (TIOPS of integers) in the kernel alone"
 
 
 def test_roofline_of_a_cpu_holds_its_blas_and_unrelated_shapes_are_not_joined() -> None:
