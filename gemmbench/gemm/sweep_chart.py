@@ -249,7 +249,7 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         return 1.0, f"times the rate of {', '.join(names)}"
 
     equal = Line("1", [Point(0, 1.0)] * 2, Look(pane.GREY))
-    return _over_size(runs, families, values, unit, "{:.3g}".format, "", lambda *_: [equal])
+    return _over_size(runs, families, values, unit, "{:.4g}".format, "", lambda *_: [equal])
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
