@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from statistics import median
 
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
@@ -18,7 +19,7 @@ from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
 from gemmbench.stats import rates
 
 _LAUNCH_S, _LAUNCHES = 40e-6, 125  # of the control kernel; short launches show slow wake-ups of threads too
-_BURSTS = 3  # the fastest counts
+_BURSTS = 3  # their median counts
 _MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
 
 
@@ -49,8 +50,8 @@ class Control:
                 handle = self._worker.prepare(control_case(self._device), self._device, Policy())
                 self._kernel = sized(handle, trips_for(handle, _LAUNCH_S))
             clock, work = self._kernel.prepared.clocks[0], amount(self._kernel.prepared) * self._kernel.work
-            fastest_s = min(self._kernel.batch(clock, _LAUNCHES).wall_s for _ in range(_BURSTS))
-            return (fastest_s / work * GIGA,)
+            middle_s = median(self._kernel.batch(clock, _LAUNCHES).wall_s for _ in range(_BURSTS))
+            return (middle_s / work * GIGA,)
         except NotMeasuredError:
             self._device = None
             return ()
