@@ -65,10 +65,9 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
     """The tables of `show`, with the same arguments; peaks that GEMMs are compared with only if verbose."""
     scope = _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
-    rows = sweep_table.row_sheets(run, order) if verbose or scope == "all" else []
     tables = view(run, scope, order) if scope != "all" else []
-    tables = _closed(run, tables, verbose)
-    tables += [sheet for sheet in rows if sheet not in tables]
+    rows = sweep_table.row_sheets(run, order) if verbose or scope == "all" else []
+    tables = _closed(run, tables, verbose) + [sheet for sheet in rows if sheet not in tables]
     if verbose or not tables:
         tables += [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
     return tables + (conditions(run) if verbose else [])

@@ -247,8 +247,10 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
     def rate_cell(row: Row, scope: str) -> Cell:
         rate = rate_of(row, scope)
+        if row.status != "ok" and scope == SCOPES[0]:
+            return Cell(WORDS[row.status], style=STYLES[row.status])
         if rate is None:
-            return Cell("-" if row.status == "ok" else "", style="dim")
+            return Cell("-", style="dim")
         figure = notes.marked(run, row, units.gflops(rate.median))
         return Cell(figure, rate.median == best[row.problem, scope])
 
@@ -268,7 +270,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *([versus_cell(row, "kernel", True)] if versus else []),
             *([Cell("-" if value is None else units.number(value))] if residual else []),
             *(cells(row) if energy else ()),
-            Cell(WORDS[row.status], style=STYLES[row.status]),
         )
 
     blas = [Note(BASELINE, clean(run.header.host.blas), "dim")] if device != HOST else []
@@ -276,9 +277,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *residual, *energy, "status")),
+        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *residual, *energy)),
         rows=tuple(map(line, rows)),
-        left=frozenset({"status"}),
         notes=(
             *_parameters(rows),
             *(blas if any(row.variant == BASELINE or rates.partner(row) == BASELINE for row in rows) else []),

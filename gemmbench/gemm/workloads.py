@@ -273,12 +273,11 @@ class Net:
     @property
     def sentence(self) -> str:
         """The share of the convolutions in the time, or why it is not known."""
-        about = "AlexNet, device scope, two towers run twice"
         if not self.whole_s:
             lacking = ", ".join(name for name in _RUNS if name not in self.seconds)
-            return f"{about}: not summed: no figure of {lacking}."
-        share, whole = units.percent(self.share), units.seconds(self.whole_s)
-        return f"{about}: convolutions take {share} of {whole} of GEMM, lowering excluded."
+            return f"AlexNet's GEMMs are not summed, because there is no rate of {lacking}."
+        share, whole = units.share(self.share), units.seconds(self.whole_s)
+        return f"AlexNet's GEMMs take {whole} on the device, {share} of it in the convolutions."
 
 
 @lru_cache(maxsize=16)

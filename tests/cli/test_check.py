@@ -115,7 +115,7 @@ def test_a_base_of_workloads_that_is_measured_again_keeps_its_table_and_scope(ca
     call("check", "base.jsonl", "--save", "new.jsonl", "-q")
     header = load("new.jsonl").header
     assert (header.view, header.scope) == ("workloads", "device")
-    assert "each shape's best kernel by device scope" in call("show", "new.jsonl").stdout
+    assert "GFLOPS on the device and with transfers" in call("show", "new.jsonl").stdout
 
 
 def test_every_case_several_times_is_no_sweep(call: Call) -> None:

@@ -112,7 +112,7 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
     changed = replace(changed, source="0123456789abcdef")
     save("b.jsonl", replace(load("a.jsonl"), rows=(changed,)))
     refused = call("compare", "a.jsonl", "b.jsonl")
-    remedy = "check --kernel-file mine.cl --against OLD.cl times the two versions in turn"
+    remedy = "check --kernel-file mine.cl --against OLD.cl interleaves the two versions"
     assert remedy in flat(refused.stdout + refused.stderr)
 
 

@@ -45,7 +45,7 @@ def test_towers_run_twice_and_the_fastest_kernel_counts() -> None:
 def test_a_layer_without_a_figure_is_named_and_nothing_is_summed() -> None:
     run = net_run(without="fc6")
     (net,) = workloads.nets(run)
-    sentence = "AlexNet, device scope, two towers run twice: not summed: no figure of fc6."
+    sentence = "AlexNet's GEMMs are not summed, because there is no rate of fc6."
     assert net.sentence == sentence
     assert sentence in text(show(run))
     assert all("net_s" not in record for record in to_records(run))
@@ -60,9 +60,7 @@ def test_a_run_of_other_shapes_has_no_net() -> None:
 @pytest.mark.parametrize("verbose", [False, True])
 def test_the_table_has_the_share_of_the_convolutions(verbose: bool) -> None:
     table = " ".join(text(show(net_run(slower=True), verbose=verbose)).split())
-    said = (
-        "AlexNet, device scope, two towers run twice: convolutions take 72.7 % of 11.0 ms of GEMM, lowering"
-    )
+    said = "AlexNet's GEMMs take 11.0 ms on the device, 73 % of it in the convolutions."
     assert table.count(said) == 1 + verbose
 
 

@@ -83,6 +83,14 @@ def test_all_scopes_and_verbose_are_a_line_for_each_row(view: str) -> None:
     assert [sheet for sheet in verbose if sheet in expected] == expected
 
 
+def test_verbose_shows_no_table_twice() -> None:
+    run = seen_as("", fake.fake_workloads())
+    run = replace(run, header=replace(run.header, more_kernels=2))
+    shown = [sheet for sheet in sheets(run, fake.ORDER, verbose=True) if sheet.rows]
+    captions = [(sheet.heading, sheet.caption) for sheet in shown]
+    assert len({*captions}) == len(captions)
+
+
 def test_peaks_beside_gemms_are_left_to_verbose() -> None:
     run = seen_as("square", fake.fake_square())
     assert "Arithmetic" not in text(show(run, fake.ORDER))
