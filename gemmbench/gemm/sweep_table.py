@@ -478,18 +478,18 @@ def _scopes(row: Row, title: str) -> Sheet:
 
 
 def _parts(title: str, split: rates.Split) -> Sheet:
+    passes = "passes" if "kernel" in split.seconds else "passes and kernel"
     lines = [
-        (Cell(part_name(split, name)), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
+        (
+            Cell(passes if name == "passes" else name),
+            Cell(units.seconds(s)),
+            Cell(units.percent(split.share(name))),
+        )
         for name, s in split.seconds.items()
     ]
     if split.whole_s is not None:
         lines.append((Cell("whole"), Cell(units.seconds(split.whole_s)), Cell(units.percent(1.0))))
     return Sheet(keys=(f"{title} by part",), blocks=(("time", "share"),), rows=tuple(lines))
-
-
-def part_name(split: rates.Split, name: str) -> str:
-    """A part for people; without the kernel's own time the passes have it."""
-    return "passes and kernel" if name == "passes" and "kernel" not in split.seconds else name
 
 
 def _launches(row: Row) -> Sheet:
