@@ -216,7 +216,7 @@ def _figure(run: Run, row: Row | None, text: str) -> Cell:
 def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
     """What has no figure and why, the gravest first; unless verbose no more than three, the rest counted."""
     measured = [row for row in rows if row.status not in _LACKING]
-    found = [
+    remarks = [
         Note(WORDS[status], f"{notes.places(alike, _where)}: {reason}", STYLES[status])
         for (status, reason), alike in by_key(
             ((row.status, clean_lines(row.reason) or "no reason given"), row)
@@ -224,23 +224,23 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
             if row.status != "ok"
         ).items()
     ]
-    found.sort(key=lambda note: note.label != WORDS["wrong"])
+    remarks.sort(key=lambda note: note.label != WORDS["wrong"])
     doubtful = [row for row in measured if row.status == "ok" and not _is_verified(row)]
     doubts = by_key(
         ("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful
     )
-    found += [
+    remarks += [
         Note("not verified", f"{notes.places(alike, _where)}: {reason}", "yellow")
         for reason, alike in doubts.items()
     ]
-    found += [*notes.uncertain(run, measured), *notes.warnings(run, device)]
-    found += _energy_notes(rows)
+    remarks += [*notes.uncertain(run, measured), *notes.warnings(run, device)]
+    remarks += _energy_notes(rows)
     if verbose:
-        return (*found, *notes.row_notes(rows, _where))
-    if len(found) > _MOST_REMARKS:
-        rest = len(found) - _MOST_REMARKS + 1
-        found = [*found[: _MOST_REMARKS - 1], Note("", f"{rest} more remarks: -v", "dim")]
-    return tuple(found)
+        return (*remarks, *notes.row_notes(rows, _where))
+    if len(remarks) > _MOST_REMARKS:
+        rest = len(remarks) - _MOST_REMARKS + 1
+        remarks = [*remarks[: _MOST_REMARKS - 1], Note("", f"{rest} more remarks: -v", "dim")]
+    return tuple(remarks)
 
 
 def _reasons(row: Row) -> str:

@@ -90,16 +90,16 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
     kinds = {status: [row for row in rows if row.status == status] for status in _GRAVITY}
     slow = [row for row in kinds["skipped"] if is_too_slow(row)]
     kinds["skipped"] = [row for row in kinds["skipped"] if not is_too_slow(row)]
-    found = [_kind(status, alike, where, every, each) for status, alike in kinds.items() if alike]
-    found += doubts(rows, where, each)
+    lines = [_kind(status, alike, where, every, each) for status, alike in kinds.items() if alike]
+    lines += doubts(rows, where, each)
     if slow:
         budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
         about = units.age(len(slow) * budget)
         them = "it" if len(slow) == 1 else "them"
         cells = counted(len(slow), "cell" if each == "size" else "result")
         text = f"{cells} over budget: --budget {budget} runs {them}, about {about} more."
-        found.append(Note("", text, "dim"))
-    return [*found, *warnings(run, device)]
+        lines.append(Note("", text, "dim"))
+    return [*lines, *warnings(run, device)]
 
 
 def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
