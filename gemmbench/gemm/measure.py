@@ -22,8 +22,7 @@ from gemmbench.stats import ceilings, rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
 _MORE = 8  # times the flops of the trial problem, from which a case is predicted
-_HOST_ONLY_S = 0.05  # of a problem: from here on host-scope batches give the device's scopes too
-_PARTS = 3  # problems that are timed part by part
+_PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 _INTERLEAVED_S = 1.0  # at least, for interleaved batches
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
@@ -103,7 +102,7 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
         if error := too_slow(one_s, policy):
             raise error
         windows: list[Sampled] = []
-        clocks = _clocks(case, handle, one_s)
+        clocks = _clocks(case, handle, one_s, policy)
         for clock in clocks:
             yield Staged(f"timing {clock}")
             share_s = policy.budget_s / len(clocks)
@@ -350,20 +349,21 @@ def _untimed(row: Row, handle: Handle) -> Row:
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
-def _clocks(case: Case, handle: Handle, one_s: float) -> tuple[str, ...]:
+def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first.
 
-    Host-scope launches carry events too, so a long problem is sampled in the host scope only. Not with an
-    image, which the host's upload fills instead of a launch.
+    Host-scope launches carry events too, so a problem is sampled in the host scope only where ten batches of
+    each scope do not fit in the budget. Not with an image, which the host's upload fills instead of a launch.
     """
     clocks = handle.prepared.clocks
-    is_long = one_s > _HOST_ONLY_S and "host" in clocks
+    is_long = len(clocks) * policy.min_batches * one_s > policy.budget_s and "host" in clocks
     return ("host",) if is_long and not variant_of(case).images else clocks
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
     """How many problems are timed part by part; none where one takes longer than the budget."""
-    return int(min(_PARTS, policy.budget_s / float(np.median(row.samples["host"].seconds))))
+    fit = policy.budget_s / float(np.median(row.samples["host"].seconds))
+    return int(min(_PARTS, max(min(1.0, fit), fit * _PARTS_SHARE)))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:

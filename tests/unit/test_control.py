@@ -19,6 +19,12 @@ from tests import fake_runs as fake
 from tests.fake_probes import FakeProbes
 
 
+@pytest.fixture(autouse=True)
+def _separate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No row shares a burst with the next."""
+    monkeypatch.setattr(session, "_FRESH_S", 0.0)
+
+
 class Machine(FakeProbes):
     """Measures every case, and runs control bursts that take so many times as long, one after the other."""
 
@@ -180,3 +186,11 @@ def test_a_case_is_told_the_largest_smaller_problem_that_was_measured_with_its_k
     run(machine, (middle, small, large, other))
     found = [case.measured for case in machine.asked]
     assert found == [None, None, (middle.gemm, pytest.approx(128e-6)), None]
+
+
+def test_the_burst_after_a_row_is_also_that_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "_FRESH_S", 60.0)
+    machine = Machine(1, 1.02, 1.03)
+    _, rows = run(machine, cases(0, 0))
+    assert len(machine.limits) == 1  # all within a minute
+    assert bursts_of(rows) == [(1, 1), (1, 1)]
