@@ -7,7 +7,6 @@ import time
 from collections import defaultdict
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
-from statistics import median
 
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
@@ -16,12 +15,13 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, RunFileError
-from gemmbench.model.units import GIGA
+from gemmbench.model.units import GIGA, ceil_div
 from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
 from gemmbench.stats import rates
 
-_LAUNCH_S, _LAUNCHES = 40e-6, 125  # of the control kernel; short launches show slow wake-ups of threads too
-_BURSTS = 3  # their median counts
+_BURST_S = 0.005  # of the control kernel in one launch, and once more in many
+_LAUNCHES = 125  # short ones show slow wake-ups of threads
+_BURSTS = 3  # the fastest counts
 _FRESH_S = 0.1  # so long the burst after a row is also that before the next
 _MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
 
@@ -40,7 +40,7 @@ class Control:
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, limit_s: float) -> None:
         self._device = next((device for device in devices if device.type == "cpu"), None)
         self._worker, self._limit_s = worker, limit_s
-        self._kernel: Sized | None = None
+        self._kernels: tuple[tuple[Sized, int], ...] = ()  # with the number of launches
         self._last: tuple[float, tuple[float, ...]] = -math.inf, ()
 
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
@@ -53,12 +53,19 @@ class Control:
             return last
         self._worker.limit(self._limit_s)
         try:
-            if self._kernel is None:
+            if not self._kernels:
                 handle = self._worker.prepare(control_case(self._device), self._device, Policy())
-                self._kernel = sized(handle, trips_for(handle, _LAUNCH_S))
-            clock, work = self._kernel.prepared.clocks[0], amount(self._kernel.prepared) * self._kernel.work
-            middle_s = median(self._kernel.batch(clock, _LAUNCHES).wall_s for _ in range(_BURSTS))
-            self._last = time.monotonic(), (middle_s / work * GIGA,)
+                trips = trips_for(handle, _BURST_S)
+                self._kernels = (
+                    (sized(handle, trips), 1),
+                    (sized(handle, ceil_div(trips, _LAUNCHES)), _LAUNCHES),
+                )
+            seconds = work = 0.0
+            for kernel, count in self._kernels:
+                clock = kernel.prepared.clocks[0]
+                seconds += count * min(kernel.batch(clock, count).wall_s for _ in range(_BURSTS))
+                work += count * amount(kernel.prepared) * kernel.work
+            self._last = time.monotonic(), (seconds / work * GIGA,)
             return self._last[1]
         except NotMeasuredError:
             self._device = None
