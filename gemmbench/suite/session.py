@@ -20,7 +20,7 @@ from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
 from gemmbench.stats import rates
 
 _BURST_S = 0.005  # of the control kernel in one launch, and once more in many
-_LAUNCHES = 125  # short ones show slow wake-ups of threads
+_LAUNCHES = 250  # short ones show slow wake-ups of threads
 _BURSTS = 3  # the fastest counts
 _FRESH_S = 0.1  # so long the burst after a row is also that before the next
 _MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
@@ -87,12 +87,14 @@ def run(
     steps = Steps(devices, policy, file)
     steps.check(plan)
     yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
+    rows: list[Row] = []
     measured: list[tuple[Case, Row]] = []
     for step in plan:
         row = yield from steps.take(step, worker)
+        rows.append(row)
         if isinstance(step, Case) and step.key not in steps.done:
             measured.append((step, row))
-    best_s, failures = rates.best_burst(row for _, row in measured), 0
+    best_s, failures = rates.best_burst(rows), 0
     slow = [(case, row) for case, row in measured if rates.burst_loss(row, best_s) > rates.UNCERTAIN]
     yield from [steps.planned(len(slow))] if slow else []
     for case, before in slow:
