@@ -19,15 +19,15 @@ from gemmbench import NothingMeasured, UsageError, __version__
 
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
-    "devices": ("kernels", "List every platform and device, and where its driver was found."),
-    "doctor": ("kernels", "Say what keeps this machine from its ceiling, and what to type."),
+    "devices": ("kernels", "List the OpenCL devices and their drivers."),
+    "doctor": ("kernels", "Find what slows this machine down, and say how to fix it."),
     "peak": ("measuring", "Measure what the device can do: arithmetic, memory, transfers."),
-    "kernels": ("kernels", "List the ladder of GEMM kernels, or describe one."),
+    "kernels": ("kernels", "List the GEMM kernels, or explain one."),
     "gemm": ("measuring", "Measure one problem, on generated or on your own matrices."),
     "square": ("measuring", "Sweep square problems: m = n = k."),
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
-    "tune": ("measuring", "Search a kernel's parameters on this device, and keep the winner."),
+    "tune": ("measuring", "Search for a kernel's best parameters on this device."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
     "report": ("compare", "Write one page of saved runs, to send or to keep."),
@@ -198,12 +198,8 @@ def _sentence(error: click.ClickException) -> str:
     cls=_Lazy,
     commands={name: click.Command(name) for name in COMMANDS},  # what click suggests for a name that is none
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
-    epilog="Start with: gemmbench peak; gemmbench square --max 2048; gemmbench sweep-k --plot out.png",
+    epilog="Start with: gemmbench peak, then gemmbench square --max 2048",
 )
 @click.version_option(__version__, "--version", prog_name="gemmbench")
 def main() -> None:
-    """How fast is an OpenCL device really at matrix multiplication?
-
-    Peak microbenchmarks, a ladder of GEMM kernels, and sweeps of device against host: verified before
-    they are timed, with every sample saved.
-    """
+    """How fast is an OpenCL device really at matrix multiplication?"""

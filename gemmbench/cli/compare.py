@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from gemmbench import UsageError, api
 from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
-from gemmbench.cli.running import takes
+from gemmbench.cli.running import Grouped, takes
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
@@ -31,13 +31,13 @@ from gemmbench.report.progress import row_label
 from gemmbench.report.table import Entry, catalogue, markdown, stack
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="BASE... NEW")
 @takes(Compare)
 def compare(options: Compare, files: tuple[Path, ...]) -> None:
     """Compare a saved run with baseline runs.
 
-    The last file is the new run and the others are baselines. Several new runs stand after `--`: compare
+    The last file is the new run and the others are baselines. For several new runs use `--`: compare
     base1 base2 -- new1 new2. A row fails if it takes more than 1.5 times as long on a GPU, twice as long on a
     CPU without other programs, or more than a given --threshold. The run fails if half of its rows take over
     1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3
@@ -94,7 +94,7 @@ def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> An
     return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
 @takes(Check)
 def check(options: Check, bases: tuple[Path, ...]) -> None:
@@ -144,7 +144,7 @@ def _show_aa(report: AAReport, options: Check) -> None:
     running.show(forms[options.format])
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--format",
@@ -160,14 +160,14 @@ def _show_aa(report: AAReport, options: Check) -> None:
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write it there, and replace the file.",
+    help="Write to a file, and replace it.",
 )
-@click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema; takes no FILE.")
-@click.option("-v", "--verbose", is_flag=True, help="Every row, every scope.")
+@click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every row and every scope.")
 def show(file: Path | None, form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
-    Schemas are of a saved run's header (line 1) and its rows, and of the records that --format json prints.
+    The schemas describe a saved run's header (line 1), its rows, and the records of --format json.
     """
     if schema is not None:
         if file or form != "table":
@@ -185,12 +185,13 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
         running.write(out, output, inputs=[file] if file else ())
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--kind",
-    help="What to draw; `list` names the kinds, `all` draws every kind that suits, each into a file of its "
-    "own: out-ladder.png.  [default: what suits the run]",
+    metavar="KIND",
+    help="What to draw. `list` names the kinds. `all` draws every kind that applies into a file of its own: "
+    "out-ladder.png.  [default: what suits the run]",
 )
 @click.option(
     "-o",
@@ -199,7 +200,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
     "out",
     type=click.Path(path_type=Path),
     metavar=CHART,
-    help="The chart.  [default: the first run's name, .png]",
+    help="File of the chart.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     """Draw charts from saved runs.
@@ -238,7 +239,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         running.draw(runs, kind, each)
 
 
-@click.command()
+@click.command(cls=Grouped)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
 @takes(Report)
 def report(options: Report, files: tuple[Path, ...]) -> None:

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from gemmbench import UsageError, api
 from gemmbench.cli import running
+from gemmbench.cli.running import Grouped, takes
 from gemmbench.doctor import page, to_record
 from gemmbench.ladder import BASELINE, VARIANTS
 from gemmbench.ladder.variant import Variant
@@ -34,10 +35,10 @@ from gemmbench.report.table import Cell, Entry, Note, Sheet, catalogue, entry_pa
 from gemmbench.suite.run import every_device, header_of
 
 
-@click.command()
-@running.takes(Kernels)
+@click.command(cls=Grouped)
+@takes(Kernels)
 def kernels(options: Kernels) -> None:
-    """List the ladder of GEMM kernels, or describe one.
+    """List the GEMM kernels, or explain one.
 
     --device, --kernel and --dtype are for --resources.
     """
@@ -257,10 +258,10 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
 # --- ``gemmbench devices``: a card for each -----------------------------------------------------------------
 
 
-@click.command()
-@click.option("--json", "as_json", is_flag=True, help="A JSON array, one object for each device.")
+@click.command(cls=Grouped)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with an object per device.")
 def devices(as_json: bool) -> None:
-    """List every platform and device, and where its driver was found."""
+    """List the OpenCL devices and their drivers."""
     listed, host = api.devices_and_host()
     if as_json:
         import msgspec

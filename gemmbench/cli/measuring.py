@@ -10,7 +10,7 @@ from rich.text import Text
 
 from gemmbench import api
 from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
-from gemmbench.cli.running import takes
+from gemmbench.cli.running import Grouped, takes
 from gemmbench.gemm.workloads import SETS
 from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
@@ -126,15 +126,15 @@ def _listed(values: Iterable[object]) -> str:
 # --- ``gemmbench tune`` -------------------------------------------------------------------------------------
 
 
-@click.command()
+@click.command(cls=Grouped)
 @takes(Tune)
 def tune(options: Tune) -> None:
-    """Search a kernel's parameters on this device, and keep the winner.
+    """Search for a kernel's best parameters on this device.
 
-    A random sample of the declared space, then hill climbing from its best. Every configuration is verified
-    and measured in a process of its own, so that a crash, a hang or a wrong answer costs that configuration
-    only. The best few are timed again beside the shipped preset; the winner is kept, for every command, if it
-    beats the preset beyond doubt. Stopped or killed, the same command goes on where it was.
+    The search takes a random sample of the space, then climbs from the best. It verifies every configuration
+    in a separate process, which may crash. The best few then alternate with the shipped preset. The
+    winner is saved for all commands if it is faster with confidence. The same command continues a stopped
+    search.
     """
     if options.forget:
         _forget(options)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,60 @@ from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import counted
-from gemmbench.options import COUNT, Flag, Options, specs
+from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
 
 Command = Callable[..., Any]
+
+
+class Option(click.Option):
+    """An option that belongs to a group of the help."""
+
+    def __init__(self, *words: Any, group: str, common: bool, **extra: Any) -> None:
+        super().__init__(*words, **extra)
+        self.group, self.common = group, common
+
+
+class Grouped(click.Command):
+    """A command whose ``--help`` groups its options; ``-h`` shows a line for each common one."""
+
+    def format_help_text(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        if _is_brief(ctx):
+            formatter.write(f"\n  {(self.help or '').splitlines()[0]}\n")
+        else:
+            super().format_help_text(ctx, formatter)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
+        brief = _is_brief(ctx)
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx) if isinstance(param, click.Option) else None
+            if record and (not brief or getattr(param, "common", param.expose_value)):
+                words, text = record
+                groups[getattr(param, "group", OUTPUT)].append((words, _line(text) if brief else text))
+        used = {group: records for group, records in groups.items() if records}
+        for group, records in used.items():
+            with formatter.section(group if len(used) > 1 else "Options"):
+                formatter.write_dl(records)
+        if brief:
+            formatter.write(f"\nAll options: {ctx.command_path} --help\n")
+
+
+def _is_brief(ctx: click.Context) -> bool:
+    return "-h" in ctx.meta.get(COMMAND_WORDS, ())
+
+
+_LINE = 48  # columns for the text of an option
+
+
+def _line(text: str) -> str:
+    """The first sentence of a help text, and the default where there is room."""
+    sentence = re.split(r"\.?(?:\s\s|$)|\.\s", text)[0]
+    default = re.search(r"\[default: ([^\];]+)", text)
+    line = f"{sentence}  [default: {default[1]}]" if default else sentence
+    return line if len(line) <= _LINE else sentence
 
 
 def takes(kind: type[Options]) -> Callable[[Command], Command]:
@@ -48,20 +97,21 @@ def takes(kind: type[Options]) -> Callable[[Command], Command]:
 
 def command(kind: type[Options], run: Command | None = None) -> click.Command:
     """The command of a class, whose docstring is the help; without a function of its own it measures."""
-    return click.command(kind.command, help=inspect.getdoc(kind))(takes(kind)(run or measure))
+    return click.command(kind.command, Grouped, help=inspect.getdoc(kind))(takes(kind)(run or measure))
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
     """One field of a class as an option."""
     spec, field = specs(kind)[name]
-    extra: dict[str, Any] = {}
+    extra: dict[str, Any] = {"cls": Option, "group": spec.group, "common": spec.common}
     if spec.kind is COUNT:
-        extra = {"count": True}
+        extra |= {"count": True}
     elif isinstance(spec.kind, Flag):
-        extra = {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
+        extra |= {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        extra = {"type": spec.kind, "metavar": spec.metavar, "show_default": shown}
+        metavar = spec.metavar or ("N" if isinstance(spec.kind, Whole) else None)
+        extra |= {"type": spec.kind, "metavar": metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}

@@ -87,14 +87,19 @@ COUNT = Whole(0)  # how often a flag is given
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
 CHART = "FILE.png|svg|pdf"
 PAGE = "FILE.html"
+GROUPS = ("Problem", "Kernels", "Timing", "Comparison", "Output")
+"""Of options in ``--help``, in this order."""
+PROBLEM, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS
 
 
 @dataclass(frozen=True)
 class Spec:
     """How an option is given."""
 
-    help: str
+    help: str  # ``-h`` shows the first sentence
     kind: click.ParamType[Any]
+    group: str = OUTPUT
+    common: bool = False  # ``-h`` lists it
     flags: tuple[str, ...] = ()  # unless ``--`` and the field's name
     metavar: str | None = None
     many: bool = False  # it may be repeated; from Python a sequence

@@ -22,12 +22,16 @@ from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
 from gemmbench.options import (
     CHART,
+    COMPARISON,
     COUNT,
     FILE,
     INPUT,
+    KERNELS,
     LENGTH,
     PAGE,
+    PROBLEM,
     SIZE,
+    TIMING,
     Options,
     Whole,
     flag,
@@ -47,13 +51,13 @@ COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 
 
 def _threshold_option(help: str) -> Any:
-    more = "'5 %', or of one kernel 'NAME=10 %'; several with commas.  [default: 10 %]"
-    return option(f"{help}: {more}", metavar="PERCENT")
+    more = "'5 %', or 'NAME=10 %' for one kernel; several with commas.  [default: 10 %]"
+    return option(f"{help}. {more}", metavar="PERCENT", group=COMPARISON, common=True)
 
 
 def _scope_option() -> Any:
-    help = "Which time is compared; finest: the kernel's, or the host's for what runs there."
-    return option(help, click.Choice(("finest", *SCOPES)), "finest")
+    help = "Time to compare. finest: the kernel's, or the host's for libraries that run there."
+    return option(help, click.Choice(("finest", *SCOPES)), "finest", group=COMPARISON)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,28 +67,39 @@ class Comparing(Options):
     threshold: str | None = _threshold_option("How much longer a row may take")
     scope: str = _scope_option()
     across: str | None = option(
-        f"Compare anyway if these differ: {', '.join(DIFFERENCES)}; several with commas.",
+        f"Compare although these differ. {', '.join(DIFFERENCES)}; several with commas.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
+        group=COMPARISON,
     )
     missing: str = option(
-        "Whether a row of the baseline that could not be compared fails.",
+        "Whether a baseline row without a new result fails.",
         click.Choice(("tell", "fail")),
         "tell",
         shell=True,
+        group=COMPARISON,
     )
     fail_on: str | None = option(
-        "What fails at any speed: resources (registers, spills and local memory of each kernel).",
+        "Fail if a kernel uses more registers, spills or local memory.",
         click.Choice(("resources",)),
+        group=COMPARISON,
     )
-    strict: bool = flag("Exit status 3 if a row is possibly slower.", shell=True)
-    format: str = option("", click.Choice(COMPARISON_FORMATS), "table", shell=True)
+    strict: bool = flag("Exit 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
+    format: str = option(
+        f"What to print: {', '.join(COMPARISON_FORMATS)}.",
+        click.Choice(COMPARISON_FORMATS),
+        "table",
+        metavar="FORMAT",
+        shell=True,
+        common=True,
+    )
     write: tuple[str, ...] = option(
-        "Write a format into a file as well: junit=report.xml; may be repeated.",
+        "Write a file too: junit=report.xml; may be repeated.",
         default=(),
         many=True,
         metavar="FORMAT=FILE",
         shell=True,
+        common=True,
     )
 
     def __post_init__(self) -> None:
@@ -125,8 +140,8 @@ class Compare(Comparing):
 
     command: ClassVar[str] = "compare"
 
-    plot: Path | None = option("Draw the ratios.", FILE, metavar=CHART)
-    verbose: bool = flag("Every row, not only the changed ones.", flags=("-v", "--verbose"), shell=True)
+    plot: Path | None = option("Draw the changes.", FILE, metavar=CHART, common=True)
+    verbose: bool = flag("Print unchanged rows too.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,32 +151,40 @@ class Check(Comparing, measuring.Measuring):
     command: ClassVar[str] = "check"
 
     aa: int | None = option(
-        "Compare nothing: measure the cases several times, and show how they differ from run to run.",
+        "Measure the run-to-run variation, and compare nothing.",
         Whole(1),
         metavar="TIMES",
+        group=COMPARISON,
+        common=True,
     )
     against: Path | None = option(
-        "Interleave every kernel with its old version: a folder of kernels, a checkout (a folder with "
-        "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (of several: "
-        "their folder).",
+        "Alternate each kernel with its old version. PATH is a folder of kernels, a checkout (a folder with "
+        "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (for several "
+        "files their folder).",
         FILE,
         metavar="PATH",
+        group=COMPARISON,
+        common=True,
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "A kernel of your own in the baseline, as it is now. May be repeated."
+        "The current version of your own kernel in the baseline; may be repeated."
     )
     device: str = measuring.device_option("the baseline's, by name")
     resume: bool = hidden(False)
     budget: float | None = measuring.seconds_option(
-        "Sampling time for each row.  [default: the baseline's; 2 s with --against]"
+        "Sampling time for each row.  [default: the baseline's; 2 s with --against]", common=True
     )
     time_limit: float | None = measuring.seconds_option(
-        "Stop a row that takes longer altogether.  [default: the baseline's; with --budget 60 + 20 x budget]"
+        "Stop a row after this time, including builds.  [default: the baseline's; with --budget 60 + 20 x "
+        "budget]"
     )
     memory: str | None = option(
-        "How operands reach the device.  [default: as in the baseline]", click.Choice(("auto", *MEMORY_MODES))
+        f"How operands reach the device: {', '.join(('auto', *MEMORY_MODES))}.  [default: the baseline's]",
+        click.Choice(("auto", *MEMORY_MODES)),
+        metavar="MODE",
+        group=TIMING,
     )
-    cold: bool = flag("Rotate operands past the last-level cache.  [default: as in the baseline]")
+    cold: bool = flag("Rotate operands past the last-level cache.  [default: the baseline's]", group=TIMING)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -273,6 +296,10 @@ _Item = TypeVar("_Item")
 _LARGE, _HUGE = 1024, 4096  # m = n = k of a search where none is asked for
 
 
+def _size(help: str, name: str) -> Any:
+    return option(help, SIZE, flags=(name,), group=PROBLEM)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Tune(Options):
     """The options of ``tune``."""
@@ -280,45 +307,58 @@ class Tune(Options):
     command: ClassVar[str] = "tune"
 
     kernel: str | None = option(
-        "The kernel to tune (gemmbench kernels lists them).", metavar="NAME", names=ladder.ORDER
+        "The kernel to tune (see gemmbench kernels).",
+        metavar="NAME",
+        names=ladder.ORDER,
+        group=KERNELS,
+        common=True,
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "A kernel of your own, described in the file: see kernels --new."
+        "Your own kernel, described in its file (see kernels --new)."
     )
-    dtype: str | None = option("The data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES)
+    dtype: str | None = option(
+        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, group=PROBLEM, common=True
+    )
     sizes: str | None = option(
-        "m = n = k; several with commas count alike.  [default: by device]", metavar="LIST"
+        "m = n = k, with commas.  [default: 4096 on a graphics card, else 1024]",
+        metavar="LIST",
+        group=PROBLEM,
+        common=True,
     )
-    m: int | None = option("Rows of A and C, for a problem that is not square.", SIZE, flags=("-m",))
-    n: int | None = option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
-    k: int | None = option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
-    trans_a: bool = flag(measuring.TRANS_A)
-    trans_b: bool = flag(measuring.TRANS_B)
+    m: int | None = _size("Rows of A and C, for a problem that is not square.", "-m")
+    n: int | None = _size("Columns of B and C.  [default: m]", "-n")
+    k: int | None = _size("Columns of A, rows of B.  [default: m]", "-k")
+    trans_a: bool = flag(measuring.TRANS_A, group=PROBLEM)
+    trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
-        "For all of it: two thirds to search, the rest to time the best few again.", 300.0
+        "Time for the whole search. Two thirds search, the rest times the best few again.", 300.0, common=True
     )
-    seed: int = option("Of the search.", LENGTH, 1)
+    seed: int = option("Seed of the search.", LENGTH, 1, group=TIMING)
     device: str = measuring.device_option()
     cache: Path | None = option(
-        "Every configuration as it is measured; the same command goes on with it.  [default: in the user's "
-        "cache folder]",
+        "File of all measured configurations. The same command continues it.  [default: in the user's cache "
+        "folder]",
         INPUT,
         metavar="FILE.jsonl",
     )
-    force: bool = flag("Drop what the cache file holds.")
-    time_limit: float = measuring.seconds_option("Stop a configuration that takes longer altogether.", 30.0)
+    force: bool = flag("Discard the measured configurations.")
+    time_limit: float = measuring.seconds_option("Stop a configuration after this time.", 30.0)
     builders: int | None = option(
-        "Processes that compile ahead.  [default: half the cores, 4 at most; none on a CPU, which they would "
-        "disturb]",
+        "Processes that compile ahead.  [default: half the cores, at most 4; none on a CPU device]",
         Whole(0, 8),
+        group=TIMING,
     )
-    top: int = option("Configurations shown.", SIZE, 10, shell=True)
-    report: Path | None = option("Write a page with all tables.", FILE, metavar=PAGE)
-    dry_run: bool = flag("Say how large the space is, and measure nothing.", shell=True)
-    forget: bool = flag("Drop what was kept for the device (and --kernel, --dtype).", shell=True)
-    quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
-    verbose: int = option("A line for every configuration.", COUNT, 0, flags=("-v", "--verbose"))
+    top: int = option("Configurations to show.", SIZE, 10, shell=True, common=True)
+    report: Path | None = option("Write a page with all tables.", FILE, metavar=PAGE, common=True)
+    dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
+    forget: bool = flag(
+        "Delete tuned parameters of the device. With --kernel or --dtype only those.", shell=True
+    )
+    quiet: bool = flag("Print the table only, without progress and advice.", flags=("-q", "--quiet"))
+    verbose: int = option(
+        "Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -383,18 +423,20 @@ class Report(Options):
     command: ClassVar[str] = "report"
 
     out: Path | None = option(
-        "The page; it is replaced.  [default: the first file's or folder's name, .html]",
+        "The page, replaced if it exists.  [default: the name of the first file or folder, .html]",
         FILE,
         flags=("-o", "--out"),
         metavar=PAGE,
+        common=True,
     )
-    title: str | None = option("The title of the page.  [default: the devices]", metavar="TEXT")
+    title: str | None = option("Title of the page.  [default: the devices]", metavar="TEXT", common=True)
     charts: str = option(
-        "all, none, or kinds with commas (gemmbench plot --kind list).  [default: all but time]",
+        "all, none, or kinds with commas (see plot --kind list).  [default: all but time]",
         default="",
         metavar="KINDS",
+        common=True,
     )
-    threshold: str | None = _threshold_option("From which change on a row is possibly slower")
+    threshold: str | None = _threshold_option("Smallest change to report")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -408,17 +450,19 @@ class Report(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class Doctor(Options):
-    """Say what keeps this machine from its ceiling, and what to type.
+    """Find what slows this machine down, and say how to fix it.
 
-    Reads the processors' clocks and limits, control groups, the load of others, drivers, numpy's BLAS and, of
-    NVIDIA's boards, NVML. Each finding says what it costs where that is known, how it was seen, and the
-    command. Nothing is changed and nothing is measured; the exit status is 0 with and without findings.
+    Doctor checks clocks, limits, other programs, drivers, numpy's BLAS and NVIDIA boards. It changes nothing
+    and measures nothing. The exit status is 0 with and without warnings.
     """
 
     command: ClassVar[str] = "doctor"
 
     device: str = measuring.device_option()
-    json: bool = flag("An object with the findings, and with what could not be looked at.", shell=True)
+    json: bool = flag("Print an object for other programs.", shell=True, common=True)
+    verbose: bool = flag(
+        "Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -428,14 +472,16 @@ class Kernels(Options):
     command: ClassVar[str] = "kernels"
 
     describe: str | None = option(
-        "Explain one: idea, tiles, passes, parameters.", metavar="NAME", names=names.KERNELS
+        "Explain one kernel: idea, tiles, parameters.",
+        metavar="NAME",
+        names=names.KERNELS,
+        group=KERNELS,
+        common=True,
     )
-    resources: bool = flag(
-        "Build every kernel for a device, and show its memory, registers and work-group sizes."
-    )
-    plot: Path | None = option("For --resources: work-group sizes as a chart.", FILE, metavar=CHART)
+    resources: bool = flag("Build kernels, and show registers and memory.", group=KERNELS, common=True)
+    plot: Path | None = option("With --resources: draw work-group sizes.", FILE, metavar=CHART, common=True)
     new: Path | None = option(
-        "Write a kernel to start from, described and working, into a new file.", FILE, metavar="FILE.cl"
+        "Write an example kernel to start from.", FILE, metavar="FILE.cl", group=KERNELS, common=True
     )
     device: str = measuring.device_option()
     kernels: str = measuring.kernels_option(default="all")

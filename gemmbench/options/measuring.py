@@ -27,9 +27,12 @@ from gemmbench.options import (
     COUNT,
     FILE,
     INPUT,
+    KERNELS,
     LENGTH,
     PAGE,
+    PROBLEM,
     SIZE,
+    TIMING,
     Number,
     Options,
     Whole,
@@ -59,68 +62,71 @@ COMPUTE = "compute"
 FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", **memory.FAMILIES}
 """What ``peak --only`` takes, in the order of the tables."""
 
-TRANS_A = "A is stored k x m, and op(A) is its transpose, as in BLAS."
-TRANS_B = "B is stored n x k, and op(B) is its transpose."
+TRANS_A = "Store A as k x m: op(A) is its transpose, as in BLAS."
+TRANS_B = "Store B as n x k: op(B) is its transpose."
 RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetrics")
-FORMAT = f"How it is printed: {', '.join(RUN_FORMATS)}."
+FORMAT = f"What to print: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
+SIZES = "These sizes, with commas, instead of a range."
+DTYPES_HELP = f"Data types, with commas. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
 
 
 def device_option(default: str = "the best found") -> Any:
     """Which device; `default` is what help says is used without it."""
     return option(
-        "Index (0), platform:device (0:1), part of a name (pocl, intel, h200), several with commas, or all.  "
+        "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1); several with commas.  "
         f"[default: {default}]",
         default="",
+        group=PROBLEM,
+        common=True,
         env=DEVICE_VARIABLE,
         metavar="WHICH",
     )
 
 
 def kernels_option(
-    help: str = "Several with commas (gemmbench kernels lists them). default: ten steps from naive on, and "
-    "the best of the other families; ladder: every published kernel; best: gemmbench's own; all: every "
-    "kernel that the device runs.",
+    help: str = "Names with commas, default, ladder, best or all. default: ten steps from naive on, and the "
+    "best kernel of each other family; ladder: every published kernel; best: gemmbench's own; all: every "
+    "kernel that the device runs. `gemmbench kernels` lists the names.",
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
     """Kernels, by name or group."""
-    spec = {"metavar": "NAMES", "names": names.KERNELS, **spec}
+    spec = {"metavar": "NAMES", "names": names.KERNELS, "group": KERNELS, "common": True, **spec}
     return option(help, default=default, flags=("--kernel",), **spec)
 
 
 def kernel_files_option(
-    help: str = "A kernel of your own, described in the file (gemmbench kernels --new writes one): it joins "
-    "those of --kernel, or stands there by its name. May be repeated.",
+    help: str = "Your own kernel, described in its file; may be repeated. It joins those of --kernel, unless "
+    "that names it. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """Files with the user's own kernels."""
-    return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
+    return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl", group=KERNELS)
 
 
-def dtype_option(
-    help: str = f"{GEMM_DTYPES_HELP}; several with commas.", default: str | None = "float"
-) -> Any:
+def dtype_option(help: str = DTYPES_HELP, default: str | None = "float") -> Any:
     """Data types of operands."""
-    return option(help, default=default, metavar="TYPES", names=GEMM_DTYPES)
+    return option(help, default=default, metavar="TYPES", names=GEMM_DTYPES, group=PROBLEM, common=True)
 
 
-def seconds_option(help: str, default: float | None = None) -> Any:
+def seconds_option(help: str, default: float | None = None, common: bool = False) -> Any:
     """A time above zero."""
-    return option(help, Number(0), default, metavar="SECONDS")
+    return option(help, Number(0), default, metavar="SECONDS", group=TIMING, common=common)
 
 
 def format_option() -> Any:
     """What is printed instead of the table."""
-    return option(FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT")
+    return option(FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True)
 
 
 def batch_option() -> Any:
     """``--batch``."""
     return option(
-        "Independent problems of this shape in one launch (or call), one behind the other in memory.",
+        "Independent problems of this shape in one launch or call.",
         Whole(1, MOST_PROBLEMS),
         1,
+        group=PROBLEM,
     )
 
 
@@ -131,26 +137,32 @@ class Measuring(Options):
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
 
     device: str = device_option()
-    save: Path | None = option("Save every sample.", FILE, metavar="FILE.jsonl")
-    resume: bool = flag("Go on with a --save file that was interrupted.")
+    save: Path | None = option("Save every sample.", FILE, metavar="FILE.jsonl", common=True)
+    resume: bool = flag("Continue an interrupted --save file.")
     force: bool = flag("Replace an existing --save file.")
-    plot: Path | None = option("Draw the result.", FILE, metavar=CHART)
+    plot: Path | None = option("Draw the result.", FILE, metavar=CHART, common=True)
     report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
     budget: float | None = seconds_option(
-        "Sampling time for each row. A problem that takes longer than this and than 2 s is not run.  "
-        f"[default: {Policy.budget_s}]"
+        "Sampling time for each row. Problems slower than this and than 2 s are not run.  "
+        f"[default: {Policy.budget_s}]",
+        common=True,
     )
     time_limit: float | None = seconds_option(
-        "Stop a row that takes longer altogether.  [default: 60 + 20 x budget]"
+        "Stop a row after this time, including builds.  [default: 60 + 20 x budget]"
     )
     memory: str | None = option(
-        "How operands reach the device.  [default: auto]", click.Choice(("auto", *MEMORY_MODES))
+        f"How operands reach the device: {', '.join(('auto', *MEMORY_MODES))}.  [default: auto]",
+        click.Choice(("auto", *MEMORY_MODES)),
+        metavar="MODE",
+        group=TIMING,
     )
-    cold: bool = flag("Rotate operands past the last-level cache (default: warm).")
-    energy: bool = flag("Joules too, where there is a counter (2 to 3 s more for each row).")
-    dry_run: bool = flag("Say what would be measured, and measure nothing.", shell=True)
-    quiet: bool = flag("No progress, no advice: the table only.", flags=("-q", "--quiet"))
-    verbose: int = option("Details: every row, every scope.", COUNT, 0, flags=("-v", "--verbose"))
+    cold: bool = flag("Rotate operands past the last-level cache.  [default: warm]", group=TIMING)
+    energy: bool = flag("Measure joules too, for 2 to 3 s more per row.", group=TIMING)
+    dry_run: bool = flag("List what would be measured, and stop.", shell=True, common=True)
+    quiet: bool = flag("Print the table only, without progress and advice.", flags=("-q", "--quiet"))
+    verbose: int = option(
+        "Print every row and every scope.", COUNT, 0, flags=("-v", "--verbose"), common=True
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -204,30 +216,32 @@ class Measuring(Options):
 class Peak(Measuring):
     """Measure what the device can do: arithmetic, memory, transfers.
 
-    For every data type, several ways to write a multiply-add, numbers of independent chains and unroll
-    depths are raced at one vector width, and what won is confirmed at the others. A figure is shown if the
-    stored results match the host's and twice the work takes twice the time. --all adds the other types,
-    bandwidth of global and local memory and of images, the steps of the caches, transfers, and the latencies
-    of memory and of launches. Peaks are cached, so that square and the other sweeps can show fractions
-    without measuring again.
+    Each data type gets its best multiply-add: several forms, chain counts and unroll depths compete. A rate
+    is shown only if the results match the host's and twice the work takes twice the time. --all adds the
+    other types, bandwidths, caches, transfers and latencies. Peaks are cached, so that the sweeps can show
+    per cent of peak without measuring again.
     """
 
     command: ClassVar[str] = "peak"
 
     types: str | None = option(
-        "Data types of the compute family, several with commas; every probe of a type that is named.  "
-        f"[default: {','.join(PEAK_DTYPES)}]",
+        f"Data types, with commas.  [default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
         names=ALL_DTYPES,
+        group=PROBLEM,
+        common=True,
     )
     only: str | None = option(
-        f"{', '.join(FAMILIES)}; several with commas.  [default: {COMPUTE}]",
+        f"{', '.join(FAMILIES)}, with commas.  [default: {COMPUTE}]",
         metavar="FAMILIES",
         names=tuple(FAMILIES),
+        group=PROBLEM,
+        common=True,
     )
-    all: bool = flag("Every family, every type, every probe.")
+    all: bool = flag("Measure every family, type and probe.", group=PROBLEM, common=True)
     describe: str | None = option(
-        "Say what is measured and how, of every probe or of one, and measure nothing.",
+        "Explain one probe, or list all of them.",
+        common=True,
         metavar="[PROBE]",
         bare=EVERY_PROBE,
         shell=True,
@@ -270,53 +284,60 @@ class Ladder(Measuring):
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = dtype_option()
     baseline: str = option(
-        f"Libraries to compare with: {', '.join(ladder.BASELINES)}; several with commas, all or none. "
-        "default: numpy, which is the host's BLAS, and on a GPU cublas or else clblast, if installed.",
+        f"Libraries: {', '.join(ladder.BASELINES)}, all or none. Several with commas. default: numpy (the "
+        "host's BLAS), and on a GPU cublas or else clblast, if installed.",
         default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
+        group=KERNELS,
     )
     params: tuple[str, ...] = option(
-        "A kernel parameter other than its preset; may be repeated. Several values with commas: every "
-        f"combination that the kernel takes, at most {names.MOST_COMBINATIONS}.",
+        "Set a kernel parameter; may be repeated. Several values with commas measure every valid "
+        f"combination, at most {names.MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
         metavar="NAME=VALUES",
         many=True,
+        group=KERNELS,
     )
     math: str | None = option(
-        "Compile OpenCL kernels with strict math, fast (-cl-fast-relaxed-math), or both, in turn, with a "
-        "ratio.  [default: the kernel's own: strict; image-4x8 and buffer-4x8 fast]",
+        "Compile OpenCL kernels with strict or fast math (-cl-fast-relaxed-math). With both, batches "
+        "alternate and the table shows the ratio.  [default: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
         names=MATHS,
+        group=KERNELS,
     )
     versus: str | None = option(
-        "Take each kernel's batches in turn with this one's: the ratio of their rates gets a column.",
+        "Alternate with this kernel, and show the ratio.",
         metavar="NAME",
         names=ladder.ORDER,
+        group=KERNELS,
+        common=True,
     )
     tuned: bool = flag(
-        "Parameters that `gemmbench tune` has kept for this device, in the place of the shipped ones.",
+        "Use the parameters that `gemmbench tune` saved for this device.",
         default=True,
         flags=("--tuned/--no-tuned",),
+        group=KERNELS,
     )
-    alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
-    beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
-    trans_a: bool = flag(TRANS_A)
-    trans_b: bool = flag(TRANS_B)
+    alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0, group=PROBLEM)
+    beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0, group=PROBLEM)
+    trans_a: bool = flag(TRANS_A, group=PROBLEM)
+    trans_b: bool = flag(TRANS_B, group=PROBLEM)
     batch: int = batch_option()
-    seed: int = option("Of generated operands.", LENGTH, Policy.seed)
+    seed: int = option("Seed of generated operands.", LENGTH, Policy.seed, group=PROBLEM)
     scope: str | None = option(
-        "What is shown and compared: the kernel alone, all device passes, or host memory to host memory.  "
-        "[default: kernel; device where a library takes part, which reports no kernel time]",
+        "Time to show: of the kernel alone, of all device work, or from host memory to host memory.  "
+        "[default: kernel; device with a library, which reports no kernel time]",
         click.Choice((*SCOPES, "all")),
     )
     peak: bool = flag(
-        "Measure peak and bandwidth first, or take them from an earlier run.",
+        "Measure peak and bandwidth first, unless they are cached.",
         default=True,
         flags=("--peak/--no-peak",),
+        group=TIMING,
     )
-    remeasure: bool = flag("Measure the peak anew, also if an earlier run has kept it.")
+    remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -447,15 +468,14 @@ class Square(Ladder):
     """Sweep square problems: m = n = k.
 
     Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
-    is timed; the host's own BLAS runs beside them, and the break-even size says from where the device
-    wins with transfers counted.
+    is timed. The summary says from which size on the device beats the host's BLAS, including transfers.
     """
 
     command: ClassVar[str] = "square"
 
-    min: int | None = option("The smallest size.  [default: 64]", SIZE)
-    max: int = option("The largest size.", SIZE, 1024)
-    sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")
+    min: int | None = option("Smallest size.  [default: 64]", SIZE, group=PROBLEM)
+    max: int = option("Largest size.", SIZE, 1024, group=PROBLEM, common=True)
+    sizes: str | None = option(SIZES, metavar="LIST", group=PROBLEM, common=True)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -467,17 +487,16 @@ class Square(Ladder):
 class SweepK(Ladder):
     """Sweep k with m and n fixed.
 
-    The write-ups' second experiment: a = c fixed while b varies. k takes the powers of two from --k-min to
-    --k-max, or the values of --sizes.
+    k takes the powers of two from --k-min to --k-max, or the values of --sizes.
     """
 
     command: ClassVar[str] = "sweep-k"
 
-    m: int = option("Rows of op(A) and of C.", SIZE, 1024, flags=("-m", "--m"))
-    n: int = option("Columns of op(B) and of C.", SIZE, 1024, flags=("-n", "--n"))
-    k_min: int | None = option("The smallest k.  [default: 64]", SIZE)
-    k_max: int = option("The largest k.", SIZE, 2048)
-    sizes: str | None = option("These sizes, with commas, instead of a range.", metavar="LIST")
+    m: int = option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), group=PROBLEM, common=True)
+    n: int = option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), group=PROBLEM, common=True)
+    k_min: int | None = option("Smallest k.  [default: 64]", SIZE, group=PROBLEM)
+    k_max: int = option("Largest k.", SIZE, 2048, group=PROBLEM, common=True)
+    sizes: str | None = option(SIZES, metavar="LIST", group=PROBLEM)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -489,27 +508,30 @@ class SweepK(Ladder):
 class Workloads(Ladder):
     """Measure real shapes: AlexNet, a transformer, or your own.
 
-    The layers of AlexNet lowered to GEMM, the projections of a 7B transformer for one token and for a
-    prompt, odd and non-square sizes, and a CSV file of your own. The table names the best kernel for each
-    shape; -v shows every kernel, and --kernel all measures the published ones too. The times of
-    AlexNet's products are summed, lowering excluded. --dry-run lists the shapes and sources.
+    The sets are the layers of AlexNet as GEMMs, the projections of a 7B transformer for one token and for a
+    prompt, and odd sizes. --file reads your own shapes. The table names the best kernel for each shape; -v
+    shows every kernel. --dry-run lists the shapes and their sources.
     """
 
     command: ClassVar[str] = "workloads"
 
     kernels: str = kernels_option(default="best")
     set: str | None = option(
-        f"{', '.join(SETS)} or all; several with commas.  [default: all, or none beside --file]",
+        f"{', '.join(SETS)} or all. Several with commas.  [default: all, or none with --file]",
         metavar="NAMES",
         names=(*SETS, "all"),
+        group=PROBLEM,
+        common=True,
     )
     file: Path | None = option(
-        "Your own shapes: columns m, n, k and, if you like, name, lda, ldb, ldc, trans_a, trans_b, batch.",
+        "Your own shapes. Columns m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
         FILE,
         metavar="FILE.csv",
+        group=PROBLEM,
+        common=True,
     )
-    batch: int = option("Images, or sequences, at once.", SIZE, 1)
-    prompt: int = option("Tokens of a prompt.", SIZE, PROMPT)
+    batch: int = option("Images or sequences at once.", SIZE, 1, group=PROBLEM)
+    prompt: int = option("Tokens of a prompt.", SIZE, PROMPT, group=PROBLEM)
 
     @cached_property
     def set_names(self) -> tuple[str, ...]:
@@ -535,36 +557,36 @@ class Workloads(Ladder):
         return shape.trans_a, shape.trans_b
 
 
+def _length(help: str, **spec: Any) -> Any:
+    return option(help, LENGTH, group=PROBLEM, **spec)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gemm(Ladder):
     """Measure one problem, on generated or on your own matrices.
 
-    Prints one table, the fastest kernel first. -v adds a page for each kernel, with the time of every scope
-    and launch. --plot draws the kernels as a ladder up to the measured peak.
+    The table lists the fastest kernel first. -v adds the time of every scope and launch. --plot draws the
+    kernels as bars up to the measured peak.
     """
 
     command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
 
-    m: int | None = option(
-        f"Rows of C and of op(A): A, or its transpose with --trans-a.  [default: {_DEFAULT_SIZE}]",
-        LENGTH,
-        flags=("-m",),
+    m: int | None = _length(f"Rows of op(A) and C.  [default: {_DEFAULT_SIZE}]", flags=("-m",), common=True)
+    n: int | None = _length("Columns of op(B) and C.  [default: m]", flags=("-n",), common=True)
+    k: int | None = _length("Columns of op(A), rows of op(B).  [default: m]", flags=("-k",), common=True)
+    lda: int | None = _length("Elements from row to row of A as stored.  [default: k; m with --trans-a]")
+    ldb: int | None = _length("Elements from row to row of B as stored.  [default: n; k with --trans-b]")
+    ldc: int | None = _length("Elements from row to row of C.  [default: n]")
+    a: Path | None = option(
+        "Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy", group=PROBLEM
     )
-    n: int | None = option("Columns of op(B) and of C.  [default: m]", LENGTH, flags=("-n",))
-    k: int | None = option("Columns of op(A), rows of op(B).  [default: m]", LENGTH, flags=("-k",))
-    lda: int | None = option(
-        "Elements from row to row of A as stored.  [default: k; m with --trans-a]", LENGTH
+    b: Path | None = option(
+        "Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy", group=PROBLEM
     )
-    ldb: int | None = option(
-        "Elements from row to row of B as stored.  [default: n; k with --trans-b]", LENGTH
-    )
-    ldc: int | None = option("Elements from row to row of C.  [default: n]", LENGTH)
-    a: Path | None = option("Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy")
-    b: Path | None = option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
-    c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy")
-    out: Path | None = option("Write the result; needs one --kernel.", INPUT, metavar="OUT.npy")
-    dtype: str | None = dtype_option(f"{GEMM_DTYPES_HELP}; several with commas.  [default: float]", None)
+    c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy", group=PROBLEM)
+    out: Path | None = option("Write C to a file; needs one --kernel.", INPUT, metavar="OUT.npy")
+    dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
 
     def __post_init__(self) -> None:

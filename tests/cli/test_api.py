@@ -375,7 +375,7 @@ def test_the_functions_are_documented() -> None:
     for name in gb.__all__:
         assert inspect.getdoc(getattr(gb, name)), name
     assert "max" in inspect.signature(gb.square).parameters
-    assert "The largest size." in (gb.square.__doc__ or "")
+    assert "Largest size." in (gb.square.__doc__ or "")
 
 
 # --- what README says ---------------------------------------------------------------------------------------

@@ -250,4 +250,8 @@ def test_help_of_every_option_is_there(call: Call, golden: Callable[[str, str], 
     for name in cli.COMMANDS:
         result = call(name, "--help")
         assert result.exit_code == 0
-        golden(f"help-{name}.txt", result.stdout)
+        brief = call(name, "-h").stdout
+        assert brief.count("\n") <= 25
+        assert max(map(len, brief.splitlines())) <= 80
+        golden(f"help-{name}.txt", f"{brief}\n{result.stdout}")
+    assert call().stdout.count("\n") <= 25
