@@ -20,7 +20,7 @@ from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
 from gemmbench.doctor import Report, examine, pointer
-from gemmbench.doctor.machine import Finding, Machine, NotSeen
+from gemmbench.doctor.machine import Finding, Machine
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
@@ -268,13 +268,12 @@ def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
 
 @_takes(Doctor)
 def doctor(**values: Any) -> list[Finding]:
-    """What keeps this machine from its ceiling, and what to type: ``gemmbench doctor``.
+    """Find what slows this machine down, and how to fix it: ``gemmbench doctor``.
 
-    Takes half a second beside listing the devices, and changes nothing.
+    Takes half a second and the time to list the devices. Changes nothing.
 
     Returns:
-        A finding for each cause: its ``cost``, how it was ``seen``, the ``command``. What could not be looked
-        at is no finding.
+        A finding for each cause: the ``problem``, the ``fix``, its ``command``, and what was ``seen``.
 
     Raises:
         UsageError: there is no such device.
@@ -283,7 +282,7 @@ def doctor(**values: Any) -> list[Finding]:
 
 
 def examined(selector: str) -> tuple[Report, Machine]:
-    """What came of every check, and the machine; `UsageError` if no device is as ``--device`` says.
+    """The result of every check, and the machine; `UsageError` if no device is as ``--device`` says.
 
     If the device that ``GEMMBENCH_DEVICE`` names is missing, the host is checked: the driver may be broken.
     """
@@ -304,7 +303,8 @@ def examined(selector: str) -> tuple[Report, Machine]:
     machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
     report = examine(machine)
     if missing:
-        report = replace(report, not_seen=(NotSeen(DEVICE_VARIABLE, missing), *report.not_seen))
+        finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")
+        report = replace(report, findings=(finding, *report.findings))
     return report, machine
 
 

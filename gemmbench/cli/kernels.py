@@ -340,7 +340,7 @@ def _doctor(options: Doctor) -> None:
     if options.json:
         click.echo(json.dumps(to_record(report), indent=2))
     else:
-        content = page(report, machine.chosen, machine.cpu)
+        content = page(report, machine.chosen, options.verbose)
         table.stdout().print(content, crop=False)  # commands are longer than lines may be
 
 

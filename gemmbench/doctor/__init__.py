@@ -1,7 +1,6 @@
-"""What keeps a machine from its ceiling: NVIDIA's boards, every check in turn, findings as text and JSON.
+"""What slows a machine down: checks of NVIDIA boards, all checks in order, findings as text and JSON.
 
-A check yields a finding only for what it has read; what it cannot read is said, and is no finding. Costs are
-derived from what was read, or not known.
+A check yields a finding only for what it could read. Costs follow from what was read.
 """
 
 from __future__ import annotations
@@ -16,13 +15,12 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench.doctor.host import CHECKS, check
-from gemmbench.doctor.machine import NEAR, UNKNOWN, Finding, Machine, NotSeen, NotSeenError
+from gemmbench.doctor.machine import NEAR, Finding, Machine, NotSeen, NotSeenError
 from gemmbench.ladder import NEAR_PEAK
 from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, number, percent, size
-from gemmbench.report.table import Note, Sheet
 from gemmbench.stats import ceilings, rates
 
 # --- NVIDIA's boards ----------------------------------------------------------------------------------------
@@ -51,19 +49,18 @@ def pcie(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         known = used in _LANE and most in _LANE and most_width > 0
         share = width * _LANE[used] / (most_width * _LANE[most]) if known else 0.0
         yield Finding(
-            f"the device is linked by PCIe {used}.0 x{width}, and could be by {most}.0 x{most_width}",
-            f"{percent(1 - share) if known else UNKNOWN} of the rate of transfers; kernels do not feel it",
+            f"PCIe runs at {used}.0 x{width} instead of {most}.0 x{most_width}: transfers are "
+            f"{percent(1 - share) if known else 'up to some'} slower, kernels are not.",
+            "Compare LnkSta with LnkCap, then try another slot or riser",
+            "sudo lspci -vv -s " + (device.pci or "SLOT"),
             (
                 f"nvmlDeviceGetCurrPcieLinkGeneration: {generation} of {most}",
                 f"nvmlDeviceGetCurrPcieLinkWidth: {width} of {most_width}",
             ),
-            "sudo lspci -vv -s " + (device.pci or "SLOT"),
-            "LnkSta and LnkCap, of it and of its bridge, say which side holds it back: another slot, the "
-            "firmware's setting of the slot, a riser",
         )
     if rests:
         raise NotSeenError(
-            f"PCIe {generation}.0 of {most}.0 while it rests, which saves power: look under load"
+            f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load"
         )
 
 
@@ -83,10 +80,10 @@ def gpu_power(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     if limit >= NEAR * default:
         return
     yield Finding(
-        f"the board may draw {number(limit / 1000)} of its {number(default / 1000)} W",
-        f"{UNKNOWN}: `gemmbench show -v` says at which clock a row ran",
-        seen,
+        f"The power limit is {number(limit / 1000)} instead of {number(default / 1000)} W: rates may be low.",
+        "Restore it",
         _smi(device, f"-pl {default // 1000}"),
+        seen,
     )
 
 
@@ -101,10 +98,11 @@ def gpu_clock(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     if clock >= NEAR * default:
         return
     yield Finding(
-        f"the board's clock for programs is set to {clock} of {default} MHz",
-        f"up to {percent(1 - clock / default)}",
-        seen,
+        f"The application clock is {clock} instead of {default} MHz: up to {percent(1 - clock / default)} "
+        "slower.",
+        "Restore it",
         _smi(device, "-rac"),
+        seen,
     )
 
 
@@ -115,12 +113,11 @@ def mig(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
     if not current:
         return
     yield Finding(
-        f"the device is a slice of a board (MIG): {device.compute_units} units, "
-        f"{size(device.global_mem_bytes)} of memory",
-        f"{UNKNOWN}: what the other slices have",
-        (f"nvmlDeviceGetMigMode: {current}", f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}"),
+        f"The device is a slice of a board (MIG): {device.compute_units} units, "
+        f"{size(device.global_mem_bytes)} of memory.",
+        "End all slices, if nobody else uses them",
         _smi(device, "-mig 0"),
-        "ends every slice, those of others, too",
+        (f"nvmlDeviceGetMigMode: {current}", f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}"),
     )
 
 
@@ -138,14 +135,13 @@ def gpu_load(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")
         names = ", ".join(str(each.pid) for each in processes) or "-"
     yield Finding(
-        "other programs use the device",
-        f"{UNKNOWN}; it was busy for {used} % of the last moment",
+        f"Other programs keep the GPU {used} % busy, so results will be too low.",
+        "Stop them or wait",
+        "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
         (
             f"nvmlDeviceGetUtilizationRates: gpu {used} %",
             f"nvmlDeviceGetComputeRunningProcesses: {names}",
         ),
-        "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
-        "end them, or wait",
     )
 
 
@@ -154,29 +150,30 @@ def gpu_load(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class Report:
-    """What came of every check."""
+    """The result of every check."""
 
     findings: tuple[Finding, ...]
     not_seen: tuple[NotSeen, ...]
-    looked: int  # checks that could look, each device counted
+    passed: tuple[str, ...]  # names of checks without a finding, one for each device
 
 
 def examine(machine: Machine) -> Report:
-    """Every check, in the table's order. Takes half a second, for which it watches the processors."""
+    """Run every check, in the table's order. Takes half a second, while it watches the processors."""
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
-    looked = 0
+    passed: list[str] = []
     for each in CHECKS:
         devices = [device for device in machine.chosen if each.of == broad_type(device)]
         for device in (None,) if each.of == "host" else devices:
             index = None if device is None else device.index
+            before = len(findings)
             try:
                 for finding in each.look(machine, *([] if device is None else [device])):
                     findings.append(replace(finding, check=each.name, device=index))
-                looked += 1
+                passed += [each.name] if len(findings) == before else []
             except NotSeenError as error:
                 not_seen.append(NotSeen(each.name, str(error), index))
-    return Report(tuple(findings), tuple(not_seen), looked)
+    return Report(tuple(findings), tuple(not_seen), tuple(passed))
 
 
 # --- rows that point to doctor ------------------------------------------------------------------------------
@@ -234,67 +231,41 @@ def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, f
 # --- showing ------------------------------------------------------------------------------------------------
 
 
-def page(report: Report, devices: Sequence[DeviceFacts], host: str) -> RenderableType:
-    """Every finding with its cost, how it was seen and what to type; then what could not be looked at."""
-    subjects: list[tuple[int | None, str]] = [(None, f"host  {clean(host)}")]
-    subjects += [(device.index, f"{device.index}  {clean(device.title)}") for device in devices]
+def page(report: Report, devices: Sequence[DeviceFacts], verbose: bool = False) -> RenderableType:
+    """Each finding with its cost and fix, then a line for the other checks; verbose: a line for each."""
     parts: list[RenderableType] = []
-    for index, heading in subjects:
-        own = [finding for finding in report.findings if finding.device == index]
-        if own:
-            parts.append(Text(heading, style="bold"))
-            parts += [part for finding in own for part in _card(finding)]
-    parts.append(Sheet(notes=(Note("", _conclusion(report), "" if report.findings else "green"),)))
-    parts.append(Sheet(notes=tuple(_not_looked_at(report, devices))))
+    for finding in report.findings:
+        named = finding.device is not None and len(devices) > 1
+        of = f" (device {finding.device})" if named else ""
+        first, *rest = finding.problem.split("\n")
+        command = f": {finding.command}" if finding.command else ""
+        parts.append(_line("WARN", "\n".join([first + of, *rest]), "yellow"))
+        fix = Text(f"      {finding.fix}{command}")
+        fix.no_wrap, fix.overflow = True, "ignore"  # a command can be copied
+        parts.append(fix)
+        parts += [_line("", each, "dim") for each in finding.seen if verbose]
+    if verbose:
+        parts += [_line("OK", each, "green") for each in report.passed]
+        parts += [_line("-", f"{each.check}: {each.reason}", "dim") for each in report.not_seen]
+        return Group(*parts)
+    checks = counted(len(report.passed), "other check" if report.findings else "check")
+    unread = ", ".join(dict.fromkeys(each.check for each in report.not_seen))
+    parts.append(_line("OK", f"{checks}." + (f" Not readable here: {unread}." if unread else ""), "green"))
     return Group(*parts)
 
 
-def _conclusion(report: Report) -> str:
-    what = counted(len(report.findings), "finding") if report.findings else "Nothing found"
-    return f"{what} in {report.looked} checks. Nothing was changed."
-
-
-def _not_looked_at(report: Report, devices: Sequence[DeviceFacts]) -> Iterator[Note]:
-    """A line for each reason, with the checks that it kept from looking."""
-    names: dict[str, dict[str, None]] = {}
-    for each in report.not_seen:
-        of = f" ({each.device})" if each.device is not None and len(devices) > 1 else ""
-        names.setdefault(clean(each.reason), {})[f"{each.check}{of}"] = None
-    for reason, checks in names.items():
-        yield Note("not looked at", f"{', '.join(checks)}: {reason}", "dim")
-
-
-def _card(finding: Finding) -> Iterator[RenderableType]:
-    """A finding; its command stands in a line of its own that is never broken, so that it can be copied."""
-    yield _lines("what", (f"{finding.tells} ({finding.check})",), "yellow")
-    yield _lines("costs", (finding.cost,))
-    yield _lines("seen", finding.seen)
-    if finding.command:
-        command = Text.assemble((_label("type"), "dim"), (finding.command, "bold"))
-        command.no_wrap, command.overflow = True, "ignore"
-        yield command
-    if finding.remark:
-        yield _lines("" if finding.command else "do", (finding.remark,))
-    yield Text("")
-
-
-def _lines(label: str, texts: Sequence[str], style: str = "") -> Table:
-    card = Table.grid()
-    card.add_column(style="dim", no_wrap=True)
-    card.add_column(overflow="fold")
-    for line, text in enumerate(texts):
-        card.add_row(_label("" if line else label), Text(clean(text), style=style))
-    return card
-
-
-def _label(label: str) -> str:
-    return f"   {label:<7}"
+def _line(label: str, text: str, style: str) -> Table:
+    line = Table.grid()
+    line.add_column(style=style, width=6)
+    line.add_column(overflow="fold")
+    line.add_row(label, Text("\n".join(map(clean, text.split("\n")))))
+    return line
 
 
 def to_record(report: Report) -> dict[str, Any]:
-    """Findings, and what could not be looked at, as plain data."""
+    """The result of every check as plain data."""
     return {
         "findings": [{"check": each.check, "device": each.device} | asdict(each) for each in report.findings],
-        "not_looked_at": [asdict(each) for each in report.not_seen],
-        "looked": report.looked,
+        "passed": list(report.passed),
+        "not_readable": [asdict(each) for each in report.not_seen],
     }

@@ -10,8 +10,6 @@ from typing import Literal, NamedTuple, TypeVar
 from gemmbench.doctor.machine import (
     CPU,
     NEAR,
-    NO_RATE,
-    UNKNOWN,
     Finding,
     Machine,
     NotSeenError,
@@ -59,23 +57,24 @@ _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
 _TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _WORDS = {"nvidia": ("nvidia",), "amd": ("amd", "advanced micro devices"), "intel": ("intel",)}
 _DISPLAY = "0x03"  # PCI's class of GPUs
-_PASSED_ON = "in a container of Docker: docker run --gpus all"
 
 
 @check("host")
 def driver_missing(machine: Machine) -> Iterator[Finding]:
     """No device at all, or a GPU in PCI that no OpenCL device belongs to."""
     if machine.trouble:
-        raise NotSeenError(machine.trouble)
+        sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
+        yield Finding(sentence, "Check the OpenCL drivers", "gemmbench devices")
+        return
     if not machine.devices:
         files = machine.matching("etc/OpenCL/vendors/*.icd")
         listed_drivers = [f"/{path}: {machine.optional(path)}" for path in files]
         yield Finding(
-            "there is no OpenCL driver with a device",
-            f"{NO_RATE}: nothing can be measured",
-            ("clGetPlatformIDs: no device", *(listed_drivers or ["/etc/OpenCL/vendors: no .icd file"])),
+            "No OpenCL driver has a device, so nothing can be measured.\n"
+            f"Packages of this system: {drivers.GUIDE}",
+            "Install a driver",
             drivers.install_command(),
-            f"or this system's package: {drivers.GUIDE}",
+            ("clGetPlatformIDs: no device", *(listed_drivers or ["/etc/OpenCL/vendors: no .icd file"])),
         )
     for maker, slots in _boards(machine).items():
         words = _WORDS[maker]
@@ -91,19 +90,19 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
             if not os.access(machine.root / path, os.R_OK | os.W_OK)
         ]
         closed = maker != "nvidia" and bool(nodes)
+        fix, command = f"Install its OpenCL driver: {drivers.GUIDE}", ""
+        if closed:
+            fix, command = "Join its group, then log in again", "sudo usermod -aG render $USER"
+        elif maker == "nvidia" and machine.in_container():
+            fix, command = "Pass it to the container", "docker run --gpus all"
         yield Finding(
-            f"the {_TITLES[maker]} GPU has no OpenCL device",
-            f"{NO_RATE}: it cannot be measured",
+            f"The {_TITLES[maker]} GPU has no OpenCL device, so it cannot be measured.",
+            fix,
+            command,
             (
                 *(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
                 *(f"/{path}: this user may not use it" for path in nodes[:1] if closed),
             ),
-            "sudo usermod -aG render $USER" if closed else "",
-            "then log in again"
-            if closed
-            else _PASSED_ON
-            if maker == "nvidia" and machine.in_container()
-            else f"its OpenCL driver is a package of this system: {drivers.GUIDE}",
         )
 
 
@@ -137,15 +136,15 @@ def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
         else f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
     )
     yield Finding(
-        f"the driver compiles for {named}vectors of {bits} bits where this CPU has {offered}",
-        f"up to {percent(1 - bits / offered)} of this device's arithmetic; nothing on processors that split "
-        "the wide instructions",
+        f"The driver compiles for {named}vectors of {bits} bits, but this CPU has {offered}: arithmetic may "
+        f"be up to {percent(1 - bits / offered)} slower.",
+        "Unset the variable" if forced else "Install a newer driver",
+        f"env -u {_INTEL_TARGET} gemmbench peak" if forced else drivers.install_command(),
         (
             seen,
             *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
             f"/proc/cpuinfo: {offered} bits",
         ),
-        f"env -u {_INTEL_TARGET} gemmbench peak" if forced else drivers.install_command(),
     )
 
 
@@ -186,12 +185,11 @@ def governor(machine: Machine) -> Iterator[Finding]:
     path, value = slow[0]
     what = "the governor" if path.endswith("scaling_governor") else "the energy preference"
     yield Finding(
-        f"{len(slow)} of {len(folders)} processors have {what} {value}",
-        f"up to {percent(1 - min(ratios))}: they are held at {percent(min(ratios))} of their clock"
-        if ratios
-        else UNKNOWN,
-        tuple(f"/{path}: {value}" for path, value in slow[:2]),
+        f"{len(slow)} of {len(folders)} processors have {what} {value}: "
+        + (f"up to {percent(1 - min(ratios))} slower." if ratios else "their clock may be too low."),
+        "Change it",
         f"echo performance | sudo tee /{CPU}/cpu*/cpufreq/scaling_governor",
+        tuple(f"/{path}: {value}" for path, value in slow[:2]),
     )
 
 
@@ -213,11 +211,11 @@ def cpu_clock(machine: Machine) -> Iterator[Finding]:
         return
     folder, (limit, most) = min(limited.items(), key=lambda item: item[1][0] / item[1][1])
     yield Finding(
-        f"the clock of {len(limited)} of {len(machine.allowed)} processors is limited to "
-        f"{number(limit / 1000)} of {number(most / 1000)} MHz",
-        f"up to {percent(1 - limit / most)}",
-        (f"/{folder}/scaling_max_freq: {limit}", f"/{folder}/cpuinfo_max_freq: {most}"),
+        f"The clock of {len(limited)} of {len(machine.allowed)} processors is limited to "
+        f"{number(limit / 1000)} of {number(most / 1000)} MHz: up to {percent(1 - limit / most)} slower.",
+        "Raise it",
         f"echo {most} | sudo tee /{CPU}/cpu*/cpufreq/scaling_max_freq",
+        (f"/{folder}/scaling_max_freq: {limit}", f"/{folder}/cpuinfo_max_freq: {most}"),
     )
 
 
@@ -240,14 +238,13 @@ def turbo(machine: Machine) -> Iterator[Finding]:
         known = base.isdecimal() and most.isdecimal() and int(base) < int(most)
         seen = (f"/{path}: {off}", *((f"/{folder}/base_frequency: {base}",) if known else ()))
         yield Finding(
-            "turbo is switched off",
-            f"up to {percent(1 - int(base) / int(most))}: {number(int(base) / 1000)} instead of "
-            f"{number(int(most) / 1000)} MHz, which few cores at once reach"
+            f"Turbo is off: {number(int(base) / 1000)} instead of {number(int(most) / 1000)} MHz, up to "
+            f"{percent(1 - int(base) / int(most))} slower."
             if known
-            else UNKNOWN,
-            seen,
+            else "Turbo is off, so CPU rates will be too low.",
+            "Switch it on, unless the firmware forbids it",
             f"echo {on} | sudo tee /{path}",
-            "it has no effect where the firmware has switched turbo off",
+            seen,
         )
 
 
@@ -263,23 +260,19 @@ def affinity(machine: Machine) -> Iterator[Finding]:
         return
     cores = f", {counted(machine.cores(allowed), 'core')}" if _has_smt(machine) else ""
     inherited = _cpuset(machine)
-    command = f"taskset -c {ranges(online)} gemmbench peak"
-    remark = ""
+    fix, command = "Use all of them", f"taskset -c {ranges(online)} gemmbench peak"
     if inherited is not None and set(inherited) <= set(allowed):
-        command = ""
-        remark = (
-            "a control group sets them: its owner can give more (Slurm, systemd; on a container's host "
-            f"docker update --cpuset-cpus {ranges(online)} CONTAINER)"
-        )
+        fix = "Ask the owner of the control group (Slurm, systemd, container) for more"
+        command = f"docker update --cpuset-cpus {ranges(online)} CONTAINER" if machine.in_container() else ""
     yield Finding(
-        f"this process may use {len(allowed)} of {len(online)} processors{cores}",
-        f"{percent(missing / len(online))} of the processors, for the host's BLAS and for CPU devices",
+        f"This process may use {len(allowed)} of {len(online)} processors{cores}: CPU rates may be up to "
+        f"{percent(missing / len(online))} too low.",
+        fix,
+        command,
         (
             f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
             f"/{CPU}/online: {machine.read(f'{CPU}/online')}",
         ),
-        command,
-        remark,
     )
 
 
@@ -347,16 +340,16 @@ def cpu_quota(machine: Machine) -> Iterator[Finding]:
     periods = counts.get("nr_throttled")
     unlimited = "max" if path.endswith("cpu.max") else "-1"
     yield Finding(
-        f"a control group gives this process the time of {number(cores)} of {processors} processors",
-        f"{percent(1 - cores / processors)}; threads that wait for a stopped one lose more",
+        f"A control group limits this process to {number(cores)} of {processors} processors: CPU rates will "
+        f"be at least {percent(1 - cores / processors)} too low.",
+        "Raise it on the container's host" if from_outside else "Remove the limit",
+        f"docker update --cpus {processors} CONTAINER"
+        if from_outside
+        else f"echo {unlimited} | sudo tee /{path}",
         (
             f"/{path}: {text}",
             *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else []),
         ),
-        f"docker update --cpus {processors} CONTAINER"
-        if from_outside
-        else f"echo {unlimited} | sudo tee /{path}",
-        "on the container's host; in Kubernetes raise resources.limits.cpu" if from_outside else "",
     )
 
 
@@ -377,14 +370,14 @@ def steal(machine: Machine) -> Iterator[Finding]:
     if now <= _STOLEN + resolution and ever <= _STOLEN:
         return
     yield Finding(
-        "the hypervisor gives this machine's processors to others",
-        f"{percent(max(now, ever))} of the time, and more where threads wait for the slowest",
+        f"The hypervisor gives {percent(max(now, ever))} of this machine's processor time to others, so CPU "
+        "rates will be too low.",
+        "Compare interleaved runs, which lose alike",
+        "gemmbench check BASE --against OLD",
         (
             f"since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
             f"over half a second: steal {number(taken_s)} s, work {number(ran_s)} s",
         ),
-        "gemmbench check BASE --against OLD",
-        "compares in turn, so that both sides lose alike; processors of your own are the provider's to give",
     )
 
 
@@ -395,20 +388,16 @@ def load(machine: Machine) -> Iterator[Finding]:
     others = watched.after.since(watched.before)[0]
     if others is None or others < BUSY_CORES:
         return
-    busiest = [each for each in watched.busiest if each[2] >= _SHOWN_CORES][:3]
+    busiest = [each for each in watched.busiest if each[2] >= _SHOWN_CORES][:2]
     names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
     yield Finding(
-        f"other programs use {number(others)} of {counted(watched.after.cores, 'core')}",
-        f"up to {percent(min(1.0, others / watched.after.cores))} of the time; a threaded BLAS waits for its "
-        "slowest thread and loses more",
-        (
-            f"processor times over half a second: {number(others)} cores",
-            *((f"processes: {names}",) if names else ()),
-        ),
+        f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
+        "too low." + (f"\n{names} cores" if names else ""),
+        "Stop them or wait",
         f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
         if busiest
         else "top",
-        "end them, or wait",
+        (f"processor times over half a second: {number(others)} cores",),
     )
 
 
@@ -439,15 +428,14 @@ def blas_threads(machine: Machine) -> Iterator[Finding]:
     given = {name: machine.environ[name] for name in _THREAD_VARIABLES if machine.environ.get(name)}
     names = " ".join(f"-u {name}" for name in given)
     yield Finding(
-        f"numpy's BLAS runs {counted(threads, 'thread')} on {counted(cores, 'core')}",
-        f"up to {percent(1 - threads / cores)} of the host's BLAS"
-        if fewer
-        else f"{UNKNOWN}: threads wait for others that have no core",
+        f"numpy's BLAS runs {counted(threads, 'thread')} on {counted(cores, 'core')}: "
+        + (f"up to {percent(1 - threads / cores)} slower." if fewer else "threads wait for each other."),
+        "Unset the variable" if given else "Set the threads",
+        f"env {names} gemmbench square --kernel numpy"
+        if given
+        else f"{_variable(machine)}={cores} gemmbench square --kernel numpy",
         (
             f"threadpoolctl: {pool_title(machine.blas or {})}",
             *([f"environment: {listed(given)}"] if given else []),
         ),
-        f"env {names} gemmbench square --kernel numpy"
-        if given
-        else f"{_variable(machine)}={cores} gemmbench square --kernel numpy",
     )

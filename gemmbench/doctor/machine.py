@@ -1,13 +1,11 @@
 """A machine as the checks see it: files below a root, its devices, their boards in NVML, and its BLAS.
 
-Nothing here writes, and nothing is started. Tests give another root, and boards of their own. What a check
-tells of it is a `Finding`, or why it could not look.
+Nothing here writes or starts a process. Tests give another root, and boards of their own.
 """
 
 from __future__ import annotations
 
 import os
-import platform
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -25,26 +23,23 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
 
 NEAR = 0.98  # of what it could be: closer is the same
-UNKNOWN = "not known"
-NO_RATE = "no rate"
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What keeps the machine, or a device, from its ceiling."""
+    """What slows down the machine, or a device."""
 
-    tells: str  # one sentence
-    cost: str  # what it costs, or "not known"
-    seen: tuple[str, ...]  # how it was seen: files and counters with their values
-    command: str  # to type; "" where nothing on this machine helps
-    remark: str = ""  # beside the command: that it needs a restart, who has to type it
+    problem: str  # a sentence with the cost; a second line gives details
+    fix: str  # what to do
+    command: str = ""  # that does it; "" if there is none
+    seen: tuple[str, ...] = ()  # files and counters with their values
     check: str = ""  # the check's name
     device: int | None = None  # its index in `gemmbench devices`; None for the host
 
 
 @dataclass(frozen=True)
 class NotSeen:
-    """A check that could not look."""
+    """A check that could not read what it needs."""
 
     check: str
     reason: str
@@ -193,11 +188,6 @@ class Machine:
             if number in then and number not in ours
         ]
         return Watched(before, after, tuple(sorted(used, key=lambda each: -each[2])))
-
-    @cached_property
-    def cpu(self) -> str:
-        name = self.fields("proc/cpuinfo").get("model name")
-        return name or platform.processor() or platform.machine()
 
     # --- boards ---------------------------------------------------------------------------------------------
 

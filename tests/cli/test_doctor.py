@@ -31,9 +31,10 @@ def test_findings_are_no_failure(call: Call, patient: Patient) -> None:
     patient.write("sys/devices/system/cpu/intel_pstate/no_turbo", "1\n")
     result = call("doctor", "--device", "1")
     assert result.exit_code == 0
-    assert "host  Some Processor" in result.output
     assert "echo 0 | sudo tee /sys/devices/system/cpu/intel_pstate/no_turbo" in result.output
-    assert "\n1  pthread-Intel" in result.output
+    assert result.output.startswith("WARN  ")
+    assert "\nOK    " in result.output
+    assert "OK    steal" in call("doctor", "--device", "1", "-v").output
 
 
 def test_json_is_an_object(call: Call, patient: Patient) -> None:
@@ -49,16 +50,14 @@ def test_a_machine_without_a_device_is_looked_at(
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     result = call("doctor")
     assert result.exit_code == 0
-    assert "there is no OpenCL driver with a device (driver-missing)" in result.output
+    assert "No OpenCL driver has a device, so nothing can be measured." in result.output
 
 
 def test_a_driver_that_dies_is_said(call: Call, patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "exit")
     result = call("doctor")
     assert result.exit_code == 0
-    assert "not looked at: driver-missing: listing the OpenCL devices failed" in " ".join(
-        result.output.split()
-    )
+    assert "WARN  Listing the OpenCL devices failed" in result.output
 
 
 def test_a_device_of_the_environment_that_no_driver_lists_is_reported(
@@ -68,8 +67,8 @@ def test_a_device_of_the_environment_that_no_driver_lists_is_reported(
     monkeypatch.setenv("GEMMBENCH_DEVICE", "h900")
     result = call("doctor")
     assert result.exit_code == 0
-    assert "(load)" in result.output
-    assert "not looked at: GEMMBENCH_DEVICE: no device is 'h900'" in result.output
+    assert "Other programs use" in result.output
+    assert "WARN  GEMMBENCH_DEVICE: no device is 'h900'" in result.output
     assert call("doctor", "--device", "h901").exit_code == 2
 
 
