@@ -66,8 +66,8 @@ def test_a_driver_vanishes_between_runs(
         entry.survived()
 
     for left, gone, none in (
-        ("cpu", "no device is 'pocl'", "the base's device is not here"),
-        ("gpu cpu", "no device is 'pocl'", "the base's device is not here"),
+        ("cpu", "no device is 'pocl'", "the baseline's device is not here"),
+        ("gpu cpu", "no device is 'pocl'", "the baseline's device is not here"),
         ("", "no OpenCL device was found", "no OpenCL device was found"),
     ):
         monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", left)
