@@ -74,16 +74,14 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
 
 
 def _closed(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
-    """Tables whose last line says how to get more, and what the mark means where there is one."""
+    """Tables whose last line says how to get more, and what the mark ``~`` means where there is one."""
     if not tables or is_tuning(run):
         return [*tables]
     more = run.header.more_kernels
     entries = (cell.text for sheet in tables for row in sheet.rows for cell in row)
     texts = (
         f"{counted(more, 'more kernel')}: --kernel all." if more else "",
-        f"{notes.UNCERTAIN} means uncertain by more than {100 * rates.UNCERTAIN:.0f} %."
-        if any(text.startswith(notes.UNCERTAIN) for text in entries)
-        else "",
+        f"{notes.UNCERTAIN} {notes.meaning(run)}" if any(notes.UNCERTAIN in text for text in entries) else "",
         "" if verbose else "Details: -v",
     )
     line = " ".join(filter(None, texts))

@@ -186,7 +186,7 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
         at = {grid.column(row): row for row in members}
         rated = [(rate.best, row) for row in members if (rate := _believed(row, grid.rate(row)))]
         best, winner = max(rated, key=lambda pair: pair[0], default=(0.0, None))
-        top = Cell(units.number(best / grid.divisor)) if winner else Cell("-")
+        top = _figure(run, winner, units.number(best / grid.divisor)) if winner else Cell("-")
         more = (Cell(text(winner) if winner else "") for text in grid.more.values())
         return (Cell(clean(name)), *(cell(at.get(column)) for column in columns), top, *more)
 

@@ -332,14 +332,14 @@ def _doubt(rows: Sequence[tuple[Run, Row]]) -> str:
     bursts = [row.conditions.control_s if row.conditions else () for _, row in rows]
     every = [seconds for several in bursts for seconds in several]
     if any(is_uncertain(run, row) for run, row in rows):
-        why = "uncertain (~)"
+        why = "an uncertain figure"
     elif not all(bursts):
         why = "no control bursts show whether other programs ran"
     elif every and max(every) > (1 + _CONTROL) * min(every):
         why = f"control bursts differ by more than {percent(_CONTROL)}"
     else:
         return ""
-    return f"{why}; check measures it again"
+    return f"{why}: measure again with gemmbench check BASE"
 
 
 def judge(rules: Rules, line: Line, ratio: Interval, spread: float, limit: float) -> Line:

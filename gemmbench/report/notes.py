@@ -57,12 +57,18 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
 
 
 def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """What the mark ``~`` means, and what to do about it; nothing where no row has it."""
+    """The remark about the mark ``~``; nothing where no row has it."""
     if not any(rates.is_uncertain(run, row) for row in rows):
         return []
-    budget = units.number(run.header.policy.budget_s)
-    text = f"uncertain by more than {units.percent(rates.UNCERTAIN)}"
-    return [Note(UNCERTAIN, f"{text}: close other programs, or raise --budget (now {budget} s)", "yellow")]
+    return [Note(UNCERTAIN, meaning(run), "yellow")]
+
+
+def meaning(run: Run) -> str:
+    """What the mark ``~`` means, and what to do about it."""
+    percent, budget_s = 100 * rates.UNCERTAIN, run.header.policy.budget_s
+    return (
+        f"uncertain by more than {percent:g} %: close other programs or raise --budget (now {budget_s:g} s)."
+    )
 
 
 def marked(run: Run, row: Row, figure: str) -> str:

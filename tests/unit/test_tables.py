@@ -185,7 +185,7 @@ def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> 
     rows = [replace(row, conditions=slowed if row.variant == "tiled" else None) for row in run.rows]
     table = text(sweep(replace(run, rows=tuple(rows)), "m", order=fake.ORDER), 120)
     assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
-    assert "~ means uncertain by more than 5 %. Details: -v" in text(show(replace(run, rows=tuple(rows))))
+    assert "~ uncertain by more than 5 %: close other programs" in text(show(replace(run, rows=tuple(rows))))
     assert "~" not in text(show(run))
 
 
