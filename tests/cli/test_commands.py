@@ -148,7 +148,8 @@ def test_show(form: str, call: Call, golden: Golden, tmp_path: Path, monkeypatch
     for row in load("run.jsonl").rows:
         text = text.replace(row.source, "")  # which changes with every kernel
     if form == "json":
-        text = json.dumps(json.loads(text)[-2:], indent=1)
+        rounded = json.loads(text, parse_float=lambda figure: float(f"{float(figure):.12g}"))
+        text = json.dumps(rounded[-2:], indent=1)
     golden(f"command-show-{form}.txt", text)
 
 
