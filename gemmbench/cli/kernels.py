@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+import textwrap
+from collections.abc import Sequence
 
 import click
 from rich.console import Group, RenderableType
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -19,8 +21,8 @@ from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
 from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
-from gemmbench.model.device import DeviceFacts, HostFacts
-from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES, PLAIN_DTYPES
+from gemmbench.model.device import DeviceFacts, HostFacts, driver_name
+from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES
 from gemmbench.model.kernel_files import opening, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
@@ -31,7 +33,7 @@ from gemmbench.options.comparing import Doctor, Kernels
 from gemmbench.plan import gemm_plan, select
 from gemmbench.report import notes, table
 from gemmbench.report.progress import Progress
-from gemmbench.report.table import Cell, Entry, Note, Sheet, catalogue, entry_page, heading, stack
+from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
 from gemmbench.suite.run import every_device, header_of
 
 
@@ -62,7 +64,7 @@ def kernels(options: Kernels) -> None:
     if options.describe is None:
         before = [variant for variant in VARIANTS if variant.executor == "opencl"]
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
-        running.show(ladder([entry(variant) for variant in (*before, *own, *rest)]))
+        running.show(ladder([*before, *own, *rest]))
         return
     for variant in names.named_variants(options.describe, own):
         running.show(entry_page(entry(variant, picture(variant))))
@@ -92,6 +94,7 @@ def entry(variant: Variant, picture: str = "") -> Entry:
     parameters = [f"{name}: {_parameter(variant, name)}" for name in variant.parameters]
     facts = [
         ("source", variant.source),
+        ("types", ", ".join(variant.dtypes)),
         ("needs", needed or "nothing special"),
         *([("computes", variant.limits)] if variant.limits else []),
         *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
@@ -100,12 +103,30 @@ def entry(variant: Variant, picture: str = "") -> Entry:
         *zip(("named", *[""] * len(variant.named)), _named(variant), strict=False),
     ]
     pictures = [picture] if picture else []
-    return Entry(variant.name, variant.family, variant.idea, needed, facts, pictures)
+    return Entry(variant.name, variant.family, variant.idea, facts, pictures)
 
 
-def ladder(entries: Sequence[Entry]) -> RenderableType:
-    """Every variant in the order given, by family: its idea and what it needs."""
-    return Group(*catalogue(entries, {entry.family: entry.family for entry in entries}))
+_IDEA = 40  # columns, so that a line has 80
+
+
+def ladder(variants: Sequence[Variant]) -> RenderableType:
+    """A line for each variant, by family: its needs, its first type and how many more, its idea."""
+    table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
+    for column in ("kernel", "needs", "types", "idea"):
+        table.add_column(column, no_wrap=column != "idea")
+    family = ""
+    for variant in variants:
+        if variant.family != family:
+            family = variant.family
+            table.add_row(*([""] if table.rows else []))
+            table.add_row(Text(family, style="dim"))
+        needed = [each.split(" of ")[0].split(" and ")[0] for each in _needs_of(variant, "default")]
+        needed = ["extensions" if each.startswith("cl_") else each for each in needed]
+        more = f" +{len(variant.dtypes) - 1}" if variant.dtypes[1:] else ""
+        idea = textwrap.shorten(variant.idea, _IDEA, placeholder=" ...")
+        cells = (f"  {variant.name}", ", ".join(dict.fromkeys(needed)), variant.dtypes[0] + more, idea)
+        table.add_row(*map(Text, cells))
+    return Group(table, Text("\nKiB are of local memory. Details: gemmbench kernels --describe NAME"))
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
@@ -120,8 +141,6 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
     local = variant.local_bytes(dtype, parameters)
     if local:
         needed.append(f"{local // 1024} KiB of local memory")
-    if variant.executor == "opencl" and set(variant.dtypes) != set(PLAIN_DTYPES):
-        needed.append(" or ".join(variant.dtypes))
     return needed
 
 
@@ -255,7 +274,7 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-# --- ``gemmbench devices``: a card for each -----------------------------------------------------------------
+# --- ``gemmbench devices``: a block for each ----------------------------------------------------------------
 
 
 @click.command(cls=Grouped)
@@ -268,63 +287,35 @@ def devices(as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    table.stdout().print(devices_table(listed, host))
+    table.stdout().print(stack([devices_table(listed, host), Text("More: gemmbench devices --json")]))
 
 
 def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
-    """Every device: what it is, what it has, where its driver came from; the host, if given, at the end."""
-    cards = [(f"{device.index}  {clean(device.name)}", _card(device)) for device in listed]
-    cards += [(f"host  {clean(host.cpu)}", _host(host))] if host else []
-    return stack(Group(Text(title, style="bold"), card) for title, card in cards)
+    """Every device with its driver, memory and types; the host, if given, at the end."""
+    blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
+    if host is not None:
+        title = f"host  {clean(host.cpu)}, {units.counted(host.cores, 'core')}"
+        system = f"{units.size(host.memory_bytes)}, {clean(host.system)}, Python {clean(host.python)}"
+        blocks.append(_block(title, system, f"{BASELINE} {clean(host.numpy)}, {clean(host.blas)}"))
+    return stack(blocks)
 
 
-def _card(device: DeviceFacts) -> Table:
-    emulated = " (emulated)" if device.local_mem_emulated else ""
-    local = f"local {units.size(device.local_mem_bytes)}{emulated}"
-    cache = f"cache {units.size(device.cache_bytes)}" if device.cache_bytes else "cache -"
+def _block(title: str, *lines: str) -> RenderableType:
+    return Group(Text(title, style="bold"), *(Padding(Text(line), (0, 0, 0, 3)) for line in lines))
+
+
+def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
+    unit = units.counted(device.compute_units, "compute unit")
     shared = " shared with the host" if device.unified_memory else ""
-    image = f"images to {device.image2d_max[0]} x {device.image2d_max[1]}" if device.images else "no images"
-    card = _grid(
-        [
-            ("address", f"{device.address} (--device {device.index})"),
-            ("platform", f"{clean(device.platform)}, {clean(device.version)}"),
-            ("device", clean(device.device_version)),
-            ("driver", f"{clean(device.driver)}, {clean(device.origin)}"),
-            ("library", clean(device.library) or "-"),
-            ("type", f"{clean(device.type)}, {device.compute_units} units"),
-            ("clock", f"{device.clock_mhz} MHz (advisory)" if device.clock_mhz else "-"),
-            (
-                "memory",
-                f"{units.size(device.global_mem_bytes)}{shared}, "
-                f"{units.size(device.max_alloc_bytes)} at once, "
-                f"{local}, {cache}",
-            ),
-            ("groups", f"to {device.max_work_group_size} work-items; {image}"),
-            ("types", _types(device)),
-        ]
+    emulated = " (emulated)" if device.local_mem_emulated else ""
+    cache = f", cache {units.size(device.cache_bytes)}" if device.cache_bytes else ""
+    local = f"local {units.size(device.local_mem_bytes)}{emulated}"
+    return (
+        f"{device.index}  {clean(device.name)}, {clean(device.type)}, {unit} ({device.address})",
+        f"{clean(driver_name(device))}, {clean(device.origin)}",
+        f"{units.size(device.global_mem_bytes)}{shared}, {local}{cache}",
+        _types(device),
     )
-    for warning in device.warnings:
-        card.add_row("   warning", Text(clean_lines(warning), style="yellow"))
-    return card
-
-
-def _host(host: HostFacts) -> Table:
-    lines = {
-        "cores": str(host.cores),
-        "memory": units.size(host.memory_bytes),
-        "system": f"{clean(host.system)}, Python {clean(host.python)}",
-        BASELINE: f"{clean(host.numpy)}, {clean(host.blas)}",
-    }
-    return _grid(lines.items())
-
-
-def _grid(lines: Iterable[tuple[str, str]]) -> Table:
-    card = Table.grid(padding=(0, 2, 0, 0))
-    card.add_column(style="dim", no_wrap=True, min_width=11)
-    card.add_column(overflow="fold")
-    for name, text in lines:
-        card.add_row(f"   {name}", Text(text))
-    return card
 
 
 def _types(device: DeviceFacts) -> str:

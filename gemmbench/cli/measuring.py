@@ -66,12 +66,10 @@ def entry(name: str) -> Entry:
     """One probe with its facts and pictures."""
     if name in PROBES:
         probe = PROBES[name]
-        return Entry(
-            name, measuring.COMPUTE, probe.idea, "", _compute_facts(probe), [*map(opening, probe.files)]
-        )
+        return Entry(name, measuring.COMPUTE, probe.idea, _compute_facts(probe), [*map(opening, probe.files)])
     probed = memory.BY_NAME[name]
     files = (probed.file,) if probed.file else ()
-    return Entry(name, probed.family, probed.idea, "", _memory_facts(probed), [*map(opening, files)])
+    return Entry(name, probed.family, probed.idea, _memory_facts(probed), [*map(opening, files)])
 
 
 def _compute_facts(probe: Probe) -> list[tuple[str, str]]:

@@ -28,7 +28,7 @@ _LIBRARIES = (
     Variant(
         name=BASELINE,
         family=LIBRARIES,
-        idea="the host's own BLAS through numpy.matmul: what the device must beat, transfers included",
+        idea="the host's BLAS, through numpy.matmul",
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
         batches=True,
@@ -37,7 +37,7 @@ _LIBRARIES = (
     Variant(
         name=CLBLAST,
         family=LIBRARIES,
-        idea="CLBlast, the tuned OpenCL BLAS, on the same device",
+        idea="CLBlast, the tuned OpenCL BLAS",
         source="Nugteren, CLBlast: A Tuned OpenCL BLAS Library, IWOCL 2018; it succeeds ViennaCL and clBLAS",
         # A direct kernel serves small problems, others large ones: from m n k between 450 and 800 cubed on,
         # by device. The exact test is past that.
@@ -49,7 +49,7 @@ _LIBRARIES = (
     Variant(
         name=CUBLAS,
         family=LIBRARIES,
-        idea="cuBLAS, NVIDIA's own BLAS, on the same GPU through CUDA",
+        idea="cuBLAS, NVIDIA's own BLAS",
         source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
         "where B is not stored transposed; sums of half kept in float; of fp8 only e4m3, by B transposed",
         dtypes=GEMM_DTYPES,

@@ -248,7 +248,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
-    idea="for CPUs: B packed into panels, a micro-tile of C in vector registers, a work-item per block of C",
+    idea="packed panels and vector registers (CPU)",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
         Pass(
@@ -370,7 +370,7 @@ def _lacks(device: DeviceFacts, dtype: str) -> str:
 INTEL_BLOCK = Variant(
     name="intel-block",
     family=OURS,
-    idea="for Intel's GPUs, and untested on one: sub-group block reads and shuffles",
+    idea="for Intel GPUs, untested: block reads",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
     passes=(
         multiply(

@@ -164,7 +164,7 @@ _MULTIPLY_SMALL = multiply(
 SMALL = Variant(
     name="small",
     family=OURS,
-    idea="for small products: many small tiles, the work-items of a group share the k-loop, one launch",
+    idea="for small products: k split in a group",
     source=_SOURCE,
     passes=(
         replace(_MULTIPLY_SMALL, when=_whole),
@@ -397,7 +397,7 @@ def _thin_whole(v: Values) -> bool:
 THIN = Variant(
     name="thin",
     family=OURS,
-    idea="for few rows or columns, down to a vector: the large operand is read once, sums stay in registers",
+    idea="for few rows or columns of C",
     source=_SOURCE,
     passes=(
         replace(

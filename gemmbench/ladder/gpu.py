@@ -108,7 +108,7 @@ GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
     batches=True,
-    idea="tiles on two levels, three stages that overlap, vectors everywhere, groups in bands",
+    idea="two-level tiles, overlapping stages",
     source=_SOURCE,
     passes=_passes("18_gpu_tile.cl", "gpu_tile"),
     parameters={
@@ -420,7 +420,7 @@ NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
     batches=True,
-    idea="copies without registers (cp.async), micro-tiles walked up and down, last tiles cut along k",
+    idea="asynchronous copies (cp.async)",
     source=_SOURCE,
     passes=(
         *_COPIES,

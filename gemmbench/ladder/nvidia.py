@@ -157,7 +157,7 @@ NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
     batches=True,
-    idea="tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory",
+    idea="tensor cores by mma.sync",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
         _PAD_A,
@@ -349,7 +349,7 @@ NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
     batches=True,
-    idea="tensor cores by wgmma, straight from local memory that the copy engine keeps full",
+    idea="tensor cores by wgmma (Hopper)",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
         _PAD_A,

@@ -76,7 +76,7 @@ _REGISTER_WIDE_PARAMETERS = {
 NAIVE = Variant(
     name="naive",
     family=FAMILY,
-    idea="one work-item per element of C, the k-loop over global memory",
+    idea="one work-item per element of C",
     source=_SOURCE.format(1),
     passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (8, 16, 32), (1, 2, 4, 8, 16)),
@@ -86,7 +86,7 @@ NAIVE = Variant(
 TILED = Variant(
     name="tiled",
     family=FAMILY,
-    idea="square tiles of A and B staged in local memory by the work-group",
+    idea="square tiles of A and B in local memory",
     source=_SOURCE.format(2),
     passes=(multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
     parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
@@ -99,7 +99,7 @@ TILED = Variant(
 COARSE = Variant(
     name="coarse",
     family=FAMILY,
-    idea="more work per work-item: WPT elements of a column, so that one of B's values serves them all",
+    idea="several elements of C per work-item",
     source=_SOURCE.format(3),
     passes=(
         multiply(
@@ -128,7 +128,7 @@ COARSE = Variant(
 WIDE = Variant(
     name="wide",
     family=FAMILY,
-    idea="vector types for loads and arithmetic: WIDTH columns of C per work-item",
+    idea="vector loads and vector arithmetic",
     source=_SOURCE.format(4),
     passes=(
         multiply(
@@ -157,7 +157,7 @@ WIDE = Variant(
 RECT = Variant(
     name="rect",
     family=FAMILY,
-    idea="A transposed beforehand: rectangular tiles, their depth apart from their width",
+    idea="A transposed, rectangular tiles",
     source=_SOURCE.format(5),
     passes=(
         TRANSPOSE_A,
@@ -193,7 +193,7 @@ RECT = Variant(
 REGISTER = Variant(
     name="register",
     family=FAMILY,
-    idea="two-dimensional register blocking: each work-item owns a TM x TN micro-tile",
+    idea="two-dimensional register blocking",
     source=_SOURCE.format(6),
     passes=(TRANSPOSE_A, multiply("06_register.cl", "register_blocked", tile_items, tile_group, WITH_AT)),
     parameters=tile_parameters(),
@@ -216,7 +216,7 @@ REGISTER = Variant(
 REGISTER_WIDE = Variant(
     name="register-wide",
     family=FAMILY,
-    idea="register blocking whose loads are vectors, local rows padded against bank conflicts",
+    idea="register blocking with vector loads",
     source=_SOURCE.format(7),
     passes=(*_PAD_BOTH, multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH)),
     parameters=_REGISTER_WIDE_PARAMETERS,
@@ -237,7 +237,7 @@ REGISTER_WIDE = Variant(
 SUBGROUP = Variant(
     name="subgroup",
     family=FAMILY,
-    idea="no local memory: a sub-group shares A's values by shuffle, or through the read-only path",
+    idea="sub-group shuffles, no local memory",
     source=_SOURCE.format(8),
     passes=(
         pad("m", "k", "A", "lda", "mp", "kp", "AP"),
@@ -289,7 +289,7 @@ SUBGROUP = Variant(
 PREFETCH = Variant(
     name="prefetch",
     family=FAMILY,
-    idea="double-buffered local memory: the next tile loads while this one multiplies",
+    idea="double-buffered local memory",
     source=_SOURCE.format(9),
     passes=(*_PAD_BOTH, multiply("09_prefetch.cl", "prefetched", tile_items, tile_group, _WITH_BOTH)),
     parameters=_REGISTER_WIDE_PARAMETERS,
@@ -313,7 +313,7 @@ _PUBLISHED_TILES = {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH":
 PADDED_TILES = Variant(
     name="padded",
     family=FAMILY,
-    idea="incomplete tiles: pad A and B with zeros, transpose B, multiply whole tiles, unpad C",
+    idea="pad, multiply whole tiles, unpad",
     source=_SOURCE.format(10),
     passes=(
         pad("m", "k", "A", "lda", "mp", "kp", "AP"),
@@ -436,17 +436,17 @@ def _along_rows(variant: Variant) -> Variant:
 
 
 def _dot(name: str) -> Variant:
-    idea = "B transposed: each element of C is a dot product of two rows, by vectors of {}"
+    idea = "dot products of rows, width {}"
     return _along_rows(_dot_products(name, idea, "11_dot.cl", "dot_rows"))
 
 
 def _dotf(name: str) -> Variant:
-    idea = "the same by the built-in dot on the 4-wide parts of vectors of {}"
+    idea = "the same by the built-in dot, width {}"
     return _along_rows(_dot_products(name, idea, "12_dotf.cl", "dotf_rows"))
 
 
-_TWO = "a 2 x 2 block of C per work-item: four dot products share the rows they load, by vectors of {}"
-_FOUR = "a 4 x 4 block of C per work-item, by vectors of {}: more reuse, more registers"
+_TWO = "2 x 2 elements of C, width {}"
+_FOUR = "4 x 4 elements of C, width {}"
 
 MOBILE_VARIANTS = (
     _dot("dot-v4"),
@@ -467,7 +467,7 @@ MOBILE_VARIANTS = (
 MALI = Variant(
     name="mali-sgemm",
     family="vendor samples",
-    idea="four steps along k by vectors: A's row loaded, B's column gathered; B is not transposed",
+    idea="four steps along k, B not transposed",
     source="ARM, Mali OpenCL SDK 1.1, SGEMM sample",
     passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
@@ -527,7 +527,7 @@ def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
 IMAGE = Variant(
     name="image-4x8",
     family="vendor samples",
-    idea="B as an image through the texture cache, A and C as buffers; 4 columns by 8 rows per work-item",
+    idea="B read through the texture cache",
     source="Qualcomm, Matrix Multiply on Adreno GPUs, parts 1 and 2",
     passes=(
         Pass(
@@ -563,7 +563,7 @@ def _buffer_multiply(kernel: str, rows: int, padded: bool) -> Pass:
 BUFFER = replace(
     IMAGE,
     name="buffer-4x8",
-    idea="image-4x8 with B in a buffer, all else alike: their ratio is what the texture cache brings",
+    idea="image-4x8 with B in a buffer",
     source="gemmbench, to isolate the image of Qualcomm's Matrix Multiply on Adreno GPUs",
     passes=(
         replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _whole_pixels(v)),
@@ -595,7 +595,7 @@ NAIVE_FP8 = replace(
     NAIVE,
     name="naive-fp8",
     family=OURS,
-    idea="the naive kernel for fp8 on any device: a table says what each byte is worth, sums in float",
+    idea="naive for fp8, with a table of values",
     source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
     passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
     dtypes=FP8_DTYPES,

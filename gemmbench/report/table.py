@@ -204,7 +204,6 @@ class Entry:
     name: str
     family: str
     idea: str
-    needs: str = ""  # extensions, images, local memory; "" for nothing special
     facts: Sequence[tuple[str, str]] = ()  # word and text; "" goes on with the word above
     pictures: Sequence[str] = ()  # the opening comments of its kernels
 
@@ -219,10 +218,7 @@ def catalogue(entries: Sequence[Entry], families: Mapping[str, str]) -> list[Ren
         grid.add_column(overflow="fold")
         for entry in entries:
             if entry.family == family:
-                idea = Text(entry.idea)
-                if entry.needs:
-                    idea.append(f" (needs {entry.needs})", style="dim")
-                grid.add_row(Text(f"  {entry.name}", style="bold"), idea)
+                grid.add_row(Text(f"  {entry.name}", style="bold"), Text(entry.idea))
         parts += [*([Text("")] if parts else []), Text(head, style="dim"), grid]
     return parts
 
@@ -236,12 +232,48 @@ def entry_page(entry: Entry) -> RenderableType:
         card.add_row(word, Text(text))
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
-    return Group(head, Text(entry.idea), Text(""), *_separated([card, *map(_picture, entry.pictures)]))
+    return Group(head, Text(entry.idea), Text(""), *_separated([card, *map(Picture, entry.pictures)]))
 
 
-def _picture(comment: str) -> Text:
-    """A kernel's opening comment, which a narrower terminal folds."""
-    return Text(textwrap.indent(comment.strip("\n"), "  "), overflow="fold")
+@dataclass(frozen=True)
+class Picture:
+    """A kernel's opening comment; if it is too wide, the words beside a drawing move below it."""
+
+    comment: str
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        blocks = self.comment.strip("\n").split("\n\n")
+        texts = [_fitted(block.split("\n"), max(8, options.max_width - 2)) for block in blocks]
+        yield Text(textwrap.indent("\n\n".join(texts), "  "), overflow="fold")
+
+
+def _fitted(lines: list[str], width: int) -> str:
+    """A block of a comment within a width."""
+    if max(map(len, lines)) <= width:
+        return "\n".join(lines)
+    text = "\n".join(lines)
+    blank = "".join(" " if all(not line[at : at + 1].strip() for line in lines) else "#" for at in range(200))
+    gaps = [gap for gap in re.finditer("(?<=#)  +(?=#)", blank) if gap.start() <= width]
+    if _DRAWING.search(text) and gaps:
+        cuts = [(_column(lines, 0, gap.end()), _column(lines, gap.end(), None)) for gap in gaps]
+        # The widest gap with words to the right, else the widest.
+        best = max(range(len(gaps)), key=lambda at: (not _DRAWING.search(cuts[at][1]), len(gaps[at][0])))
+        parts = re.split("\n\n+", cuts[best][1].strip("\n"))
+        words = [_fitted(textwrap.dedent(part).split("\n"), width) for part in parts]
+        return "\n\n".join([cuts[best][0].rstrip(), *words])
+    for at in (len(lines) - 1, 1):  # a line below or above the drawing may close the gap
+        if _DRAWING.search(text) and not _DRAWING.search(lines[at] if at > 1 else lines[0]):
+            return f"{_fitted(lines[:at], width)}\n{_fitted(lines[at:], width)}"
+    if _FORMULA.search(text) or lines[-1].startswith("  "):
+        return "\n".join(textwrap.fill(line, width, subsequent_indent="    ") for line in lines)
+    return textwrap.fill(" ".join(text.split()), width)
+
+
+def _column(lines: list[str], first: int, last: int | None) -> str:
+    return "\n".join(line[first:last].rstrip() for line in lines)
+
+
+_DRAWING, _FORMULA = re.compile(r"--\+|\+--"), re.compile(r"\] \+?= |\] =$", re.MULTILINE)
 
 
 def finite(value: object) -> object:

@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console, Group, RenderableType
 
-from gemmbench.cli.kernels import devices_table, ladder
+from gemmbench.cli.kernels import devices_table
 from gemmbench.exports.records import to_csv, to_json
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
 from gemmbench.report import notes
-from gemmbench.report.table import Entry, entry_page, stack
+from gemmbench.report.table import Entry, catalogue, entry_page, stack
 from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
 from gemmbench.views import show, to_markdown
@@ -70,7 +70,6 @@ ENTRIES = (
         "block2x2-v4",
         "for mobile GPUs",
         "a 2 x 2 block of C per work-item from two rows of each operand [bold]",
-        "cl_khr_fp16",
         (
             ("source", "GPU Pro 5"),
             ("needs", "cl_khr_fp16"),
@@ -95,7 +94,9 @@ PAGES: dict[str, Callable[[], RenderableType]] = {
     "run-devices": lambda: devices_table(
         [fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU], fake.HOST
     ),
-    "run-ladder": lambda: Group(ladder(ENTRIES), "", entry_page(ENTRIES[1])),
+    "run-ladder": lambda: Group(
+        *catalogue(ENTRIES, {entry.family: entry.family for entry in ENTRIES}), "", entry_page(ENTRIES[1])
+    ),
     "run-energy": lambda: sweep(with_energy(fake.fake_sweep_k()), "k", order=fake.ORDER),
 }
 MARKDOWN = {**fake.ALL, "memory": fake_memory.fake_memory}
