@@ -17,12 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
-    "lines of gemmbench/": 36_000,
+    "lines of gemmbench/": 31_000,
     "files of gemmbench/": 108,
-    "import lines of gemmbench/": 2_160,  # 6 % of its lines
+    "import lines of gemmbench/": 1_860,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
-    "lines of tests/ and tools/": 40_000,
-    "MB of plots/": 12,
+    "lines of tests/ and tools/": 34_000,
+    "MB of plots/": 10,
 }
 
 

@@ -285,7 +285,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *notes.gaps(rows, compared),
             *notes.troubles(rows, shape),
             *notes.doubts(rows, shape),
-            *notes.uncertain(run, rows),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),
             *notes.warnings(run, device),
