@@ -625,17 +625,8 @@ def tune(**values: Any) -> Result:
     chosen = build(Tune, values)
     with tuning(chosen) as prepared_tuning:
         outcome = follow_tuning(prepared_tuning, chosen)
-    if outcome.error:
-        raise UsageError(str(outcome.error))
-    if outcome.interrupted:
-        raise KeyboardInterrupt
-    kept = prepared_tuning.keep(outcome.run)
-    for note in kept:
-        say(note, chosen.quiet)
-    best = check_tuned(outcome.run)
-    if chosen.report:
-        write_report([outcome.run], chosen.report)
-    return best
+    finish_tuning(prepared_tuning, outcome, chosen)
+    return check_tuned(outcome.run)
 
 
 @contextmanager
@@ -652,6 +643,19 @@ def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> Outcome:
     warn(prepared_tuning.host, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
+
+
+def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: Tune, tell: bool = False) -> None:
+    """Save the winner, write the page, then end as the search ended; arguments and errors as of `finish`."""
+    if outcome.error:
+        raise UsageError(str(outcome.error))
+    for note in () if outcome.interrupted else prepared_tuning.keep(outcome.run):
+        say(note, chosen.quiet)
+    if chosen.report and outcome.run.rows:
+        write_report([outcome.run], chosen.report)
+        say(f"Wrote {chosen.report}.", chosen.quiet or not tell)
+    if outcome.interrupted:
+        raise KeyboardInterrupt
 
 
 def check_tuned(run: run_file.Run) -> Result:

@@ -142,21 +142,16 @@ def tune(options: Tune) -> None:
             _say_space(prepared, options)
             return
         outcome = api.follow_tuning(prepared, options)
-        run = outcome.run
-        if run.rows:
-            running.show(stack(sheets(run, options.top)))
-        if outcome.error:
-            raise outcome.error
-        for note in () if outcome.interrupted else prepared.keep(run):
-            api.say(note, options.quiet)
-    if options.report and run.rows:
-        api.write_report([run], options.report)
-        api.say(f"Wrote {options.report}.", options.quiet)
-    if outcome.interrupted:
-        where = f"{len(run.rows)} rows are saved in {run.path}; the same command goes on"
+    run = outcome.run
+    if run.rows:
+        running.show(stack(sheets(run, options.top)))
+    try:
+        api.finish_tuning(prepared, outcome, options, tell=True)
+    except KeyboardInterrupt:
+        where = f"{len(run.rows)} rows are saved in {run.path}; the same command continues"
         api.say(f"gemmbench: interrupted; {where}")
-        raise click.exceptions.Exit(EXIT_INTERRUPTED)
-    api.say(f"{len(run.rows)} rows are in {run.path}; the same command searches on.", options.quiet)
+        raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
+    api.say(f"Saved {len(run.rows)} rows in {run.path}; the same command continues.", options.quiet)
     first = result(run).default
     if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
         raise click.exceptions.Exit(EXIT_WRONG)
@@ -171,7 +166,7 @@ def _forget(options: Tune) -> None:
         for preset in gone:
             click.echo(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
         if not gone:
-            click.echo(f"Nothing is kept for this in {KeptPresets().path(device)}.")
+            click.echo(f"Nothing is saved for this in {KeptPresets().path(device)}.")
 
 
 def _say_space(prepared: tuning.Tuning, options: Tune) -> None:

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gemmbench.model import units
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, listed
-from gemmbench.report.notes import STYLES, WORDS
+from gemmbench.model.units import by_key, clean, clean_lines
+from gemmbench.report.notes import WORDS
 from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
@@ -170,11 +171,10 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows[starts[-1] :] if row.phase != TRIAL) if starts else ()
 
 
-# --- As tables: the best configurations, what failed, the winner beside the shipped preset ------------------
+# --- As tables: the best configurations, the winner compared with the shipped preset ------------------------
 
 TOP = 10
 _SHIPPED = "shipped"
-_AGAIN = "when they took turns"
 _FAULTS: Mapping[Status, str] = {
     "wrong": "gives wrong answers",
     "unsupported": "does not run",
@@ -183,11 +183,10 @@ _FAULTS: Mapping[Status, str] = {
     "crashed": "crashed",
     "timed-out": "was stopped",
 }
-_REASONS = 6  # reasons shown for configurations without a rate
 
 
 def sheets(run: Run, top: int = TOP) -> list[Sheet]:
-    """The best configurations of a tuner's run, and the finals if there were any."""
+    """The best configurations of a tuner's run, the finals if there were any, and the result."""
     if not run.rows:
         return []
     outcome = result(run)
@@ -195,13 +194,13 @@ def sheets(run: Run, top: int = TOP) -> list[Sheet]:
     tables = [_ranking(run, first, outcome, top)]
     if outcome.comparisons:
         tables.append(_finals(outcome))
-    verdict = [Note("", _verdict(outcome), "bold"), *_losses(outcome)]
+    notes = [*_failures(outcome), Note("", _verdict(outcome), "bold"), *_losses(outcome)]
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
         line = own_preset(key, outcome.winner) if first.own else preset_line(key, outcome.winner)
-        verdict.append(Note("as a preset", line))
-    tables.append(Sheet(notes=tuple(verdict)))
+        notes.append(Note("as a preset", line))
+    tables.append(Sheet(notes=tuple(notes)))
     return tables
 
 
@@ -236,16 +235,13 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
         for attempt in shown
     )
     at = ", ".join(problem.shape for problem in sizes)
-    mean = " (geometric mean)" if len(sizes) > 1 else ""
-    failed = f", {len(outcome.failed)} without a rate" if outcome.failed else ""
+    mean = ", geometric mean" if len(sizes) > 1 else ""
     return Sheet(
         heading=heading(run, first.device),
-        caption=f"{clean(first.variant)} {first.dtype} at {at}: GFLOPS of the search's short looks, device "
-        f"scope{mean}; {len(outcome.attempts)} configurations tried{failed}",
+        caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, GFLOPS on the device{mean}",
         keys=("",),
         blocks=(("GFLOPS", f"x {_SHIPPED}"), names),
         rows=rows,
-        notes=tuple(_failures(outcome.failed)),
     )
 
 
@@ -255,48 +251,38 @@ def _parameter(attempt: Attempt, name: str) -> Cell:
     return Cell(clean(str(values.pop())) if len(values) == 1 else "own")
 
 
-def _failures(failed: Sequence[Attempt]) -> list[Note]:
-    """Why configurations failed: a count and an example for each reason, the most frequent first."""
-    groups = by_key(
-        ((row.status, clean_lines(row.reason) or "no reason given"), row)
-        for attempt in failed
-        if (row := attempt.trouble)
-    )
-    ordered = sorted(groups, key=lambda group: -len(groups[group]))
-    notes = []
-    for status, reason in ordered[:_REASONS]:
-        group = groups[status, reason]
-        first = listed(group[0].parameters)
-        which = first if len(group) == 1 else f"{len(group)} configurations ({first}, ...)"
-        notes.append(Note(WORDS[status], f"{which}: {reason}", STYLES[status]))
-    if rest := sum(len(groups[group]) for group in ordered[_REASONS:]):
-        notes.append(Note("", f"... and {rest} more for other reasons (-v shows them)", "dim"))
-    return notes
+def _failures(outcome: Result) -> list[Note]:
+    """How many configurations failed, and how; the rows of ``show -v`` have the reasons."""
+    if not outcome.failed:
+        return []
+    counts = Counter(WORDS[row.status] for attempt in outcome.failed if (row := attempt.trouble))
+    how = ", ".join(f"{count} {word}" for word, count in counts.most_common())
+    return [
+        Note("", f"{len(outcome.failed)} of {len(outcome.attempts)} configurations failed: {how}.", "dim")
+    ]
 
 
 def _finals(outcome: Result) -> Sheet:
-    reasons = [(each.problem.shape, each.reason) for each in outcome.comparisons if each.reason]
-    winner = listed(outcome.winner or {})
     return Sheet(
-        caption=f"The winner ({winner}): times as fast as the shipped preset, in turns",
+        caption="Best configuration compared with the shipped preset, alternating",
         keys=("m x n x k",),
-        blocks=(("times", "95 % interval", "verdict"),),
+        blocks=(("speed", "95 % interval", "result"),),
         rows=tuple(map(_final, outcome.comparisons)),
-        notes=tuple(Note(shape, reason, "dim") for shape, reason in reasons),
+        left=frozenset({"result"}),
     )
 
 
 def _final(comparison: Comparison) -> tuple[Cell, ...]:
     size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
     if comparison.speedup is None:
-        return size, Cell("-"), Cell("-"), Cell("not timed", style="dim")
-    word, style = "not beyond doubt", ""
+        return size, Cell("-"), Cell("-"), Cell(clean_lines(comparison.reason) or "not timed", style="dim")
+    word, style = "unclear", ""
     if comparison.speedup.is_above(1):
         word, style = "faster", "green"
     elif comparison.speedup.is_below(1):
         word, style = "slower", "red"
     interval = Cell(_interval(comparison.speedup))
-    return size, Cell(units.ratio(comparison.speedup.median)), interval, Cell(word, style=style)
+    return size, Cell(f"{units.ratio(comparison.speedup.median)} x"), interval, Cell(word, style=style)
 
 
 def _interval(speedup: Interval) -> str:
@@ -307,27 +293,27 @@ def _verdict(outcome: Result) -> str:
     if not outcome.ranked:
         return "No configuration could be measured."
     if outcome.ranked == (outcome.default,):
-        return "The shipped preset stays: nothing else was measured beside it. A longer --budget tries more."
+        return "The shipped preset stays: nothing else was measured. A longer --budget tries more."
     if not outcome.finished:
-        return "The best few have not been timed against the shipped preset yet, so that nothing is kept."
+        return "Nothing is saved: the best few have not been compared with the shipped preset yet."
     if outcome.winner is None:
-        return "The shipped preset stays: none of the best few was faster when they were timed again."
+        return "The shipped preset stays: no other configuration was faster when timed again."
     if outcome.fault is not None:
         at = f" at {outcome.fault.problem.shape}" if outcome.fault.problem else ""
-        what = f"{_FAULTS[outcome.fault.status]}{at}, {_AGAIN}"
+        what = f"{_FAULTS[outcome.fault.status]}{at}"
         return f"The shipped preset stays: the best found {what}: {clean_lines(outcome.fault.reason)}"
     trouble = outcome.default.trouble if outcome.default else None
     if trouble is not None and outcome.is_kept:
-        return f"The winner is kept: the shipped preset {_FAULTS[trouble.status]} on this device."
+        return f"The winner is saved: the shipped preset {_FAULTS[trouble.status]} on this device."
     if trouble is not None:
         why = f"it {_FAULTS[trouble.status]}: {clean_lines(trouble.reason)}"
-        return f"The shipped preset stays: nothing can be held against it, since {why}"
+        return f"The shipped preset stays: it cannot be compared, because {why}"
     if outcome.overall is None:
-        return f"The shipped preset stays: it and the best found gave no pair of times {_AGAIN}."
+        return "The shipped preset stays: it and the best found gave no pair of times."
     how = f"{units.ratio(outcome.overall.median)} times as fast ({_interval(outcome.overall)})"
     if outcome.is_kept:
-        return f"The winner is kept: {how} as the shipped preset."
-    what = "slower" if outcome.overall.is_below(1) else "not faster beyond doubt"
+        return f"The winner is saved: {how} as the shipped preset."
+    what = "slower" if outcome.overall.is_below(1) else "not clearly faster"
     return f"The shipped preset stays: the best found is {how}, which is {what}."
 
 
@@ -337,4 +323,4 @@ def _losses(outcome: Result) -> list[Note]:
         return []
     ratios = ((each.problem.shape, each.speedup.median) for each in lost if each.speedup)
     where = ", ".join(f"{shape} ({units.ratio(ratio)})" for shape, ratio in ratios)
-    return [Note("slower", f"at {where}; gemmbench tune --forget brings the shipped preset back", "yellow")]
+    return [Note("", f"Slower at {where}. `gemmbench tune --forget` restores the shipped preset.", "yellow")]

@@ -93,7 +93,7 @@ class Tuning:
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
         if not best.is_kept or best.winner is None:
             kept_before = store.find(device, laid_out(variant, task.problems[0]), dtype)
-            return ["What was kept earlier stays in use; --forget drops it."] if kept_before else []
+            return ["The earlier winner stays in use; --forget deletes it."] if kept_before else []
         preset = Preset(
             variant.name,
             dtype,
@@ -104,7 +104,7 @@ class Tuning:
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
         kept = store.keep(device, preset)
-        where = f"Kept in {store.path(device)}; every command takes it from there."
+        where = f"Saved in {store.path(device)}; every command uses it."
         return [*store.notes, *([where] if kept else [])]
 
     def _machinery(self, held: ExitStack) -> tuple[Worker, Ahead]:

@@ -37,12 +37,12 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     path = tmp_path / "t.jsonl"
     done = call(*TUNE, "--cache", str(path))
     assert done.exit_code == 0
-    assert "The winner is kept: 1.3" in flat(done.stdout)
+    assert "The winner is saved: 1.3" in flat(done.stdout)
     preset = re.search(r'as a preset: ("cpu-intel": \{.*?\},)', flat(done.stdout))
     assert preset
     assert eval("{" + preset[1] + "}")["cpu-intel"].items() >= {"BM": 64, "BK": 8}.items()
-    assert re.search(r"Kept in .*/tuned/[0-9a-f]{16}\.json; every command takes it from there", done.stderr)
-    assert f"rows are in {path}; the same command searches on" in done.stderr
+    assert re.search(r"Saved in .*/tuned/[0-9a-f]{16}\.json; every command uses it", done.stderr)
+    assert f"rows in {path}; the same command continues" in done.stderr
 
     square = ("square", "--sizes", "64", "--kernel", "register,tiled", "--no-peak", "--baseline=none", "-v")
     saved = tmp_path / "s.jsonl"
@@ -60,13 +60,13 @@ def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path:
     gone = call("tune", "--forget")
     assert (gone.exit_code, gone.stdout[:24]) == (0, "Forgot register float: B")
     assert "tuned" not in call(*square).stdout
-    assert call("tune", "--forget", "--kernel", "register").stdout.startswith("Nothing is kept for this in ")
+    assert call("tune", "--forget", "--kernel", "register").stdout.startswith("Nothing is saved for this in ")
 
 
 def test_a_layout_and_batches_have_presets_of_their_own(call: Call) -> None:
     """What wins on transposed operands, or in batches, serves such problems and no others."""
     layout, batch = ("--trans-b",), ("--batch", "3")
-    assert "The winner is kept" in flat(call(*TUNE[:-1], "1", *layout, *batch).stdout)
+    assert "The winner is saved" in flat(call(*TUNE[:-1], "1", *layout, *batch).stdout)
     square = ("square", "--sizes", "64", "--kernel", "register", "--no-peak", "--baseline", "none", "-v")
     kinds = ((), layout, (*layout, *batch))
     assert ["tuned" in call(*square, *words).stdout for words in kinds] == [False, False, True]
@@ -83,14 +83,14 @@ def test_a_file_of_presets_that_cannot_be_read_is_replaced(call: Call) -> None:
     )
     assert path.read_text() == "{"
     done = call(*TUNE)
-    assert f"Kept in {path}; every command" in done.stderr
+    assert f"Saved in {path}; every command" in done.stderr
     assert path.read_text() != "{"
 
 
 def test_forgetting_one_type_or_kernel_leaves_the_others(call: Call) -> None:
     assert call(*TUNE).exit_code == 0
-    assert call("tune", "--forget", "--kernel", "tiled").stdout.startswith("Nothing is kept")
-    assert call("tune", "--forget", "--dtype", "double").stdout.startswith("Nothing is kept")
+    assert call("tune", "--forget", "--kernel", "tiled").stdout.startswith("Nothing is saved")
+    assert call("tune", "--forget", "--dtype", "double").stdout.startswith("Nothing is saved")
     assert call("tune", "--forget", "--dtype", "float").stdout.startswith("Forgot register float")
 
 
@@ -103,8 +103,8 @@ def test_where_nothing_is_faster_the_shipped_preset_stays(
     done = call(*TUNE, "--cache", str(tmp_path / "t.jsonl"))
     assert done.exit_code == 0
     assert "The shipped preset stays" in done.stdout
-    assert "Kept" not in done.stderr
-    assert call("tune", "--forget").stdout.startswith("Nothing is kept")
+    assert "Saved in" not in done.stderr
+    assert call("tune", "--forget").stdout.startswith("Nothing is saved")
 
 
 #  fault            the row's status
@@ -119,13 +119,13 @@ def test_a_fault_costs_its_configurations_only(
     path = tmp_path / "t.jsonl"
     done = call(*TUNE, "--cache", str(path))
     assert done.exit_code == 0
-    assert "The winner is kept" in done.stdout
+    assert "The winner is saved" in done.stdout
     found = result(load(path))
     assert found.failed
     assert {(one.parameters["BN"], one.trouble.status) for one in found.failed if one.trouble} == {
         (32, FAULTS[fault])
     }
-    assert f"{len(found.failed)} without a rate" in flat(done.stdout)
+    assert f"{len(found.failed)} of " in flat(done.stdout)
 
 
 @pytest.mark.usefixtures("skips")
@@ -140,9 +140,9 @@ def test_a_hang_costs_its_time_limit(call: Call, tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize(
     ("fault", "status", "verdict"),
     [
-        ("wrong", 1, "The winner is kept: the shipped preset gives wrong answers on this device."),
-        ("device-memory", 0, "The winner is kept: the shipped preset fails on this device."),
-        ("sigsegv", 0, "The shipped preset stays: nothing can be held against it, since it crashed: "),
+        ("wrong", 1, "The winner is saved: the shipped preset gives wrong answers on this device."),
+        ("device-memory", 0, "The winner is saved: the shipped preset fails on this device."),
+        ("sigsegv", 0, "The shipped preset stays: it cannot be compared, because it crashed: "),
     ],
 )
 def test_a_shipped_preset_that_does_not_run(
@@ -152,7 +152,7 @@ def test_a_shipped_preset_that_does_not_run(
     done = call(*TUNE)
     assert done.exit_code == status
     assert verdict in flat(done.stdout)
-    assert ("Kept in" in done.stderr) == ("is kept" in verdict)
+    assert ("every command" in done.stderr) == ("is saved" in verdict)
 
 
 def test_nothing_runs(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,7 +194,7 @@ def test_killed_and_resumed_measures_nothing_twice(start: Start, tmp_path: Path)
     ]
     assert len(set(searched)) == len(searched)
     assert len(searched) == len(result(load(tmp_path / "t.jsonl")).attempts)
-    assert "The winner is kept" in out
+    assert "The winner is saved" in out
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
@@ -207,9 +207,9 @@ def test_ctrl_c_prints_the_table_so_far(start: Start, tmp_path: Path) -> None:
     out, err = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "shipped" in out
-    assert "nothing is kept" in flat(out)
+    assert "Nothing is saved" in flat(out)
     rows = len(load(tmp_path / "t.jsonl").rows)
-    assert err == f"gemmbench: interrupted; {rows} rows are saved in t.jsonl; the same command goes on\n"
+    assert err == f"gemmbench: interrupted; {rows} rows are saved in t.jsonl; the same command continues\n"
     assert not is_alive(int(pid.read_text()))
 
 
@@ -217,7 +217,7 @@ def test_the_default_file_is_resumed(call: Call, monkeypatch: pytest.MonkeyPatch
     log = tmp_path / "log"
     monkeypatch.setenv("GEMMBENCH_FAKE_LOG", str(log))
     first = call(*TUNE)
-    path = Path(first.stderr.split("rows are in ")[1].split(";")[0])
+    path = Path(first.stderr.split("rows in ")[1].split(";")[0])
     assert path.parent.name == "tuning"
     tried = len(result(load(path)).attempts)
     call(*TUNE, "--budget", "2", "--seed", "2")
@@ -258,7 +258,7 @@ def test_on_a_gpu_others_compile_ahead(call: Call, monkeypatch: pytest.MonkeyPat
 def test_show_reads_the_file(call: Call, tmp_path: Path) -> None:
     path, page = tmp_path / "t.jsonl", tmp_path / "t.html"
     done = call(*TUNE, "--cache", str(path), "--report", str(page))
-    assert "The winner is kept" in page.read_text()
+    assert "The winner is saved" in page.read_text()
     assert f"Wrote {page}." in done.stderr
     assert call("show", str(path)).stdout == done.stdout
     assert call("show", str(path), "--format", "csv").stdout.count("\n") == len(load(path).rows) + 1
