@@ -15,7 +15,7 @@ from gemmbench.gemm.workloads import SETS
 from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
-from gemmbench.model.units import clean, listed
+from gemmbench.model.units import age, clean, counted, listed
 from gemmbench.options import measuring
 from gemmbench.options.comparing import Tune
 from gemmbench.options.names import choose
@@ -173,15 +173,14 @@ def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
     console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)
-    console.print(Text(f"{prepared.task.variant.name} {problems[0].dtype} at {shapes}"))
-    for count, what in (
-        (space.combinations, "combinations of the values of its parameters"),
-        (space.allowed, "meet its constraints"),
-        (len(space.configurations), "suit the device"),
-    ):
-        console.print(Text(f"{count:>12,} {what}"))
+    console.print(Text(f"{prepared.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"))
     for parameter, values in space.values.items():
         marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        own = "; its own choice for each problem" if parameter in space.own else ""
+        own = "; the kernel chooses for each problem" if parameter in space.own else ""
         console.print(Text(f"  {parameter}: {marked}{own}"))
-    console.print(Text(f"[ ] is the shipped preset; searched for about {options.budget:g} s (--budget)"))
+    console.print(Text("[ ] is the shipped preset."))
+    counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
+    console.print(Text(f"{counts}, {len(space.configurations):,} fit the device."))
+    console.print(
+        Text(f"At most {counted(len(space.configurations), 'configuration')}, about {age(options.budget)}")
+    )

@@ -19,11 +19,13 @@ from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, drop_outp
 from gemmbench.ladder import order_of
 from gemmbench.model import units
 from gemmbench.model.case import Case, Plan, Policy
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
+from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import counted
+from gemmbench.model.units import by_key, counted
 from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, Whole, specs
 from gemmbench.options.measuring import Measuring
+from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
 
@@ -172,21 +174,23 @@ def print_plan(
     devices: Sequence[DeviceFacts],
     policy: Policy,
 ) -> None:
-    """Say what would be measured, on one device after another."""
-    console = stdout()
-    for device in devices:
-        console.print(Text(device.title))
-    cases = 0
-    for step in plan:
-        if isinstance(step, Case):
-            cases += 1
-            console.print(Text(f"  run   {step.label}"))
-        elif step.row.status == "ok":
-            console.print(Text(f"  kept  {row_label(step.row)}"))
-        else:
-            console.print(Text(f"  {step.row.status}  {row_label(step.row)}: {step.row.reason}"))
-    seconds = sum(_estimated_s(step, policy) for step in plan if isinstance(step, Case))
-    console.print(Text(f"{counted(cases, 'result')}, about {units.age(seconds)}"))
+    """List what would be measured on each device, and how long it takes."""
+    lines = by_key(
+        (step.device, step.label)
+        if isinstance(step, Case)
+        else (step.row.device, f"{row_label(step.row)}: {_why_not(step.row)}")
+        for step in plan
+    )
+    for device, labels in lines.items():
+        title = "Host" if device == HOST else devices[device].title
+        stdout().print(Text("\n  ".join([title, *labels])))
+    cases = [step for step in plan if isinstance(step, Case)]
+    seconds = sum(_estimated_s(case, policy) for case in cases)
+    stdout().print(Text(f"{counted(len(cases), 'result')}, about {units.age(seconds)}"))
+
+
+def _why_not(row: Row) -> str:
+    return "cached" if row.status == "ok" else f"{WORDS[row.status]}: {row.reason}"
 
 
 _OVERHEAD_S = 0.25  # of a row: operands, builds and verification, measured on two cores

@@ -308,7 +308,7 @@ def test_the_bases_sampling_is_taken_unless_given(call: Call) -> None:
 def test_dry_run_says_what_would_be_measured(call: Call) -> None:
     result = call("check", "aa.jsonl", "--dry-run")
     assert result.exit_code == 0
-    assert result.stdout.count("  run   ") == CASES
+    assert result.stdout.count("\n  ") == CASES
     assert not Path("new.jsonl").exists()
 
 
@@ -321,7 +321,7 @@ def test_microbenchmarks_are_measured_again_too(call: Call) -> None:
         assert call("peak", "--all", "--save", "peak.jsonl", "-q").exit_code == 0
     ok = sum(row.status == "ok" for row in load("peak.jsonl").rows)
     result = call("check", "peak.jsonl", "--dry-run")
-    assert result.stdout.count("  run   ") == ok > 50
+    assert result.stdout.count("\n  ") == ok > 50
 
 
 def test_a_base_without_a_row_that_worked(call: Call) -> None:

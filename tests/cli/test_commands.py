@@ -246,7 +246,7 @@ def test_a_dry_run_measures_and_writes_nothing(
     words = ("--sizes", "8", "--kernel", "naive", "--save", str(path), "--plot", str(chart))
     result = call("square", *words, "--dry-run")
     assert result.exit_code == 0
-    assert "  run   naive float 8x8x8" in result.stdout
+    assert "  naive float 8x8x8" in result.stdout
     assert list(tmp_path.iterdir()) == []
 
 
@@ -306,7 +306,7 @@ def test_workloads_runs_the_best_kernels(dtype: str, kernels: set[str], call: Ca
     plan = call(
         "workloads", "--set", "odd", "--dtype", dtype, "--no-peak", "--device", "intel", "--dry-run"
     ).stdout
-    assert {line.split()[1] for line in plan.splitlines() if line.startswith("  run")} == kernels
+    assert {line.split()[0] for line in plan.splitlines() if line.startswith("  ")} == kernels
 
 
 def test_short_helps_are_the_docstrings_first_lines() -> None:

@@ -120,7 +120,7 @@ def test_describe_shows_the_picture(call: Call) -> None:
 def test_a_sweep_takes_the_peaks_that_an_earlier_run_has_kept(call: Call, tmp_path: Path) -> None:
     first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
     fresh = call(*SQUARE, "--save", str(first)).stdout
-    assert "  kept  global-read float width 16\n  kept  global-copy" in call(*SQUARE, "--dry-run").stdout
+    assert "  global-read float width 16: cached\n  global-copy" in call(*SQUARE, "--dry-run").stdout
     kept = call(*SQUARE, "--save", str(second)).stdout
     assert kept == fresh  # the same rates and fraction
     assert " s earlier " in call("show", "-v", str(second)).stdout
