@@ -116,7 +116,7 @@ def test_a_row_of_a_cpu_fails_alone_only_if_the_control_bursts_agree(
     new = again(2, {("tiled", 512): 2.2})
     found = line(compare([bursts(again(1), *before)], [bursts(new, *after)]), "tiled", 512)
     assert found.verdict == verdict
-    assert ("check measures it again" in found.reason) == (verdict != "slower")
+    assert ("measure again with gemmbench check BASE" in found.reason) == (verdict != "slower")
 
 
 def test_a_row_of_a_gpu_fails_alone_above_one_and_a_half() -> None:
