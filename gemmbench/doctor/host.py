@@ -67,15 +67,15 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
         yield Finding(sentence, "Check the OpenCL drivers", "gemmbench devices")
         return
     if not machine.devices:
-        files = machine.matching("etc/OpenCL/vendors/*.icd")
-        listed_drivers = [f"/{path}: {machine.optional(path)}" for path in files]
         yield Finding(
             "No OpenCL driver has a device, so nothing can be measured.\n"
             f"Packages of this system: {drivers.GUIDE}",
             "Install a driver",
             drivers.install_command(),
-            ("clGetPlatformIDs: no device", *(listed_drivers or ["/etc/OpenCL/vendors: no .icd file"])),
+            ("clGetPlatformIDs: no device",),
         )
+    for problem, fix in machine.problems:
+        yield Finding(f"{problem[:1].upper()}{problem[1:]}.", fix)
     for maker, slots in _boards(machine).items():
         words = _WORDS[maker]
         if any(

@@ -33,6 +33,7 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
+from gemmbench.opencl import drivers
 
 CONDUCTORS = {
     "gemm": "gemmbench.gemm.measure",
@@ -50,6 +51,7 @@ INSTRUMENT = (
 """``python -m gemmbench.measure.instrument``, but nothing is imported from the working directory."""
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
+LIST_LIMIT_S = 10.0  # after which the drivers are listed one by one
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
 _WARM_S = 0.02  # of work after which a system has spread threads that slept over its cores
 _WARM_ENOUGH_S = 0.4  # a problem as long as this is not run twice for that
@@ -99,7 +101,14 @@ class Worker:
         environment: variables of the process in addition to this one's.
         root: the worker that this one belongs to: another version's, or the host's.
         is_host: whether it runs the host's BLAS.
+
+    Attributes:
+        failing: the drivers that crash or hang while the devices are listed.
+        problems: these, and other drivers that show no device.
     """
+
+    failing: tuple[drivers.Problem, ...] = ()
+    problems: tuple[drivers.Problem, ...] = ()
 
     def __init__(
         self,
@@ -382,10 +391,7 @@ class Worker:
         code = process.wait()  # it has closed its end of the pipe already
         self._end()
         if code < 0:
-            try:
-                name = signal.Signals(-code).name
-            except ValueError:
-                name = str(-code)
+            name = drivers.signal_name(-code)
             how = f"the driver's process was killed by {name}"
             if name == "SIGKILL":
                 how += " (often: the machine ran out of memory)"
@@ -448,26 +454,39 @@ class Worker:
         """
         with contextlib.suppress(OSError):  # told below
             self._host._start()  # which imports its modules while the devices are listed
-        devices = self.opened().devices
+        opened = self._listed()
+        self.problems = (*self.failing, *opened.problems)
         host = self._host.opened().host
         assert host is not None
-        return devices, host
+        return opened.devices, host
 
-    def opened(self) -> wire.Opened:
+    def _listed(self) -> wire.Opened:
+        """List the devices. If that crashes or hangs, leave out the drivers that do so alone."""
+        try:
+            return self.opened(LIST_LIMIT_S)
+        except WorkerError as error:
+            if not isinstance(error.__cause__, LostError):
+                raise
+            self.failing = drivers.skip_failing(LIST_LIMIT_S)
+            if not self.failing and error.__cause__.status != "timed-out":
+                raise
+        return self.opened()
+
+    def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
         """What the child says of itself.
 
         Raises:
             WorkerError: it died or hung meanwhile, or is of another protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
-        self.limit(_START_LIMIT_S)
+        self.limit(limit_s)
         try:
             opened = self.open()
         except NotMeasuredError as error:
             how = f"failed: {error.reason}"
             if error.status == "timed-out":
-                how = f"took more than {_START_LIMIT_S:.0f} s"
-            raise WorkerError(f"{what} {how}") from None
+                how = f"took more than {limit_s:.0f} s"
+            raise WorkerError(f"{what} {how}") from error
         except ValueError as error:
             raise WorkerError(f"{what} failed: {error}") from None
         if opened.protocol != wire.PROTOCOL:
