@@ -15,6 +15,7 @@ import pyopencl as cl
 
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
+from gemmbench.model.units import KIB, MIB
 from gemmbench.opencl import drivers
 
 _TYPES = (  # an OpenCL device type is a set of bits
@@ -22,6 +23,15 @@ _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.CPU, "cpu"),
     (cl.device_type.ACCELERATOR, "accelerator"),
 )
+# For drivers that return zero, which means unknown: the minimum for a GPU or CPU (OpenCL 1.2, table 4.3).
+_LEAST = {
+    "MAX_WORK_GROUP_SIZE": 1,
+    "MAX_MEM_ALLOC_SIZE": 128 * MIB,
+    "LOCAL_MEM_SIZE": 32 * KIB,
+    "IMAGE2D_MAX_WIDTH": 8192,
+    "IMAGE2D_MAX_HEIGHT": 8192,
+    "PROFILING_TIMER_RESOLUTION": 1,
+}
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
 _UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid
 _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others' may name a model, or a slot
@@ -132,7 +142,7 @@ def _facts(
         return _text(device, cl.device_info, name)
 
     def number(name: str) -> int:
-        return int(_ask(device, cl.device_info, name, 0))
+        return int(_ask(device, cl.device_info, name, 0)) or _LEAST.get(name, 0)
 
     bits = number("TYPE")
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
@@ -140,6 +150,7 @@ def _facts(
     images = bool(number("IMAGE_SUPPORT"))
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
     warning = drivers.target_warning(of_platform("VERSION"), text("VERSION")) if kind == "cpu" else ""
+    cores = os.cpu_count() if kind == "cpu" else 1
     return DeviceFacts(
         index=position[0],
         platform_index=position[1],
@@ -151,16 +162,16 @@ def _facts(
         device_version=text("VERSION"),
         driver=text("DRIVER_VERSION"),
         type=kind,
-        compute_units=number("MAX_COMPUTE_UNITS"),
+        compute_units=number("MAX_COMPUTE_UNITS") or cores or 1,
         clock_mhz=number("MAX_CLOCK_FREQUENCY"),
-        global_mem_bytes=number("GLOBAL_MEM_SIZE"),
+        global_mem_bytes=number("GLOBAL_MEM_SIZE") or number("MAX_MEM_ALLOC_SIZE"),
         max_alloc_bytes=number("MAX_MEM_ALLOC_SIZE"),
         local_mem_bytes=number("LOCAL_MEM_SIZE"),
         # Drivers for a CPU claim local memory of its own, and give a piece of the ordinary one.
         local_mem_emulated=kind == "cpu" or number("LOCAL_MEM_TYPE") != cl.device_local_mem_type.LOCAL,
         cache_bytes=number("GLOBAL_MEM_CACHE_SIZE"),
         max_work_group_size=number("MAX_WORK_GROUP_SIZE"),
-        max_work_item_sizes=tuple(int(size) for size in sizes),
+        max_work_item_sizes=tuple(int(size) or 1 for size in sizes) or (1, 1, 1),
         timer_resolution_ns=number("PROFILING_TIMER_RESOLUTION"),
         unified_memory=kind == "cpu" or bool(number("HOST_UNIFIED_MEMORY")),
         images=images,

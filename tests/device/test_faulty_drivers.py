@@ -48,12 +48,25 @@ def vendors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Pa
     """Shows the loader these drivers, in this order, and a driver of this machine behind them."""
 
     def shown(*libraries: Path) -> Path:
-        good = all_devices()[0].library
-        for number, library in enumerate((*libraries, good)):
+        for number, library in enumerate((*libraries, all_devices()[0].library)):
             (tmp_path / f"{number}.icd").write_text(f"{library}\n")
         monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
         monkeypatch.setenv(drivers.SKIP, "")
         return tmp_path
+
+    return shown
+
+
+@pytest.fixture
+def in_front(build: Build, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Shows the loader one driver: that of the last device of this machine, with the fault of this name."""
+
+    def shown(fault: str) -> None:
+        (tmp_path / "faulty.icd").write_text(str(build("faulty")))
+        monkeypatch.setenv("OCL_ICD_VENDORS", str(tmp_path))
+        monkeypatch.setenv(drivers.SKIP, os.pathsep.join(device.library for device in all_devices()))
+        monkeypatch.setenv("BEHIND", all_devices()[-1].library)
+        monkeypatch.setenv(fault, "1")
 
     return shown
 
@@ -87,3 +100,19 @@ def test_a_missing_library_is_named(vendors: Callable[..., Path]) -> None:
     shown = CliRunner().invoke(cli.main, ["devices"], prog_name="gemmbench", env={"COLUMNS": "300"}).output
     assert text in shown
     assert text in " ".join(finding.problem for finding in gb.doctor())
+
+
+def test_zeros_and_empty_lists_are_the_minimum_of_the_specification(in_front: Callable[[str], None]) -> None:
+    in_front("ZEROS")
+    (device,) = gb.devices()
+    assert device.compute_units == (os.cpu_count() if device.type == "cpu" else 1)
+    assert (device.max_work_group_size, device.max_work_item_sizes) == (1, (1, 1, 1))
+    assert (device.global_mem_bytes, device.max_alloc_bytes) == (128 << 20, 128 << 20)
+    assert (device.local_mem_bytes, device.image2d_max) == (
+        32 << 10,
+        (8192, 8192) if device.images else (0, 0),
+    )
+    kernels = "naive,mali-sgemm,tiled"
+    run = gb.gemm(m=8, n=8, k=8, kernels=kernels, budget=0.02, baseline="none", peak=False, quiet=True)
+    statuses = {row.variant: row.status for row in run.rows}
+    assert statuses == {"naive": "ok", "mali-sgemm": "ok", "tiled": "unsupported"}
