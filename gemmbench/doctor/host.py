@@ -25,7 +25,7 @@ _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
 
 @dataclass(frozen=True)
 class Check:
-    """A function that looks at the host or a device; docs/doctor.md says what it reads."""
+    """A function that looks at the host or a device; docs/troubleshooting.md says what it reads."""
 
     look: Callable[..., Iterator[Finding]]  # takes the machine; and a device, unless it is `of` the host
     of: Literal["host", "cpu", "gpu"]  # what is checked: the host once, or each such device

@@ -102,6 +102,7 @@ _STEPS = (
 )  # fmt: skip
 _SPECIAL = (
     "thin",
+    "nv-thin",
     "nv-mma",
     "nv-wgmma",
     "naive-fp8",

@@ -83,7 +83,7 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
         _form(16, 16, 16, 2, 4, 8, 2, 0),
     ),
 }
-"""From large tiles to small: the first with a tile for nearly every unit is taken (docs/small.md)."""
+"""From large tiles to small: the first with a tile for nearly every unit is taken (docs/notes/small.md)."""
 _PLAIN_STAGES = 2  # where tiles go through registers
 
 _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
@@ -261,7 +261,7 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
         16: _shape(1, 8, 64, 4, 1024, 0),
     },
 }
-"""How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
+"""How groups are made, by how many sums a work-item keeps at most (docs/notes/small.md); double as float."""
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
 """For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has

@@ -1,4 +1,4 @@
-"""`show --format`, `--out` and `--schema`, the same from Python, and every command of docs/exports.md."""
+"""`show --format`, `--out` and `--schema`, the same from Python, and every command of docs/report-and-export.md."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def files() -> dict[str, bytes]:
 
 
 def commands() -> list[str]:
-    page = (ROOT / "docs" / "exports.md").read_text(encoding="utf-8")
-    return re.findall(r"^(gemmbench .*)$", page, re.MULTILINE)
+    page = (ROOT / "docs" / "report-and-export.md").read_text(encoding="utf-8")
+    return re.findall(r"^(gemmbench show .*)$", page, re.MULTILINE)
 
 
 @pytest.mark.parametrize("text", commands())

@@ -429,7 +429,7 @@ def test_json_has_every_finding_and_what_could_not_be_read(patient: Patient) -> 
 
 
 def test_the_page_of_the_checks_is_that_of_the_table() -> None:
-    page = (ROOT / "docs/doctor.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     rows = (
         page.partition("| check | reads | warns of |\n|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
     )
