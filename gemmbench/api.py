@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor import Report, examine, pointer
-from gemmbench.doctor.machine import Finding, Machine
+from gemmbench.doctor import Diagnosis, examine, pointer
+from gemmbench.doctor.machine import ExaminedMachine, Finding
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
@@ -32,8 +32,8 @@ from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.options import Options, build, command_line, comparing, measuring, specs
-from gemmbench.options.comparing import Doctor, Tune
-from gemmbench.options.measuring import DEVICE_VARIABLE, Measuring
+from gemmbench.options.comparing import DoctorOptions, TuneOptions
+from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
 from gemmbench.options.names import (
     check_folder,
     check_overwriting,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
-make_patient = Machine  # what `doctor` looks at; replaced in tests
+make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
 
@@ -210,7 +210,7 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _command(kind: type[Measuring]) -> Callable[..., Run]:
+def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
     """The function of a command that measures; its help is the command's."""
 
     def measure(**values: Any) -> Run:
@@ -221,11 +221,11 @@ def _command(kind: type[Measuring]) -> Callable[..., Run]:
     return _takes(kind)(measure)
 
 
-peak = _command(measuring.Peak)
-square = _command(measuring.Square)
-sweep_k = _command(measuring.SweepK)
-workloads = _command(measuring.Workloads)
-gemm = _command(measuring.Gemm)
+peak = _command(measuring.PeakOptions)
+square = _command(measuring.SquareOptions)
+sweep_k = _command(measuring.SweepKOptions)
+workloads = _command(measuring.WorkloadsOptions)
+gemm = _command(measuring.GemmOptions)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
@@ -266,7 +266,7 @@ def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         return suite.every_device(worker)
 
 
-@_takes(Doctor)
+@_takes(DoctorOptions)
 def doctor(**values: Any) -> list[Finding]:
     """Find what slows this machine down, and how to fix it: ``gemmbench doctor``.
 
@@ -278,10 +278,10 @@ def doctor(**values: Any) -> list[Finding]:
     Raises:
         UsageError: there is no such device.
     """
-    return list(examined(build(Doctor, values).device)[0].findings)
+    return list(examined(build(DoctorOptions, values).device)[0].findings)
 
 
-def examined(selector: str) -> tuple[Report, Machine]:
+def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """The result of every check, and the machine; `UsageError` if no device is as ``--device`` says.
 
     If the device that ``GEMMBENCH_DEVICE`` names is missing, the host is checked: the driver may be broken.
@@ -326,7 +326,7 @@ def load(path: str | Path) -> Run:
 
 
 @contextmanager
-def prepared(chosen: Measuring) -> Iterator[Measurement]:
+def prepared(chosen: MeasurementOptions) -> Iterator[Measurement]:
     """What a command would measure, ready to run; no kernel is built yet.
 
     `UsageError` if there is no such device, or the options do not fit it.
@@ -335,7 +335,7 @@ def prepared(chosen: Measuring) -> Iterator[Measurement]:
         yield measurement
 
 
-def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
+def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
     """Measure, with progress and warnings on stderr: how it ended, and the run that came of it."""
     warn(measurement.header.host, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
@@ -345,7 +345,7 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
     return outcome, _shown(outcome.run)
 
 
-def _measured(chosen: Measuring) -> Run:
+def _measured(chosen: MeasurementOptions) -> Run:
     """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
     with prepared(chosen) as measurement:
         outcome, run = follow(measurement, chosen)
@@ -353,7 +353,7 @@ def _measured(chosen: Measuring) -> Run:
     return run
 
 
-def finish(outcome: Outcome, run: Run, chosen: Measuring, tell: bool = False) -> None:
+def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, tell: bool = False) -> None:
     """Draw and report what a command has measured, then end as it ended; a wrong result is no exception.
 
     Args:
@@ -411,7 +411,7 @@ def warn(host: HostFacts, quiet: bool) -> None:
 Source = run_file.Run | str | Path
 
 
-@_takes(comparing.Compare)
+@_takes(comparing.CompareOptions)
 def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source], **values: Any) -> Comparison:
     """Compare runs with baseline runs: ``gemmbench compare``.
 
@@ -422,7 +422,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    chosen = build(comparing.Compare, values)
+    chosen = build(comparing.CompareOptions, values)
     comparison = compared(runs_of(baseline), runs_of(new), chosen)
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
@@ -430,7 +430,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 
 
 def compared(
-    baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.Compare
+    baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.CompareOptions
 ) -> Comparison:
     """The verdicts of new runs; `UsageError` if a run has no rows."""
     old_paths, new_paths = _paths(baselines), _paths(news)
@@ -470,7 +470,7 @@ def _check_rows(run: run_file.Run) -> None:
         raise UsageError(f"{run.path} has no rows to compare")
 
 
-@_takes(comparing.Check)
+@_takes(comparing.CheckOptions)
 def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
     """Measure a baseline run's cases again and compare: ``gemmbench check``.
 
@@ -485,7 +485,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         NothingMeasured: no case gave a result.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(comparing.Check, values)
+    chosen = build(comparing.CheckOptions, values)
     with checked(runs_of(baselines), chosen) as job:
         outcome = follow_check(job, chosen)
     if outcome.interrupted:
@@ -514,7 +514,7 @@ def check_repeated(job: checking.Job) -> None:
 
 @contextmanager
 def checked(
-    baselines: Sequence[run_file.Run], chosen: comparing.Check, command: Sequence[str] = ()
+    baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
 ) -> Iterator[checking.Job]:
     """What ``gemmbench check`` would measure; `UsageError` if runs, options and machine do not fit."""
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
@@ -526,7 +526,7 @@ def checked(
         yield job
 
 
-def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
+def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
     """Measure, with progress and warnings on stderr."""
     warn(job.header.host, chosen.quiet)
     job.open_file()
@@ -545,7 +545,7 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 _MANY = 3  # runs, whose charts take a while
 
 
-@_takes(comparing.Report)
+@_takes(comparing.ReportOptions)
 def report(*runs: Source, **values: Any) -> Path:
     """Write one page of several runs, with all that it needs inside: ``gemmbench report``.
 
@@ -558,10 +558,10 @@ def report(*runs: Source, **values: Any) -> Path:
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    return reported(runs, build(comparing.Report, values))
+    return reported(runs, build(comparing.ReportOptions, values))
 
 
-def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
+def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
     """Write the page of runs, files and folders; `UsageError` if one cannot be used, or has no rows."""
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
@@ -613,7 +613,7 @@ def report_comparison(comparison: Comparison, path: Path) -> None:
 # --- tuning -------------------------------------------------------------------------------------------------
 
 
-@_takes(Tune)
+@_takes(TuneOptions)
 def tune(**values: Any) -> Result:
     """Search a kernel's parameters and keep the best: ``gemmbench tune``.
 
@@ -622,7 +622,7 @@ def tune(**values: Any) -> Result:
         NothingMeasured: no configuration could be measured.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(Tune, values)
+    chosen = build(TuneOptions, values)
     with tuning(chosen) as prepared_tuning:
         outcome = follow_tuning(prepared_tuning, chosen)
     finish_tuning(prepared_tuning, outcome, chosen)
@@ -630,7 +630,7 @@ def tune(**values: Any) -> Result:
 
 
 @contextmanager
-def tuning(chosen: Tune) -> Iterator[Tuning]:
+def tuning(chosen: TuneOptions) -> Iterator[Tuning]:
     """What ``gemmbench tune`` would search; `UsageError` if nothing suits the device, or there is none."""
     from gemmbench.tune import session
 
@@ -638,14 +638,14 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
         yield prepared_tuning
 
 
-def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> Outcome:
+def follow_tuning(prepared_tuning: Tuning, chosen: TuneOptions) -> Outcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
     warn(prepared_tuning.host, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
 
 
-def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: Tune, tell: bool = False) -> None:
+def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: TuneOptions, tell: bool = False) -> None:
     """Save the winner, write the page, then end as the search ended; arguments and errors as of `finish`."""
     if outcome.error:
         raise UsageError(str(outcome.error))

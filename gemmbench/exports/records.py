@@ -227,7 +227,7 @@ _TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
 
 
 @dataclass(frozen=True)
-class Series:
+class ExportSeries:
     """The figures of an ok row in one scope.
 
     The intervals are those that tables show.
@@ -260,13 +260,13 @@ def standing(row: Row) -> str:
     return row.check.verdict if row.status == "ok" and row.check.verdict == "suspect" else row.status
 
 
-def series(run: Run) -> Iterator[Series]:
+def series(run: Run) -> Iterator[ExportSeries]:
     """Every series of a run: the ok rows in each scope that was measured, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
         for scope in row.samples if standing(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
-                yield Series(
+                yield ExportSeries(
                     f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved
                 )
 

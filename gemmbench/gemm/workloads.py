@@ -160,9 +160,9 @@ SETS: dict[str, Workload] = {
         shapes=_transformer,
     ),
     "llm": Workload(
-        idea="a decoder layer of Llama 3 8B, and of 70B split over eight GPUs, for 1, 16, 128 and 2048 tokens (m)",
+        idea="a decoder layer of Llama 3 8B, and of 70B split over eight GPUs; m = 1, 16, 128 and 2048 tokens",
         source="Grattafiori et al., The Llama 3 Herd of Models, arXiv:2407.21783, table 3: model dimensions "
-        "4096 and 8192, FFN dimensions 14336 and 28672, 8 key/value heads of 128; independent of batch and prompt",
+        "4096 and 8192, FFN dimensions 14336 and 28672, 8 key/value heads of 128; without batch and prompt",
         shapes=_language_models,
     ),
     "odd": Workload(
@@ -196,7 +196,7 @@ _LONGEST_NAME = 40  # letters
 Length = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # kernels count in 32-bit integers
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
     """The columns of a file of shapes; those with a default need not be there."""
 
     m: Length
@@ -234,7 +234,7 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
-    known = _Line.__struct_fields__
+    known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
         shown = ",".join(columns)[:_LONGEST_NAME]
         others = ", ".join(known[3:])
@@ -250,7 +250,7 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         if not given:
             continue
         try:
-            line = msgspec.convert(given, _Line, strict=False)
+            line = msgspec.convert(given, _CsvLine, strict=False)
         except msgspec.ValidationError as error:
             what, _, column = str(error).replace("`", "").partition(" - at $.")
             value = f"{column}: {given[column][:_LONGEST_NAME]!r}: " if column else ""

@@ -61,7 +61,7 @@ def _scope_option() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparing(Options):
+class ComparisonOptions(Options):
     """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
@@ -135,7 +135,7 @@ class Comparing(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Comparing):
+class CompareOptions(ComparisonOptions):
     """The options of ``compare``."""
 
     command: ClassVar[str] = "compare"
@@ -145,7 +145,7 @@ class Compare(Comparing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Comparing, measuring.Measuring):
+class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     """The options of ``check``; None means the baseline's."""
 
     command: ClassVar[str] = "check"
@@ -301,7 +301,7 @@ def _size(help: str, name: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tune(Options):
+class TuneOptions(Options):
     """The options of ``tune``."""
 
     command: ClassVar[str] = "tune"
@@ -417,7 +417,7 @@ def only(chosen: Sequence[_Item], option: str) -> _Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Options):
+class ReportOptions(Options):
     """The options of ``report``."""
 
     command: ClassVar[str] = "report"
@@ -449,7 +449,7 @@ class Report(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Options):
+class DoctorOptions(Options):
     """Find what slows this machine down, and say how to fix it.
 
     Doctor checks clocks, limits, other programs, drivers, numpy's BLAS and NVIDIA boards. It changes nothing
@@ -466,7 +466,7 @@ class Doctor(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernels(Options):
+class KernelsOptions(Options):
     """The options of ``kernels``."""
 
     command: ClassVar[str] = "kernels"

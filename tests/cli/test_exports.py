@@ -1,4 +1,4 @@
-"""`show --format`, `--out` and `--schema`, the same from Python, and every command of docs/report-and-export.md."""
+"""`show --format`, `--out` and `--schema`, from Python too, and the exports of docs/report-and-export.md."""
 
 from __future__ import annotations
 

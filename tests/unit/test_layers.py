@@ -188,7 +188,9 @@ def test_no_room_imports_one_below_it() -> None:
 
 def room_map() -> str:
     """The table of CONTRIBUTING.md."""
-    rows = [f"| `{name}` | {room.holds} |" for name, room in ROOMS.items() if name and not name.startswith("_")]
+    rows = [
+        f"| `{name}` | {room.holds} |" for name, room in ROOMS.items() if name and not name.startswith("_")
+    ]
     return "\n".join(["| package | holds |", "|---|---|", *rows])
 
 
