@@ -31,6 +31,7 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
+from gemmbench.opencl.drivers import problems
 from gemmbench.options import Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
@@ -300,7 +301,8 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
         if selector != os.environ.get(DEVICE_VARIABLE):
             raise
         missing = str(error)
-    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble)
+    broken = tuple(map(str, problems()))
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, driver_problems=broken)
     report = examine(machine)
     if missing:
         finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")

@@ -287,7 +287,12 @@ def devices(as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    table.stdout().print(stack([devices_table(listed, host), Text("More: gemmbench devices --json")]))
+    from gemmbench.opencl.drivers import problems
+
+    broken = [Text(clean(f"{each}.")) for each in problems()]
+    table.stdout().print(
+        stack([devices_table(listed, host), *broken, Text("More: gemmbench devices --json")])
+    )
 
 
 def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:

@@ -83,6 +83,7 @@ class ExaminedMachine:
     devices: Sequence[DeviceFacts] = ()  # all, each of which may be an answer: "the other driver has half"
     chosen: Sequence[DeviceFacts] = ()  # those that are looked at
     trouble: str = ""  # why the devices could not be listed
+    driver_problems: Sequence[str] = ()  # sentences about drivers that cannot be used
     blas: Pool | None = field(default_factory=numpy_pool)  # as threadpoolctl describes it
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     nvml: Any = pynvml

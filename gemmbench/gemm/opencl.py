@@ -29,7 +29,7 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, shared_options
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Status
-from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors, resources_of
+from gemmbench.opencl.runtime import NO_CLOCK, SVM, BuiltProgram, Runtime, choose, errors, resources_of
 
 
 class GemmExecutor:
@@ -59,7 +59,7 @@ class GemmExecutor:
                 bind,
                 partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
-                (*self.notes, *smaller_notes(smaller)),
+                (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
                 variant.without,
                 self._tile(variant, case.gemm, parameters),
@@ -69,7 +69,8 @@ class GemmExecutor:
             if problem is not None:
                 case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
             mode = choose(policy.memory, self.runtime.facts)
-            return self.bench(self.runtime, variant, case, mode, policy, timed)
+            bench = self.bench if self.runtime.has_clock else WallBench
+            return bench(self.runtime, variant, case, mode, policy, timed)
 
     def _programs_of(self, case: Case) -> dict[str, BuiltProgram]:
         return self.programs(_variant(case), case.dtype, self._compiled(case), case.former)

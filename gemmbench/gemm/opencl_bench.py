@@ -432,7 +432,8 @@ class GemmBench:
             events = [(launch.name, launch.enqueue(queue)) for launch in launched]
             queue.finish()
             self._device_s = time.perf_counter() - begin
-            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
+            stamped = events if self.stamped else ()
+            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in stamped if event)
             matrix.to_host(queue)
             self._turns.on_device = False
         else:

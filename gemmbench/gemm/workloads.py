@@ -111,14 +111,14 @@ _TOKENS = (1, 16, 128, 2048)  # decode, decode of 16 sequences, a batch, prefill
 LAYERS = {
     # model    name       in     out
     "8B": (("qkv", 4096, 6144), ("o", 4096, 4096), ("gate/up", 4096, 28672), ("down", 14336, 4096)),
-    # a layer split over eight GPUs
-    "70B/8": (("qkv", 8192, 1280), ("o", 1024, 8192), ("gate/up", 8192, 7168), ("down", 3584, 8192)),
+    # of a layer that is split over eight GPUs
+    "70B": (("qkv", 8192, 1280), ("o", 1024, 8192), ("gate/up", 8192, 7168), ("down", 3584, 8192)),
 }
 
 
 def _language_models(_batch: int, _prompt: int) -> tuple[Shape, ...]:
     return tuple(
-        Shape(f"{model} {name}", tokens, outputs, inputs)
+        Shape(f"{model} {name} {tokens}", tokens, outputs, inputs)
         for tokens in _TOKENS
         for model, layer in LAYERS.items()
         for name, inputs, outputs in layer
@@ -160,7 +160,7 @@ SETS: dict[str, Workload] = {
         shapes=_transformer,
     ),
     "llm": Workload(
-        idea="a decoder layer of Llama 3 8B, and of 70B split over eight GPUs; m = 1, 16, 128 and 2048 tokens",
+        idea="a decoder layer of Llama 3 8B, and of 70B split over eight GPUs; m = 1, 16, 128, 2048 tokens",
         source="Grattafiori et al., The Llama 3 Herd of Models, arXiv:2407.21783, table 3: model dimensions "
         "4096 and 8192, FFN dimensions 14336 and 28672, 8 key/value heads of 128; without batch and prompt",
         shapes=_language_models,

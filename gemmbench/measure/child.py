@@ -7,21 +7,22 @@ import itertools
 import json
 import math
 import os
+import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import IO, Any, TypeVar, get_args
+from typing import Any, TypeVar, get_args
 
 import msgspec
 
@@ -29,10 +30,11 @@ from gemmbench import UsageError
 from gemmbench.measure.conditions import Monitor
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
-from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
+from gemmbench.opencl import drivers
 
 CONDUCTORS = {
     "gemm": "gemmbench.gemm.measure",
@@ -50,6 +52,7 @@ INSTRUMENT = (
 """``python -m gemmbench.measure.instrument``, but nothing is imported from the working directory."""
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
+_LIST_LIMIT_S = 10.0  # for the first try: after it drivers are loaded one by one, to find one that hangs
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
 _WARM_S = 0.02  # of work after which a system has spread threads that slept over its cores
 _WARM_ENOUGH_S = 0.4  # a problem as long as this is not run twice for that
@@ -74,7 +77,7 @@ def for_threads() -> dict[str, str]:
     the first, so this process must own all cores. OpenBLAS's threads look for work for 2^24 cycles after a
     call, a few ms, not 2^28.
     """
-    is_ours = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
+    is_ours = len(usable_cores() or ()) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
     return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
 
@@ -357,12 +360,19 @@ class Worker:
         self._output.seek(0)
         self._output.truncate()
         folders = [str(self._checkout)] if self._checkout else []
+        ours, theirs = connection.Pipe()
+        handle = theirs.fileno()
+        inherited: dict[str, Any] = {"pass_fds": (handle,)}
+        if sys.platform == "win32":
+            os.set_handle_inheritable(handle, True)
+            inherited = {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", INSTRUMENT, *named(self._make)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", INSTRUMENT, str(handle), *named(self._make)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
             stderr=self._output,
             start_new_session=True,  # Ctrl-C in a terminal is for this process alone
+            **inherited,
             env={
                 **for_threads(),
                 **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
@@ -370,9 +380,8 @@ class Worker:
                 "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
             },
         )
-        assert self._process.stdout is not None
-        assert self._process.stdin is not None
-        self._pipe = Pipe(self._process.stdout, self._process.stdin)
+        theirs.close()
+        self._pipe = Pipe(ours)
         return self._pipe
 
     def _obituary(self) -> str:
@@ -448,25 +457,42 @@ class Worker:
         """
         with contextlib.suppress(OSError):  # told below
             self._host._start()  # which imports its modules while the devices are listed
-        devices = self.opened().devices
+        try:
+            devices = self.opened(_LIST_LIMIT_S).devices
+        except WorkerError:
+            devices = self._without_broken_drivers()
         host = self._host.opened().host
         assert host is not None
         return devices, host
 
-    def opened(self) -> wire.Opened:
-        """What the child says of itself.
+    def _without_broken_drivers(self) -> tuple[DeviceFacts, ...]:
+        """The devices without the drivers that end or block the child; `WorkerError` if it fails again."""
+        broken = [each for each in drivers.problems() if each.is_fatal]
+        if libraries := [each.driver.library for each in broken]:
+            skipped = [*filter(None, [os.environ.get(drivers.SKIP)]), *libraries]
+            self._environment = {**self._environment, drivers.SKIP: os.pathsep.join(skipped)}
+        self._end()
+        devices = self.opened().devices
+        warnings = [
+            f"{each} and is left out; {drivers.SKIP}={each.driver.library} does so at once" for each in broken
+        ]
+        return tuple(replace(device, warnings=(*device.warnings, *warnings)) for device in devices)
+
+    def opened(self, limit_s: float | None = None) -> wire.Opened:
+        """What the child says of itself, within a limit; by default `_START_LIMIT_S`.
 
         Raises:
             WorkerError: it died or hung meanwhile, or is of another protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
-        self.limit(_START_LIMIT_S)
+        limit_s = limit_s or _START_LIMIT_S
+        self.limit(limit_s)
         try:
             opened = self.open()
         except NotMeasuredError as error:
             how = f"failed: {error.reason}"
             if error.status == "timed-out":
-                how = f"took more than {_START_LIMIT_S:.0f} s"
+                how = f"took more than {limit_s:.0f} s"
             raise WorkerError(f"{what} {how}") from None
         except ValueError as error:
             raise WorkerError(f"{what} failed: {error}") from None
@@ -535,6 +561,16 @@ def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple
         raise NotMeasuredError("unsupported", str(error)) from None
 
 
+def protocol_of(checkout: Path) -> int:
+    """The protocol of a checkout's instrument, from its source; 0 if it has none."""
+    try:
+        source = (checkout / "gemmbench/model/instrument.py").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    stated = re.search(r"^PROTOCOL = (\d+)$", source, re.MULTILINE)
+    return int(stated[1]) if stated else 0
+
+
 def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
     """The device of another version (see `Case.former`) that a device here is held against.
 
@@ -562,23 +598,23 @@ def named(make: Maker) -> tuple[str, ...]:
     return (f"{make.__module__}:{make.__qualname__}",)
 
 
-# --- Lines of JSON between an instrument and its parent -----------------------------------------------------
+# --- JSON between an instrument and its parent --------------------------------------------------------------
 
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
 
 
 def encode(message: object) -> bytes:
-    """A request or an answer as a line."""
+    """A request or an answer as JSON."""
     value = (type(message).__name__, message)
     try:
-        return msgspec.json.encode(value) + b"\n"
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file's name may hold bytes that are no text
-        return json.dumps(msgspec.to_builtins(value)).encode() + b"\n"
+        return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def decode(line: bytes) -> Any:
-    """The request or answer in a line.
+    """The request or answer in JSON.
 
     Raises:
         ValueError: it is none.
@@ -595,27 +631,10 @@ def decode(line: bytes) -> Any:
 
 
 class Pipe:
-    """Both directions of a connection.
+    """Requests and answers over a connection."""
 
-    A thread reads and rings a bell, since not every system can wait for a pipe for so long and no longer. The
-    bell is a socket: unlike a lock's, its waiting is not disturbed by a clock that is set meanwhile.
-    """
-
-    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
-        self._source, self._sink = source, sink
-        self._bell, self._ringer = socket.socketpair()
-        self._lines: deque[bytes] = deque()
-        self._next = b""  # a line that was waited for, and not received yet
-        self._closed = False
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        line = b"?"
-        with self._source, self._ringer, contextlib.suppress(OSError):  # nobody listens any more
-            while line:
-                line = self._source.readline()
-                self._lines.append(line)
-                self._ringer.send(b"!")
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
 
     def send(self, message: object) -> None:
         """Send a request or an answer.
@@ -623,52 +642,49 @@ class Pipe:
         Raises:
             OSError: the other end is closed.
         """
-        self._sink.write(encode(message))
-        self._sink.flush()
-
-    def fileno(self) -> int:
-        """What can be selected for a line."""
-        return self._bell.fileno()
+        self._connection.send_bytes(encode(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
-        """Wait for a line, or the other end's closing, for so long at most; whether it is there.
+        """Wait at most so long for a message, or for the other end to close; whether there is one.
 
-        Ctrl-C may be handed to any thread, of a library too, and then does not end a wait in the main thread:
-        Python only sees it between two waits.
+        The system may deliver Ctrl-C to another thread, which does not end a wait in the main thread. So
+        each wait is short.
         """
-        if not self._next and not self._closed:
-            end = math.inf if seconds is None else time.monotonic() + seconds
-            while not select.select([self], [], [], max(0.0, min(end - time.monotonic(), _DEAF_S)))[0]:
-                if time.monotonic() >= end:
-                    return False
-            self._bell.recv(1)
-            self._next = self._lines.popleft()
-            # An unfinished line: the other end was killed while it wrote.
-            self._closed = not self._next.endswith(b"\n")
+        end = math.inf if seconds is None else time.monotonic() + seconds
+        while not self._connection.poll(max(0.0, min(end - time.monotonic(), _DEAF_S))):
+            if time.monotonic() >= end:
+                return False
         return True
 
     def receive(self) -> Any:
-        """The next request or answer, once it is there.
+        """The next request or answer.
 
         Raises:
             EOFError: the other end is closed.
-            ValueError: it is neither.
+            ValueError: the message is neither.
         """
         self.wait(None)
-        if self._closed:
-            raise EOFError
-        line, self._next = self._next, b""
-        return decode(line)
+        try:
+            return decode(self._connection.recv_bytes())
+        except OSError:  # the other end was killed
+            raise EOFError from None
 
     def ended(self, seconds: float) -> bool:
-        """Whether the other end is closed within so long; what it still says is dropped."""
+        """Whether the other end closes within so long; messages until then are dropped."""
         end = time.monotonic() + seconds
-        while not self._closed and self.wait(end - time.monotonic()):
-            self._next = b""
-        return self._closed
+        with contextlib.suppress(EOFError, OSError):
+            while self.wait(end - time.monotonic()):
+                self._connection.recv_bytes()
+            return False
+        return True
 
     def close(self) -> None:
-        """Close what is written to; the other end closes the rest."""
-        self._bell.close()
-        with contextlib.suppress(OSError):  # what was still to be written
-            self._sink.close()
+        """Close this end."""
+        self._connection.close()
+
+
+def connected(handle: int) -> Pipe:
+    """The child's end of the pipe: a file descriptor, on Windows a handle, that it inherited."""
+    if sys.platform == "win32":
+        return Pipe(connection.PipeConnection(handle))
+    return Pipe(Connection(handle))

@@ -21,6 +21,8 @@ import importlib.util
 import os
 import platform
 import re
+import signal
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,6 +33,8 @@ from pathlib import Path
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA = "libnvidia-opencl.so.1"
+SKIP = "GEMMBENCH_SKIP_DRIVERS"
+"""An environment variable: libraries of the system's drivers to leave out, separated as in PATH."""
 
 
 @dataclass(frozen=True)
@@ -99,19 +103,26 @@ def register() -> Registered:
     cache; where no temporary folder is writable either, the loader shows what it always shows, and a warning
     says so.
     """
-    system = tuple(_system_drivers())
+    found = tuple(_system_drivers())
+    system = tuple(driver for driver in found if driver.library not in _skipped())
     entries, warnings = _python_drivers(system)
     has_nvidia = any("nvidia" in driver.library.lower() for driver in system)
     if sys.platform.startswith("linux") and not has_nvidia and _loads(NVIDIA):
         # Containers get NVIDIA's library mounted from the host, often without the file that names it.
         entries.append(_Found(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), listed=False))
+    known = {os.path.realpath(each.library) for each in (*system, *(entry.driver for entry in entries))}
+    entries += [
+        _Found(driver, listed=False)
+        for driver in _listed_libraries()
+        if os.path.realpath(driver.library) not in known
+    ]
     missed = [entry.driver for entry in entries if not entry.listed]
     environment: dict[str, str] = {}
-    if missed:
+    if missed or len(system) < len(found):
         try:
             environment = _announce(system, missed)
         except OSError as error:
-            names = ", ".join(driver.library for driver in missed)
+            names = ", ".join(driver.library for driver in missed) or "fewer drivers"
             unwritten = f"no temporary folder is writable ({error})"
             warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
             entries = [entry for entry in entries if entry.listed]
@@ -150,6 +161,17 @@ def _system_drivers() -> Iterator[Driver]:
     asked = os.environ.get("OCL_ICD_VENDORS", "")
     if asked and not asked.endswith(".icd") and not Path(asked).is_dir() and asked not in seen:
         yield Driver(asked, "from OCL_ICD_VENDORS")  # ocl-icd takes a library there, too
+
+
+def _listed_libraries() -> Iterator[Driver]:
+    """The libraries of OCL_ICD_FILENAMES, which oneAPI's setvars.sh sets and ocl-icd does not read."""
+    for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
+        if sys.platform != "win32" and library not in _skipped():
+            yield Driver(library, "from OCL_ICD_FILENAMES")
+
+
+def _skipped() -> list[str]:
+    return os.environ.get(SKIP, "").split(os.pathsep)
 
 
 def _icd_files() -> Iterator[tuple[Path, str]]:
@@ -334,6 +356,62 @@ def _restore(name: str, before: str | None) -> None:
         os.environ[name] = before
 
 
+# --- drivers that cannot be used ----------------------------------------------------------------------------
+
+_LOAD_LIMIT_S = 10.0
+_LOAD = """
+import ctypes, os, sys
+try:
+    library = ctypes.CDLL(sys.argv[1])
+    if ask := getattr(library, "clGetExtensionFunctionAddress", None):
+        ask.restype = ctypes.c_void_p
+        if address := ask(b"clIcdGetPlatformIDsKHR"):
+            kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
+            kind(address)(0, None, ctypes.byref(ctypes.c_uint()))
+except OSError as error:
+    os.write(1, f"refused {error}".encode())
+else:
+    os.write(1, b"loaded")
+os._exit(0)
+"""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A driver of the system that cannot be used."""
+
+    driver: Driver
+    reason: str  # what happens when it is loaded
+    is_fatal: bool  # whether it ends or blocks the process that loads it
+
+    def __str__(self) -> str:
+        where = self.driver.icd or self.driver.origin
+        return f"OpenCL driver {self.driver.library} ({where}) {self.reason}"
+
+
+def problems() -> list[Problem]:
+    """The system's drivers that cannot be used. Each one is loaded in a process of its own."""
+    drivers = (*_system_drivers(), *_listed_libraries()) if sys.platform.startswith("linux") else ()
+    return [Problem(driver, *trouble) for driver in drivers if (trouble := _trouble(driver.library))]
+
+
+def _trouble(library: str) -> tuple[str, bool] | None:
+    """What happens when a driver is loaded, and whether that is fatal; None if it can be used."""
+    command = [sys.executable, "-c", _LOAD, library]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False, timeout=_LOAD_LIMIT_S, text=True)
+    except subprocess.TimeoutExpired:
+        return f"does not answer within {_LOAD_LIMIT_S:g} s", True
+    if done.stdout.startswith("refused"):
+        return f"cannot be loaded: {done.stdout.removeprefix('refused ')}", False
+    if done.stdout != "loaded":
+        how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"status {done.returncode}"
+        return f"ends the process that loads it ({how})", True
+    if "rusticl" in library.lower() and not os.environ.get("RUSTICL_ENABLE"):
+        return "shows no device without RUSTICL_ENABLE, such as RUSTICL_ENABLE=llvmpipe", False
+    return None
+
+
 # --- advice -------------------------------------------------------------------------------------------------
 
 
@@ -344,6 +422,8 @@ def no_device_message() -> str:
         return "no OpenCL device was found: " + "; ".join(registered.warnings)
     silent = ", ".join(driver.library for driver in registered.drivers)
     although = f", although there are drivers ({silent})" if silent else ""
+    if reasons := "; ".join(map(str, problems())):
+        although = f": {reasons}"
     return f"no OpenCL device was found{although}; a driver for this CPU comes with: {install_command()}"
 
 

@@ -33,6 +33,7 @@ _FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``
 
 _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
+NO_CLOCK = "the driver has no event times, so the wall clock timed it"
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 
@@ -65,9 +66,8 @@ class Runtime:
             except LookupError as error:
                 raise NotMeasuredError("failed", str(error), restart=True) from None
             self.context = cl.Context([self.device])
-            profiling = cl.command_queue_properties.PROFILING_ENABLE
-            self.queue = cl.CommandQueue(self.context, self.device, properties=profiling)
             self.plain_queue = cl.CommandQueue(self.context, self.device)
+            self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
         self._programs: dict[
             tuple[str, tuple[str, ...], str, str], BuiltProgram
         ] = {}  # the last used at the end
@@ -210,6 +210,18 @@ class Runtime:
             )
 
 
+def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
+    """A queue whose events tell times, or the plain one if the driver has none; whether they do."""
+    try:
+        queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 16)
+        event = cl.enqueue_fill_buffer(queue, buffer, np.uint32(0), 0, 16)
+        event.wait()
+        return queue, bool(event.profile.end)
+    except cl.Error:
+        return plain_queue, False
+
+
 def build_failure(file: str, message: str) -> str:
     """A build error for a row: what failed and the first lines of the driver's log."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
@@ -228,6 +240,8 @@ def errors() -> Iterator[None]:
     except cl.Error as error:
         name = _code(error)
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
+        if name == "OUT_OF_RESOURCES":
+            what = "the device ran out of memory or registers, was reset, or a kernel left its buffers"
         raise NotMeasuredError("failed", f"{what}: {error}", restart=name in _FATAL + _MEMORY) from None
     except MemoryError as error:
         raise NotMeasuredError("failed", f"out of memory: {error}", restart=True) from None

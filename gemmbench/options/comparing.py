@@ -14,9 +14,11 @@ import click
 from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
+from gemmbench.measure.child import protocol_of
 from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.instrument import PROTOCOL
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
@@ -283,10 +285,10 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             if os.sep in library and not Path(library).is_file():
                 raise UsageError(f"--against {folder}: there is no driver {library}")
         elif checkout_of(former):
-            if not (folder / "gemmbench" / "measure" / "instrument.py").is_file():
+            if protocol_of(folder) != PROTOCOL:
                 raise UsageError(
-                    f"--against {folder}: that gemmbench is too old, it has no instrument to interleave "
-                    "with; name its folder of kernels instead"
+                    f"--against {folder}: that gemmbench is too old to interleave with; name its folder of "
+                    "kernels instead"
                 )
         elif not (folder / MARK).is_file() and not self.former_kernels:
             raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")

@@ -509,15 +509,15 @@ class WorkloadsOptions(GemmCommandOptions):
     """Measure real shapes: AlexNet, a transformer, or your own.
 
     The sets are the layers of AlexNet as GEMMs, the projections of a 7B transformer for one token and for a
-    prompt, and odd sizes. --file reads your own shapes. The table names the best kernel for each shape; -v
-    shows every kernel. --dry-run lists the shapes and their sources.
+    prompt, the layers of two language models (llm), and odd sizes. --file reads your own shapes. The table
+    names the best kernel for each shape; -v shows every kernel. --dry-run lists the shapes and their sources.
     """
 
     command: ClassVar[str] = "workloads"
 
     kernels: str = kernels_option(default="best")
     set: str | None = option(
-        f"{', '.join(SETS)} or all. Several with commas.  [default: all, or none with --file]",
+        f"{', '.join(SETS)} or all. Several with commas.  [default: all but llm; none with --file]",
         metavar="NAMES",
         names=(*SETS, "all"),
         group=PROBLEM,
@@ -537,7 +537,7 @@ class WorkloadsOptions(GemmCommandOptions):
     def set_names(self) -> tuple[str, ...]:
         """The sets, in their own order."""
         if self.set is None:
-            return () if self.file else tuple(SETS)
+            return () if self.file else tuple(name for name in SETS if name != "llm")
         words = names.choose(self.set, (*SETS, "all"), "set of shapes")
         return tuple(name for name in SETS if name in words or "all" in words)
 

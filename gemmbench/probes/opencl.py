@@ -12,10 +12,10 @@ import pyopencl as cl
 
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, HostArray
-from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
+from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl.runtime import Runtime, errors, page_aligned
+from gemmbench.opencl.runtime import NO_CLOCK, Runtime, errors, page_aligned
 from gemmbench.probes import PROBES, reference
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
@@ -302,6 +302,8 @@ def _dispatch(runtime: Runtime, kernel: Any) -> float:
 def _start(runtime: Runtime, kernel: Any) -> float:
     event = _enqueue(runtime.queue, kernel)
     runtime.queue.finish()
+    if not runtime.has_clock:
+        raise NotMeasuredError("unsupported", NO_CLOCK)
     spent: int = event.profile.start - event.profile.queued
     return max(spent * 1e-9, _SHORTEST_S)
 

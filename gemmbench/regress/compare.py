@@ -164,7 +164,19 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
         if (before := baseline.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
+    remarks += [] if rules.interleaved else _environments(bases[0], news[0])
     return Comparison(baseline.runs, tuple(news), rules, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _environments(before: Run, now: Run) -> list[str]:
+    """A remark for each environment variable that differs between two runs."""
+    old, new = before.header.host.environment, now.header.host.environment
+    return [
+        f"{clean(name)} was {clean(old.get(name, 'not set'))} in the baseline, and is "
+        f"{clean(new.get(name, 'not set'))} now."
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
 
 
 def concluded(comparison: Comparison) -> Comparison:

@@ -20,7 +20,7 @@
  * No operand passes through local memory. AHEAD steps are loaded before the first of them is multiplied.
  *
  * The WARPS warps of a group share k, AHEAD steps at a time, and add up in local memory. If tiles are too few for all
- * compute units, PARTS groups share k too. Each leaves its sums in P and counts itself; the last one adds up all parts
+ * compute units, several groups share k too. Each leaves its sums in P and counts itself; the last one adds up all parts
  * in their order, so results repeat bit for bit. It also sets the count to zero again for the next launch. */
 #ifdef BATCHED
 #include "batch.clh"

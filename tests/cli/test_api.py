@@ -382,7 +382,7 @@ def test_the_functions_are_documented() -> None:
 
 
 def readme_lines() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
     return block.splitlines()
 
