@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -74,13 +74,28 @@ make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
 def stderr() -> Console:
     """Where progress goes."""
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    return Console(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
+    return _Messages(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
     """A line on stderr, unless only the table is wanted or there is no stderr (pythonw, a service)."""
     if sys.stderr and not quiet:
-        print(sentence, file=sys.stderr, flush=True)
+        try:
+            print(sentence, file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            _drop_messages()
+
+
+class _Messages(Console):
+    def on_broken_pipe(self) -> None:
+        """Go on measuring if nobody reads the messages: rich would end the process."""
+        _drop_messages()
+
+
+def _drop_messages() -> None:
+    """Send further messages nowhere."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @dataclass(frozen=True, eq=False)

@@ -126,20 +126,27 @@ _BUSY_PERCENT = 5
 
 @check("gpu")
 def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Utilization while gemmbench runs nothing."""
-    used = int(machine.ask(device, "nvmlDeviceGetUtilizationRates").gpu)
-    if used < _BUSY_PERCENT:
-        return
+    """Utilization while gemmbench runs nothing; without it, whether other programs compute."""
     names = "not reported"
     with suppress(NotSeenError):
         processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")
         names = ", ".join(str(each.pid) for each in processes) or "-"
+    try:
+        used = f"{(percent := int(machine.ask(device, 'nvmlDeviceGetUtilizationRates').gpu))} %"
+        is_busy = percent >= _BUSY_PERCENT
+    except NotSeenError:
+        if names == "not reported":
+            raise
+        used, is_busy = "not reported", names != "-"
+    if not is_busy:
+        return
+    share = "" if used == "not reported" else f" {used}"
     yield Finding(
-        f"Other programs keep the GPU {used} % busy, so results will be too low.",
+        f"Other programs keep the GPU{share} busy, so results will be too low.",
         "Stop them or wait",
         "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
         (
-            f"nvmlDeviceGetUtilizationRates: gpu {used} %",
+            f"nvmlDeviceGetUtilizationRates: gpu {used}",
             f"nvmlDeviceGetComputeRunningProcesses: {names}",
         ),
     )

@@ -22,7 +22,7 @@ from importlib import import_module
 from multiprocessing import connection
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import IO, Any, TypeVar, get_args
 
 import msgspec
 
@@ -82,6 +82,14 @@ def for_threads() -> dict[str, str]:
     return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
 
 
+def _scratch_file() -> IO[bytes]:
+    """A file without a name; in memory if no temporary folder can be written."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return os.fdopen(os.memfd_create("gemmbench"), "w+b")
+
+
 class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
@@ -116,7 +124,7 @@ class Worker:
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
+        self._output = _scratch_file()  # what drivers print; lives as long as this
         self._is_host = is_host
         self._is_active = False  # whether its process may run; a new one does until it is first used
         self._is_cold = False  # whether its process was stopped since its last batch
@@ -311,7 +319,9 @@ class Worker:
         pipe = self._pipe
         if pipe is None:  # it went with an earlier batch
             return LostError("crashed", "the driver's process is gone")
-        if not pipe.wait(self.left_s):
+        has_answered = pipe.wait(self.left_s)
+        self._since += pipe.stopped_s
+        if not has_answered:
             self._end()
             limit_s = self._limit_s
             return LostError("timed-out", f"stopped after {limit_s:.0f} s (--time-limit {limit_s:g})")
@@ -635,6 +645,7 @@ class Pipe:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.stopped_s = 0.0  # how long this process was stopped during the last wait
 
     def send(self, message: object) -> None:
         """Send a request or an answer.
@@ -648,13 +659,19 @@ class Pipe:
         """Wait at most so long for a message, or for the other end to close; whether there is one.
 
         The system may deliver Ctrl-C to another thread, which does not end a wait in the main thread. So
-        each wait is short.
+        each wait is short. One that takes much longer was of a process that was stopped, as by SIGSTOP or a
+        laptop's lid: that time does not count.
         """
-        end = math.inf if seconds is None else time.monotonic() + seconds
-        while not self._connection.poll(max(0.0, min(end - time.monotonic(), _DEAF_S))):
-            if time.monotonic() >= end:
-                return False
-        return True
+        left_s, self.stopped_s = math.inf if seconds is None else seconds, 0.0
+        while True:
+            begin, slice_s = time.monotonic(), max(0.0, min(left_s, _DEAF_S))
+            is_there = self._connection.poll(slice_s)
+            spent_s = time.monotonic() - begin
+            if spent_s > slice_s + _DEAF_S:
+                self.stopped_s, spent_s = self.stopped_s + spent_s - slice_s, slice_s
+            left_s -= spent_s
+            if is_there or left_s <= 0:
+                return is_there
 
     def receive(self) -> Any:
         """The next request or answer.
