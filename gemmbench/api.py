@@ -31,7 +31,7 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.opencl.drivers import problems
+from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
@@ -276,10 +276,10 @@ def devices() -> list[DeviceFacts]:
     return list(devices_and_host()[0])
 
 
-def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-    """Every OpenCL device, and the machine around them; `UsageError` if there is no device."""
+def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts, tuple[Problem, ...]]:
+    """Every OpenCL device, the machine around them and problems of drivers; `UsageError` without a device."""
     with Worker(make_machine) as worker:
-        return suite.every_device(worker)
+        return *suite.every_device(worker), worker.problems
 
 
 @_takes(DoctorOptions)
@@ -304,9 +304,11 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
+    problems: tuple[Problem, ...] = ()
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
+            problems = worker.problems
         except WorkerError as error:
             trouble = str(error)
     chosen: tuple[DeviceFacts, ...] = ()
@@ -316,8 +318,7 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
         if selector != os.environ.get(DEVICE_VARIABLE):
             raise
         missing = str(error)
-    broken = tuple(map(str, problems()))
-    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, driver_problems=broken)
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=problems)
     report = examine(machine)
     if missing:
         finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")
@@ -354,7 +355,7 @@ def prepared(chosen: MeasurementOptions) -> Iterator[Measurement]:
 
 def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
     """Measure, with progress and warnings on stderr: how it ended, and the run that came of it."""
-    warn(measurement.header.host, chosen.quiet)
+    warn(measurement.header.host, measurement.worker, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
     for note in outcome.notes:
@@ -414,10 +415,19 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
 
 
-def warn(host: HostFacts, quiet: bool) -> None:
-    """Say what makes rates low: other programs, or build options, which the child does not pass on."""
-    if os.environ.get(BUILD_OPTIONS):
-        say(f"{BUILD_OPTIONS} is ignored: it would change how kernels are built.", quiet)
+_IGNORED = {
+    BUILD_OPTIONS: "it would change how kernels are built",
+    "PYOPENCL_CTX": "--device selects the device",
+}
+
+
+def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
+    """Name failing drivers, variables that are ignored, and other programs, which make rates low."""
+    for problem in worker.failing:
+        say(f"{sentence(problem)}.", quiet)
+    for name, reason in _IGNORED.items():
+        if os.environ.get(name):
+            say(f"{name} is ignored: {reason}.", quiet)
     if host.busy >= BUSY_CORES:
         cores = f"{host.busy:.1f} of {host.cores} cores"
         say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
@@ -545,7 +555,7 @@ def checked(
 
 def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
     """Measure, with progress and warnings on stderr."""
-    warn(job.header.host, chosen.quiet)
+    warn(job.header.host, job.worker, chosen.quiet)
     job.open_file()
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         return checking.follow(job, progress.handle)
@@ -657,7 +667,7 @@ def tuning(chosen: TuneOptions) -> Iterator[Tuning]:
 
 def follow_tuning(prepared_tuning: Tuning, chosen: TuneOptions) -> Outcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
-    warn(prepared_tuning.host, chosen.quiet)
+    warn(prepared_tuning.host, prepared_tuning.worker, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
 

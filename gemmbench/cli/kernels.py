@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import click
 from rich.console import Group, RenderableType
@@ -28,6 +28,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
+from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import names
 from gemmbench.options.comparing import DoctorOptions, KernelsOptions
 from gemmbench.plan import gemm_plan, select
@@ -281,27 +282,26 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with an object per device.")
 def devices(as_json: bool) -> None:
     """List the OpenCL devices and their drivers."""
-    listed, host = api.devices_and_host()
+    listed, host, problems = api.devices_and_host()
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    from gemmbench.opencl.drivers import problems
-
-    broken = [Text(clean(f"{each}.")) for each in problems()]
-    table.stdout().print(
-        stack([devices_table(listed, host), *broken, Text("More: gemmbench devices --json")])
-    )
+    content = devices_table(listed, host, problems)
+    table.stdout().print(stack([content, Text("More: gemmbench devices --json")]))
 
 
-def devices_table(listed: Sequence[DeviceFacts], host: HostFacts | None = None) -> RenderableType:
-    """Every device with its driver, memory and types; the host, if given, at the end."""
+def devices_table(
+    listed: Sequence[DeviceFacts], host: HostFacts | None = None, problems: Iterable[Problem] = ()
+) -> RenderableType:
+    """Every device with its driver, memory and types, then the host and problems of other drivers."""
     blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
     if host is not None:
         title = f"host  {clean(host.cpu)}, {units.counted(host.cores, 'core')}"
         system = f"{units.size(host.memory_bytes)}, {clean(host.system)}, Python {clean(host.python)}"
         blocks.append(_block(title, system, f"{BASELINE} {clean(host.numpy)}, {clean(host.blas)}"))
+    blocks += [Text(f"{clean(sentence(problem))}.", "yellow") for problem in problems]
     return stack(blocks)
 
 

@@ -66,25 +66,16 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
         yield Finding(sentence, "Check the OpenCL drivers", "gemmbench devices")
         return
-    for problem in machine.driver_problems:
-        yield Finding(f"{clean(problem)}.", "Repair the driver, or remove its .icd file", "gemmbench devices")
-    if machine.environ.get("PYOPENCL_CTX"):
-        yield Finding(
-            "PYOPENCL_CTX is set, but gemmbench does not use it.",
-            "Choose the device with an option",
-            "gemmbench devices; gemmbench peak --device 0",
-        )
     if not machine.devices:
-        vendors = machine.environ.get("OCL_ICD_VENDORS") or "/etc/OpenCL/vendors"
-        files = machine.matching(f"{vendors.strip('/')}/*.icd")
-        listed_drivers = [f"/{path}: {machine.optional(path)}" for path in files]
         yield Finding(
             "No OpenCL driver has a device, so nothing can be measured.\n"
             f"Packages of this system: {drivers.GUIDE}",
             "Install a driver",
             drivers.install_command(),
-            ("clGetPlatformIDs: no device", *(listed_drivers or [f"{clean(vendors)}: no .icd file"])),
+            ("clGetPlatformIDs: no device",),
         )
+    for problem, fix in machine.problems:
+        yield Finding(f"{problem[:1].upper()}{problem[1:]}.", fix)
     for maker, slots in _boards(machine).items():
         words = _WORDS[maker]
         if any(

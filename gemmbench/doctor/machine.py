@@ -21,6 +21,7 @@ from gemmbench.measure.energy import CounterError, answering, board_of, is_nvidi
 from gemmbench.measure.host import Pool, numpy_pool
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
+from gemmbench.opencl.drivers import Problem
 
 NEAR = 0.98  # of what it could be: closer is the same
 
@@ -83,7 +84,7 @@ class ExaminedMachine:
     devices: Sequence[DeviceFacts] = ()  # all, each of which may be an answer: "the other driver has half"
     chosen: Sequence[DeviceFacts] = ()  # those that are looked at
     trouble: str = ""  # why the devices could not be listed
-    driver_problems: Sequence[str] = ()  # sentences about drivers that cannot be used
+    problems: Sequence[Problem] = ()  # of drivers that show no device
     blas: Pool | None = field(default_factory=numpy_pool)  # as threadpoolctl describes it
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     nvml: Any = pynvml

@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -26,7 +27,6 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collec
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import in_short
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
 
@@ -191,7 +191,7 @@ def _flat(run: Run, row: Row, name: str) -> list[Value]:
         "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
-        **in_short(row),
+        **_conditions(row),
         "parameters": _as_json(row.parameters),
         "choice": _as_json(row.choice),
         "build_s": row.build_s,
@@ -351,3 +351,21 @@ def _records() -> dict[str, Any]:
 def _property(column: Column) -> dict[str, Any]:
     kind = {str: "string", int: "integer", float: "number", bool: "boolean"}[column.type]
     return {"description": column.holds, "type": [kind, "null"]}
+
+
+def _conditions(row: Row) -> dict[str, float | int | str | None]:
+    """A row's conditions in a value each, over all its windows; None where not known."""
+    windows = tuple(row.conditions.windows.values()) if row.conditions else ()
+    clocks = [clock for window in windows for clock in _known(window.clock_mhz)]
+    limits = dict.fromkeys(name for window in windows for text in window.limits for name in text.split())
+    return {
+        "clock_mhz": median(clocks) if clocks else None,
+        "limits": " ".join(limits),
+        "other_cores": max(_known([window.other_cores for window in windows]), default=None),
+        "steal_cores": max(_known([window.steal_cores for window in windows]), default=None),
+    }
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    """The values that are known."""
+    return [value for value in values if value is not None]

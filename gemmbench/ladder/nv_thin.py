@@ -26,10 +26,7 @@ def _tiles(v: Values) -> tuple[int, int]:
 
 
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The large operand, warps of a group, and parts of k.
-
-    Many tiles need few warps each. If tiles are fewer than compute units, 16 warps share k, and groups too.
-    """
+    """The large operand, warps of a group, and parts of k. Few tiles get 16 warps each, and share k."""
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
     along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})

@@ -52,7 +52,7 @@ INSTRUMENT = (
 """``python -m gemmbench.measure.instrument``, but nothing is imported from the working directory."""
 
 _START_LIMIT_S = 120.0  # for the child to import the drivers and list the devices
-_LIST_LIMIT_S = 10.0  # for the first try: after it drivers are loaded one by one, to find one that hangs
+LIST_LIMIT_S = 10.0  # after which the drivers are listed one by one
 _END_LIMIT_S = 10.0  # for a killed child to be gone; one that hangs in the kernel stays behind
 _WARM_S = 0.02  # of work after which a system has spread threads that slept over its cores
 _WARM_ENOUGH_S = 0.4  # a problem as long as this is not run twice for that
@@ -110,7 +110,14 @@ class Worker:
         environment: variables of the process in addition to this one's.
         root: the worker that this one belongs to: another version's, or the host's.
         is_host: whether it runs the host's BLAS.
+
+    Attributes:
+        failing: the drivers that crash or hang while the devices are listed.
+        problems: these, and other drivers that show no device.
     """
+
+    failing: tuple[drivers.Problem, ...] = ()
+    problems: tuple[drivers.Problem, ...] = ()
 
     def __init__(
         self,
@@ -370,8 +377,8 @@ class Worker:
         self._output.seek(0)
         self._output.truncate()
         folders = [str(self._checkout)] if self._checkout else []
-        ours, theirs = connection.Pipe()
-        handle = theirs.fileno()
+        parent_end, child_end = connection.Pipe()
+        handle = child_end.fileno()
         inherited: dict[str, Any] = {"pass_fds": (handle,)}
         if sys.platform == "win32":
             os.set_handle_inheritable(handle, True)
@@ -390,8 +397,8 @@ class Worker:
                 "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
             },
         )
-        theirs.close()
-        self._pipe = Pipe(ours)
+        child_end.close()
+        self._pipe = Pipe(parent_end)
         return self._pipe
 
     def _obituary(self) -> str:
@@ -401,10 +408,7 @@ class Worker:
         code = process.wait()  # it has closed its end of the pipe already
         self._end()
         if code < 0:
-            try:
-                name = signal.Signals(-code).name
-            except ValueError:
-                name = str(-code)
+            name = drivers.signal_name(-code)
             how = f"the driver's process was killed by {name}"
             if name == "SIGKILL":
                 how += " (often: the machine ran out of memory)"
@@ -467,35 +471,31 @@ class Worker:
         """
         with contextlib.suppress(OSError):  # told below
             self._host._start()  # which imports its modules while the devices are listed
-        try:
-            devices = self.opened(_LIST_LIMIT_S).devices
-        except WorkerError:
-            devices = self._without_broken_drivers()
+        opened = self._listed()
+        self.problems = (*self.failing, *opened.problems)
         host = self._host.opened().host
         assert host is not None
-        return devices, host
+        return opened.devices, host
 
-    def _without_broken_drivers(self) -> tuple[DeviceFacts, ...]:
-        """The devices without the drivers that end or block the child; `WorkerError` if it fails again."""
-        broken = [each for each in drivers.problems() if each.is_fatal]
-        if libraries := [each.driver.library for each in broken]:
-            skipped = [*filter(None, [os.environ.get(drivers.SKIP)]), *libraries]
-            self._environment = {**self._environment, drivers.SKIP: os.pathsep.join(skipped)}
-        self._end()
-        devices = self.opened().devices
-        warnings = [
-            f"{each} and is left out; {drivers.SKIP}={each.driver.library} does so at once" for each in broken
-        ]
-        return tuple(replace(device, warnings=(*device.warnings, *warnings)) for device in devices)
+    def _listed(self) -> wire.Opened:
+        """List the devices. If that crashes or hangs, leave out the drivers that do so alone."""
+        try:
+            return self.opened(LIST_LIMIT_S)
+        except WorkerError as error:
+            if not isinstance(error.__cause__, LostError):
+                raise
+            self.failing = drivers.skip_failing(LIST_LIMIT_S)
+            if not self.failing and error.__cause__.status != "timed-out":
+                raise
+        return self.opened()
 
-    def opened(self, limit_s: float | None = None) -> wire.Opened:
-        """What the child says of itself, within a limit; by default `_START_LIMIT_S`.
+    def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
+        """What the child says of itself.
 
         Raises:
             WorkerError: it died or hung meanwhile, or is of another protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
-        limit_s = limit_s or _START_LIMIT_S
         self.limit(limit_s)
         try:
             opened = self.open()
@@ -503,7 +503,7 @@ class Worker:
             how = f"failed: {error.reason}"
             if error.status == "timed-out":
                 how = f"took more than {limit_s:.0f} s"
-            raise WorkerError(f"{what} {how}") from None
+            raise WorkerError(f"{what} {how}") from error
         except ValueError as error:
             raise WorkerError(f"{what} failed: {error}") from None
         if opened.protocol != wire.PROTOCOL:

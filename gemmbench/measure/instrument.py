@@ -71,6 +71,8 @@ class Machine(Protocol):
     Every method raises `NotMeasuredError`: there is no rate, and why.
     """
 
+    problems: tuple[tuple[str, str], ...]  # see `wire.Opened`, known after the devices
+
     def devices(self) -> tuple[DeviceFacts, ...]:
         """Every device, in the order of ``--device``."""
 
@@ -121,7 +123,7 @@ class Server:
         self._made = machine = self._made or self._make()
         if isinstance(request, wire.Open):
             devices, host = ((), machine.host()) if request.host else (machine.devices(), None)
-            return wire.Opened(devices, host, wire.PROTOCOL, __version__)
+            return wire.Opened(devices, host, wire.PROTOCOL, __version__, machine.problems)
         if isinstance(request, wire.Build):
             return machine.executor(request.case, request.device).build(request.case)
         if isinstance(request, wire.Prepare):

@@ -37,13 +37,16 @@ class OpenCLMachine:
     """
 
     def __init__(self) -> None:
+        self.problems: tuple[drivers.Problem, ...] = ()
         self._executors: dict[tuple[int, str], Any] = {}
 
     def devices(self) -> tuple[DeviceFacts, ...]:
         registered = drivers.register()
         from gemmbench.opencl import discovery
 
-        return tuple(map(_with_libraries, discovery.devices(registered)))
+        listed = tuple(map(_with_libraries, discovery.devices(registered)))
+        self.problems = drivers.problems(registered, {device.library for device in listed})
+        return listed
 
     def host(self) -> HostFacts:
         return host_facts()

@@ -97,6 +97,7 @@ class Opened:
     host: HostFacts | None  # None if the devices were asked for
     protocol: int
     gemmbench: str  # its version
+    problems: tuple[tuple[str, str], ...] = ()  # of drivers that show no device, each with its fix or ""
 
 
 @dataclass(frozen=True)

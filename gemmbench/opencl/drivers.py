@@ -1,4 +1,4 @@
-"""Find OpenCL drivers that pip installed and show them to the loader, beside the system's own.
+"""Find OpenCL drivers, show the loader those that pip installed, and name drivers that fail.
 
 An OpenCL loader reads ``.icd`` files, one line each naming a driver library, from ``/etc/OpenCL/vendors``.
 pip cannot write there, and Intel's own ``.icd`` names a folder that exists on no machine. So this module
@@ -7,8 +7,7 @@ each driver that it would have missed, and points ``OCL_ICD_VENDORS`` at it: bot
 which pyopencl's wheels bundle, and Khronos's) take that variable *instead of* the system's folder. On
 Windows the loader reads the registry and adds what ``OCL_ICD_FILENAMES`` lists.
 
-Nothing here imports pyopencl: the loader reads its environment once, at the first call. A driver that
-does not know this CPU, by what it says of itself, is a warning.
+Nothing here imports pyopencl, because the loader reads its environment once, at the first call.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache, partial
@@ -34,7 +33,7 @@ from pathlib import Path
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA = "libnvidia-opencl.so.1"
 SKIP = "GEMMBENCH_SKIP_DRIVERS"
-"""An environment variable: libraries of the system's drivers to leave out, separated as in PATH."""
+"""The environment variable with the libraries to leave out, separated like the folders of a PATH."""
 
 
 @dataclass(frozen=True)
@@ -45,10 +44,14 @@ class Driver:
     origin: str  # "system", "from this environment: intel-opencl-rt 2026.2.0", ...
     icd: str = ""  # the .icd file that named it, "" if none did
 
+    @property
+    def title(self) -> str:
+        return f"{self.icd or self.origin}: {self.library}"
+
 
 @dataclass(frozen=True)
 class Registered:
-    """What `register` found and did."""
+    """The result of `register`."""
 
     drivers: tuple[Driver, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)  # the variables that it set
@@ -96,41 +99,45 @@ _LIBRARIES = {
 
 @lru_cache(maxsize=1)
 def register() -> Registered:
-    """Make every driver of this environment visible to the OpenCL loader.
+    """Make every driver of this environment visible to the OpenCL loader, except those in `SKIP`.
 
-    To be called before the process's first OpenCL call; later calls return the first's answer. Changes
-    ``os.environ`` only if a driver would otherwise be missed. Needs no root, no home folder and no writable
-    cache; where no temporary folder is writable either, the loader shows what it always shows, and a warning
-    says so.
+    Call it before the process's first OpenCL call. Later calls return the same result. It changes
+    ``os.environ`` only if the loader would miss a driver, or load one to leave out. It needs no root, no home
+    folder and no cache. If no temporary folder is writable, a warning names the drivers that are missing.
     """
-    found = tuple(_system_drivers())
-    system = tuple(driver for driver in found if driver.library not in _skipped())
-    entries, warnings = _python_drivers(system)
-    has_nvidia = any("nvidia" in driver.library.lower() for driver in system)
-    if sys.platform.startswith("linux") and not has_nvidia and _loads(NVIDIA):
-        # Containers get NVIDIA's library mounted from the host, often without the file that names it.
-        entries.append(_Found(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), listed=False))
-    known = {os.path.realpath(each.library) for each in (*system, *(entry.driver for entry in entries))}
-    entries += [
-        _Found(driver, listed=False)
-        for driver in _listed_libraries()
-        if os.path.realpath(driver.library) not in known
-    ]
-    missed = [entry.driver for entry in entries if not entry.listed]
+    candidates, warnings = _candidates()
+    skipped = os.environ.get(SKIP, "").split(os.pathsep)
+    kept = [each for each in candidates if each.driver.library not in skipped]
+    missed = [each.driver for each in kept if not each.listed]
     environment: dict[str, str] = {}
-    if missed or len(system) < len(found):
+    if missed or len(kept) < len(candidates):
         try:
-            environment = _announce(system, missed)
+            environment = _announce([each.driver for each in kept if each.is_system], missed)
         except OSError as error:
-            names = ", ".join(driver.library for driver in missed) or "fewer drivers"
+            names = ", ".join(driver.library for driver in missed)
             unwritten = f"no temporary folder is writable ({error})"
             warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
-            entries = [entry for entry in entries if entry.listed]
+            kept = [each for each in kept if each.listed]
     os.environ.update(environment)
-    # In the loader's order. Where an .icd file names the same library, the package says more.
-    listed = [entry.driver for entry in entries if entry.listed]
-    added = [entry.driver for entry in entries if not entry.listed]
-    return Registered((*listed, *system, *added), environment, tuple(warnings))
+    return Registered(tuple(each.driver for each in kept), environment, tuple(warnings))
+
+
+def _candidates() -> tuple[list[_Candidate], list[str]]:
+    """Every driver, in the loader's order, and warnings about packages."""
+    system = tuple(_system_drivers())
+    added = tuple(_listed_in_variable())
+    packages, warnings = _python_drivers((*system, *added))
+    if sys.platform.startswith("linux") and not any("nvidia" in each.library.lower() for each in system):
+        if _loads(NVIDIA):
+            # Containers get NVIDIA's library mounted from the host, often without the file that names it.
+            packages.append(_Candidate(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), False))
+    # Where an .icd file names the same library, the package says more.
+    return [
+        *(each for each in packages if each.listed),
+        *(_Candidate(driver, listed=True, is_system=True) for driver in system),
+        *(_Candidate(driver, listed=False) for driver in added),
+        *(each for each in packages if not each.listed),
+    ], warnings
 
 
 def release() -> None:
@@ -163,17 +170,6 @@ def _system_drivers() -> Iterator[Driver]:
         yield Driver(asked, "from OCL_ICD_VENDORS")  # ocl-icd takes a library there, too
 
 
-def _listed_libraries() -> Iterator[Driver]:
-    """The libraries of OCL_ICD_FILENAMES, which oneAPI's setvars.sh sets and ocl-icd does not read."""
-    for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
-        if sys.platform != "win32" and library not in _skipped():
-            yield Driver(library, "from OCL_ICD_FILENAMES")
-
-
-def _skipped() -> list[str]:
-    return os.environ.get(SKIP, "").split(os.pathsep)
-
-
 def _icd_files() -> Iterator[tuple[Path, str]]:
     """Every ``.icd`` file with the origin to state for it."""
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
@@ -191,6 +187,13 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
     elif asked.endswith(".icd"):
         # Without a slash ocl-icd looks for the file in the system's folder.
         yield Path(asked) if os.sep in asked else base / asked, "from OCL_ICD_VENDORS"
+
+
+def _listed_in_variable() -> Iterator[Driver]:
+    """The libraries in ``OCL_ICD_FILENAMES``, which oneAPI sets and ocl-icd does not read."""
+    if sys.platform != "win32":  # its loader reads them
+        for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
+            yield Driver(library, "from OCL_ICD_FILENAMES")
 
 
 def _listing(folder: Path) -> list[Path]:
@@ -221,14 +224,15 @@ def _resolves(library: str) -> bool:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Candidate:
     driver: Driver
     listed: bool  # whether the loader finds it without our help
+    is_system: bool = False  # whether an .icd file or OCL_ICD_VENDORS names it
 
 
-def _python_drivers(system: Sequence[Driver]) -> tuple[list[_Found], list[str]]:
+def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[str]]:
     """Drivers that importlib.metadata knows, wherever pip, pipx or ``--user`` put them."""
-    entries: list[_Found] = []
+    entries: list[_Candidate] = []
     warnings: list[str] = []
     for name, pattern in (
         ("intel-opencl-rt", r"(libintelocl\.so|intelocl64\.dll)"),
@@ -251,8 +255,8 @@ def _python_drivers(system: Sequence[Driver]) -> tuple[list[_Found], list[str]]:
                 "library: pip install intel-cmplr-lib-rt"
             )
         driver = Driver(str(library), f"from this environment: {name} {distribution.version}")
-        listed = any(_same_build(entry.library, library) for entry in system)
-        entries.append(_Found(driver, listed or _bundled_loader_finds(library)))
+        listed = any(_same_build(entry.library, library) for entry in others)
+        entries.append(_Candidate(driver, listed or _bundled_loader_finds(library)))
     return entries, warnings
 
 
@@ -356,75 +360,105 @@ def _restore(name: str, before: str | None) -> None:
         os.environ[name] = before
 
 
-# --- drivers that cannot be used ----------------------------------------------------------------------------
+# --- drivers that fail --------------------------------------------------------------------------------------
 
-_LOAD_LIMIT_S = 10.0
-_LOAD = """
-import ctypes, os, sys
-try:
-    library = ctypes.CDLL(sys.argv[1])
-    if ask := getattr(library, "clGetExtensionFunctionAddress", None):
-        ask.restype = ctypes.c_void_p
-        if address := ask(b"clIcdGetPlatformIDsKHR"):
-            kind = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint, ctypes.c_void_p, ctypes.c_void_p)
-            kind(address)(0, None, ctypes.byref(ctypes.c_uint()))
-except OSError as error:
-    os.write(1, f"refused {error}".encode())
-else:
-    os.write(1, b"loaded")
-os._exit(0)
+_LISTED = 77  # the exit status of a child process that has listed the devices
+_ALONE = f"""
+import os
+from gemmbench.opencl import discovery
+print(flush=True)
+os.dup2(2, 1)
+discovery.devices()
+os._exit({_LISTED})
 """
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A driver of the system that cannot be used."""
-
-    driver: Driver
-    reason: str  # what happens when it is loaded
-    is_fatal: bool  # whether it ends or blocks the process that loads it
-
-    def __str__(self) -> str:
-        where = self.driver.icd or self.driver.origin
-        return f"OpenCL driver {self.driver.library} ({where}) {self.reason}"
+Problem = tuple[str, str]  # what is wrong, and the fix, or ""
 
 
-def problems() -> list[Problem]:
-    """The system's drivers that cannot be used. Each one is loaded in a process of its own."""
-    drivers = (*_system_drivers(), *_listed_libraries()) if sys.platform.startswith("linux") else ()
-    return [Problem(driver, *trouble) for driver in drivers if (trouble := _trouble(driver.library))]
+def skip_failing(limit_s: float) -> tuple[Problem, ...]:
+    """List the devices of each driver alone, in child processes; add drivers that crash or hang to `SKIP`.
+
+    `limit_s` is what a driver may take.
+    """
+    skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
+    all_drivers = {each.driver.library: each.driver for each in _candidates()[0]}
+    libraries = [library for library in all_drivers if library not in skipped]
+    children = {}
+    for library in libraries:
+        others = os.pathsep.join(each for each in all_drivers if each != library)
+        environment = {**os.environ, SKIP: others, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+        children[library] = subprocess.Popen(
+            [sys.executable, "-c", _ALONE], env=environment, stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    failures = {library: how for library in libraries if (how := _failure(children[library], limit_s))}
+    if failures:
+        os.environ[SKIP] = os.pathsep.join([*skipped, *failures])
+    return tuple(
+        (f"{all_drivers[library].title} {how}, so it is left out", f"{SKIP}={library} leaves it out at once")
+        for library, how in failures.items()
+    )
 
 
-def _trouble(library: str) -> tuple[str, bool] | None:
-    """What happens when a driver is loaded, and whether that is fatal; None if it can be used."""
-    command = [sys.executable, "-c", _LOAD, library]
+def _failure(child: subprocess.Popen[bytes], limit_s: float) -> str:
+    """How listing a driver fails, or ""; the time that Python takes to start does not count."""
+    assert child.stdout
+    with child:
+        child.stdout.readline()
+        try:
+            status = child.wait(limit_s)
+        except subprocess.TimeoutExpired:
+            child.kill()
+            return f"has not listed its devices after {limit_s:g} s"
+    if status == _LISTED:
+        return ""
+    how = f"ends the process with status {status}" if status >= 0 else f"crashes with {signal_name(-status)}"
+    return f"{how} while its devices are listed"
+
+
+def signal_name(number: int) -> str:
+    """``SIGABRT``; the number of a signal without a name."""
     try:
-        done = subprocess.run(command, capture_output=True, check=False, timeout=_LOAD_LIMIT_S, text=True)
-    except subprocess.TimeoutExpired:
-        return f"does not answer within {_LOAD_LIMIT_S:g} s", True
-    if done.stdout.startswith("refused"):
-        return f"cannot be loaded: {done.stdout.removeprefix('refused ')}", False
-    if done.stdout != "loaded":
-        how = signal.Signals(-done.returncode).name if done.returncode < 0 else f"status {done.returncode}"
-        return f"ends the process that loads it ({how})", True
-    if "rusticl" in library.lower() and not os.environ.get("RUSTICL_ENABLE"):
-        return "shows no device without RUSTICL_ENABLE, such as RUSTICL_ENABLE=llvmpipe", False
-    return None
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
+def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, ...]:
+    """Why drivers show no device; `shown` are the libraries that show one."""
+    listed = [] if shown else [(warning, "") for warning in registered.warnings]
+    for driver in registered.drivers if sys.platform != "win32" else ():
+        if driver.library in shown:
+            continue
+        try:
+            ctypes.CDLL(driver.library)
+        except OSError as error:
+            reason = str(error).removeprefix(f"{driver.library}: ")
+            fix = f"Install what is missing, or remove {driver.icd or 'the entry'}"
+            listed.append((f"{driver.title} cannot be loaded: {reason}", fix))
+        else:
+            if "rusticl" in driver.library.lower() and not os.environ.get("RUSTICL_ENABLE"):
+                fix = "Set it to the names of Mesa's drivers, such as RUSTICL_ENABLE=radeonsi,iris"
+                listed.append((f"{driver.title} shows no device without RUSTICL_ENABLE", fix))
+            elif not shown:
+                fix = "Check that its hardware and kernel driver are there"
+                listed.append((f"{driver.title} can be loaded but shows no device", fix))
+    return tuple(listed)
 
 
 # --- advice -------------------------------------------------------------------------------------------------
 
 
-def no_device_message() -> str:
-    """One sentence for a machine that shows no OpenCL device: what to type on this operating system."""
-    registered = register()
-    if registered.warnings:
-        return "no OpenCL device was found: " + "; ".join(registered.warnings)
-    silent = ", ".join(driver.library for driver in registered.drivers)
-    although = f", although there are drivers ({silent})" if silent else ""
-    if reasons := "; ".join(map(str, problems())):
-        although = f": {reasons}"
-    return f"no OpenCL device was found{although}; a driver for this CPU comes with: {install_command()}"
+def no_device_message(problems: Iterable[Problem]) -> str:
+    """One sentence for a machine that shows no OpenCL device: what is wrong, and what to type."""
+    sentences = ["no OpenCL device was found", *map(sentence, problems)]
+    return f"{'. '.join(sentences)}; a driver for this CPU comes with: {install_command()}"
+
+
+def sentence(problem: Problem) -> str:
+    """A problem with its fix."""
+    return ". ".join(filter(None, problem))
 
 
 def install_command() -> str:

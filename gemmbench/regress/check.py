@@ -25,9 +25,8 @@ from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.regress.compare import ComparedRow, Comparison
 from gemmbench.regress.results import name
-from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval
-from gemmbench.stats.rates import work
+from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 

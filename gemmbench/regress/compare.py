@@ -22,9 +22,8 @@ from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.rules import Rules
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate
 from gemmbench.report.table import stack, stdout
-from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval, interleaved_ratio
-from gemmbench.stats.rates import interleaved_seconds, is_uncertain, work
+from gemmbench.stats.rates import interleaved_seconds, is_on_cpu, is_uncertain, work
 
 # Replayed on the unchanged runs in tests/data/aa, each against the run before it: 0 of 31 runs fail, and the
 # same runs, all rows slowed down 2.5 times, fail in 30 of 31.

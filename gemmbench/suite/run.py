@@ -15,6 +15,7 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
+from gemmbench.opencl.drivers import no_device_message
 from gemmbench.options import command_line
 from gemmbench.options.measuring import GemmCommandOptions, MeasurementOptions
 from gemmbench.plan import select
@@ -102,11 +103,9 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
 
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
     """The devices of this machine, and the host; `UsageError` with the command that brings a device."""
-    from gemmbench.opencl.drivers import no_device_message
-
     devices, host = worker.devices()
     if not devices:
-        raise UsageError(no_device_message())
+        raise UsageError(no_device_message(worker.problems))
     return devices, host
 
 

@@ -40,6 +40,7 @@ LAST_WORDS = "fatal error in the driver's compiler"
 
 class FakeMachine:
     device: DeviceFacts | None = None  # of the case that comes
+    problems: tuple[tuple[str, str], ...] = ()
 
     def __init__(self) -> None:
         self._broken = False  # by running out of memory: whoever runs a case here again is wrong

@@ -15,7 +15,6 @@ import pytest
 
 from gemmbench import api
 from gemmbench.model.run_file import load
-from gemmbench.opencl import drivers
 from tests.cli import fake_machine
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import repetitions, save
@@ -156,7 +155,9 @@ def test_one_sentence_and_nothing_overwritten(
 
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
-    monkeypatch.setattr(drivers, "no_device_message", lambda: "no OpenCL device was found; type: install")
+    monkeypatch.setattr(
+        "gemmbench.suite.run.no_device_message", lambda _: "no OpenCL device was found; type: install"
+    )
     for command in ("devices", "peak", "square", "sweep-k", "workloads", "gemm"):
         result = call(command)
         assert result.stderr == "gemmbench: no OpenCL device was found; type: install\n"
@@ -195,12 +196,18 @@ def test_an_unsupported_type_is_rows_beside_others(call: Call) -> None:
     assert result.stderr == ""
 
 
-def test_build_options_that_pyopencl_would_add_are_ignored(
-    call: Call, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        ("PYOPENCL_BUILD_OPTIONS", "it would change how kernels are built"),
+        ("PYOPENCL_CTX", "--device selects the device"),
+    ],
+)
+def test_variables_of_pyopencl_are_ignored(
+    name: str, reason: str, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PYOPENCL_BUILD_OPTIONS", "-cl-opt-disable")
-    said = "PYOPENCL_BUILD_OPTIONS is ignored: it would change how kernels are built."
-    assert call("square", *QUICK).stderr.splitlines().count(said) == 1
+    monkeypatch.setenv(name, "0")
+    assert call("square", *QUICK).stderr.splitlines().count(f"{name} is ignored: {reason}.") == 1
 
 
 def test_an_internal_error_is_one_sentence_and_no_regression(

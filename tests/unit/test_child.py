@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench import __version__
+from gemmbench.measure import child as child_module
 from gemmbench.measure import machine
 from gemmbench.measure.child import (
     BUILD_OPTIONS,
@@ -47,6 +48,7 @@ from gemmbench.model.instrument import (
 )
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
+from gemmbench.opencl import drivers
 from tests import fake_runs
 from tests.in_process import result_of
 
@@ -57,8 +59,11 @@ _FLIGHT_S = 0.5
 class Machine:
     """Cases are named after what they do: its own process id is in every batch."""
 
+    problems: tuple[tuple[str, str], ...] = ()
+
     def devices(self) -> tuple[DeviceFacts, ...]:
         print("the driver prints to stdout", flush=True)
+        time.sleep(60 if os.environ.get(drivers.SKIP) == "hangs" else 0)
         return (fake_runs.CPU,)
 
     def host(self) -> HostFacts:
@@ -460,6 +465,19 @@ def test_the_host_is_described_by_its_own_process(child: Worker) -> None:
     devices, host = child.devices()
     assert (devices, host) == ((fake_runs.CPU,), fake_runs.HOST)
     assert child._host.last_words() == ""  # it has not listed the devices
+
+
+def test_devices_are_listed_again_without_a_driver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
+    def skip_failing(limit_s: float) -> tuple[drivers.Problem, ...]:
+        os.environ[drivers.SKIP] = "libhangs.so"
+        return (("it hangs", "leave it out"),)
+
+    monkeypatch.setenv(drivers.SKIP, "hangs")
+    monkeypatch.setattr(drivers, "skip_failing", skip_failing)
+    monkeypatch.setattr(child_module, "LIST_LIMIT_S", 0.5)
+    with Worker(make) as worker:
+        assert worker.devices()[0] == (fake_runs.CPU,)
+        assert worker.problems == (("it hangs", "leave it out"),)
 
 
 # --- another checkout ---------------------------------------------------------------------------------------

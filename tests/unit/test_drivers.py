@@ -1,5 +1,6 @@
 """Registering drivers: fake prefixes and a fake environment, no driver and no loader."""
 
+import _ctypes
 import importlib.metadata
 import importlib.util
 import os
@@ -206,6 +207,18 @@ def test_the_users_own_setting_is_honoured(machine: Machine, tmp_path: Path, how
     assert found.origin == "from OCL_ICD_VENDORS"
 
 
+def test_drivers_of_oneapi_and_drivers_to_leave_out(machine: Machine) -> None:
+    """setvars.sh of oneAPI sets a variable that ocl-icd does not read."""
+    machine.icd("bad.icd", "libbad.so")
+    machine.icd("good.icd", "libgood.so")
+    intel = machine.install_intel()
+    machine.environ["OCL_ICD_FILENAMES"] = f"libintelocl_emu.so:{intel}"
+    machine.environ[drivers.SKIP] = "libbad.so:/other/libbad.so"
+    registered = machine.register()
+    assert machine.shown() == ["libgood.so", "libintelocl_emu.so", intel]
+    assert [driver.origin for driver in registered.drivers].count("from OCL_ICD_FILENAMES") == 2
+
+
 def test_opencl_vendor_path_replaces_the_system_folder(machine: Machine, tmp_path: Path) -> None:
     machine.icd("hidden.icd", "libhidden.so")
     machine.icd("own.icd", "libown.so", tmp_path / "own")
@@ -343,8 +356,7 @@ def test_the_command_fits_the_system(
     monkeypatch.setattr("platform.machine", lambda: machine_name)
     monkeypatch.setattr("platform.libc_ver", lambda: (libc, ""))
     assert drivers.install_command() == expected
-    monkeypatch.setattr(drivers, "register", Registered)
-    assert drivers.no_device_message() == (
+    assert drivers.no_device_message(()) == (
         f"no OpenCL device was found; a driver for this CPU comes with: {expected}"
     )
 
@@ -357,12 +369,26 @@ def test_pipx_gets_its_own_command(machine: Machine, monkeypatch: pytest.MonkeyP
     assert drivers.install_command() == "pipx inject gemmbench intel-opencl-rt intel-cmplr-lib-rt"
 
 
-def test_the_message_says_what_is_broken(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(drivers, "register", lambda: Registered(warnings=("Intel's runtime cannot load",)))
-    assert drivers.no_device_message() == "no OpenCL device was found: Intel's runtime cannot load"
-    silent = Registered((Driver("libnvidia-opencl.so.1", "system"),))
-    monkeypatch.setattr(drivers, "register", lambda: silent)
-    assert "although there are drivers (libnvidia-opencl.so.1); " in drivers.no_device_message()
+def test_drivers_without_a_device_are_problems(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The loader skips them without a word: a library that is missing, rusticl, a GPU that is gone."""
+    monkeypatch.delenv("RUSTICL_ENABLE", raising=False)
+    library = _ctypes.__file__  # any library that can be loaded
+    gone, works = Driver("/gone/libgone.so", "", "/etc/gone.icd"), Driver(library, "", "works.icd")
+    rusticl = Driver(str(tmp_path / "libRusticlOpenCL.so.1"), "system", "rusticl.icd")
+    Path(rusticl.library).symlink_to(library)
+    registered = Registered((gone, works, rusticl), warnings=("Intel's runtime cannot load",))
+    missing, disabled = drivers.problems(registered, {library})
+    assert missing == (
+        "/etc/gone.icd: /gone/libgone.so cannot be loaded: cannot open shared object file: No such file or "
+        "directory",
+        "Install what is missing, or remove /etc/gone.icd",
+    )
+    assert "no device without RUSTICL_ENABLE" in disabled[0]
+    message = drivers.no_device_message(drivers.problems(registered, ()))
+    assert message.startswith("no OpenCL device was found. Intel's runtime cannot load. /etc/gone.icd: ")
+    assert f"works.icd: {library} can be loaded but shows no device. Check that its hardware" in message
+    monkeypatch.setenv("RUSTICL_ENABLE", "radeonsi")
+    assert drivers.problems(registered, {library}) == (missing,)
 
 
 def test_register_answers_once(machine: Machine) -> None:

@@ -45,7 +45,7 @@ def main() -> int:
     options = parser.parse_args()
     found = discovery.devices()
     if not found:
-        print(drivers.no_device_message(), file=sys.stderr)
+        print(drivers.no_device_message(()), file=sys.stderr)
         return 2
     print(
         f"{'microseconds for each launch (median)':<40}{'prepared':>10}{'driver':>8}{'Python':>8}{'limit':>7}"
