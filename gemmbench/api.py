@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor import Report, examine, pointer
-from gemmbench.doctor.machine import Finding, Machine
+from gemmbench.doctor import Diagnosis, examine, pointer
+from gemmbench.doctor.machine import ExaminedMachine, Finding
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
 from gemmbench.ladder.own import NAME
@@ -33,8 +33,8 @@ from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import Options, build, command_line, comparing, measuring, specs
-from gemmbench.options.comparing import Doctor, Tune
-from gemmbench.options.measuring import DEVICE_VARIABLE, Measuring
+from gemmbench.options.comparing import DoctorOptions, TuneOptions
+from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
 from gemmbench.options.names import (
     check_folder,
     check_overwriting,
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
-make_patient = Machine  # what `doctor` looks at; replaced in tests
+make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
 
 # --- results ------------------------------------------------------------------------------------------------
 
@@ -74,13 +74,28 @@ make_patient = Machine  # what `doctor` looks at; replaced in tests
 def stderr() -> Console:
     """Where progress goes."""
     terminal = sys.stderr is not None and sys.stderr.isatty()
-    return Console(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
+    return _Messages(stderr=True, force_terminal=terminal, highlight=False, markup=False, emoji=False)
 
 
 def say(sentence: str, quiet: bool = False) -> None:
     """A line on stderr, unless only the table is wanted or there is no stderr (pythonw, a service)."""
     if sys.stderr and not quiet:
-        print(sentence, file=sys.stderr, flush=True)
+        try:
+            print(sentence, file=sys.stderr, flush=True)
+        except BrokenPipeError:
+            _drop_messages()
+
+
+class _Messages(Console):
+    def on_broken_pipe(self) -> None:
+        """Go on measuring if nobody reads the messages: rich would end the process."""
+        _drop_messages()
+
+
+def _drop_messages() -> None:
+    """Send further messages nowhere."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,7 +226,7 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 # --- measuring ----------------------------------------------------------------------------------------------
 
 
-def _command(kind: type[Measuring]) -> Callable[..., Run]:
+def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
     """The function of a command that measures; its help is the command's."""
 
     def measure(**values: Any) -> Run:
@@ -222,11 +237,11 @@ def _command(kind: type[Measuring]) -> Callable[..., Run]:
     return _takes(kind)(measure)
 
 
-peak = _command(measuring.Peak)
-square = _command(measuring.Square)
-sweep_k = _command(measuring.SweepK)
-workloads = _command(measuring.Workloads)
-gemm = _command(measuring.Gemm)
+peak = _command(measuring.PeakOptions)
+square = _command(measuring.SquareOptions)
+sweep_k = _command(measuring.SweepKOptions)
+workloads = _command(measuring.WorkloadsOptions)
+gemm = _command(measuring.GemmOptions)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
@@ -267,7 +282,7 @@ def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts, tuple[Proble
         return *suite.every_device(worker), worker.problems
 
 
-@_takes(Doctor)
+@_takes(DoctorOptions)
 def doctor(**values: Any) -> list[Finding]:
     """Find what slows this machine down, and how to fix it: ``gemmbench doctor``.
 
@@ -279,10 +294,10 @@ def doctor(**values: Any) -> list[Finding]:
     Raises:
         UsageError: there is no such device.
     """
-    return list(examined(build(Doctor, values).device)[0].findings)
+    return list(examined(build(DoctorOptions, values).device)[0].findings)
 
 
-def examined(selector: str) -> tuple[Report, Machine]:
+def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """The result of every check, and the machine; `UsageError` if no device is as ``--device`` says.
 
     If the device that ``GEMMBENCH_DEVICE`` names is missing, the host is checked: the driver may be broken.
@@ -329,7 +344,7 @@ def load(path: str | Path) -> Run:
 
 
 @contextmanager
-def prepared(chosen: Measuring) -> Iterator[Measurement]:
+def prepared(chosen: MeasurementOptions) -> Iterator[Measurement]:
     """What a command would measure, ready to run; no kernel is built yet.
 
     `UsageError` if there is no such device, or the options do not fit it.
@@ -338,7 +353,7 @@ def prepared(chosen: Measuring) -> Iterator[Measurement]:
         yield measurement
 
 
-def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
+def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
     """Measure, with progress and warnings on stderr: how it ended, and the run that came of it."""
     warn(measurement.header.host, measurement.worker, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
@@ -348,7 +363,7 @@ def follow(measurement: Measurement, chosen: Measuring) -> tuple[Outcome, Run]:
     return outcome, _shown(outcome.run)
 
 
-def _measured(chosen: Measuring) -> Run:
+def _measured(chosen: MeasurementOptions) -> Run:
     """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
     with prepared(chosen) as measurement:
         outcome, run = follow(measurement, chosen)
@@ -356,7 +371,7 @@ def _measured(chosen: Measuring) -> Run:
     return run
 
 
-def finish(outcome: Outcome, run: Run, chosen: Measuring, tell: bool = False) -> None:
+def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, tell: bool = False) -> None:
     """Draw and report what a command has measured, then end as it ended; a wrong result is no exception.
 
     Args:
@@ -423,7 +438,7 @@ def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
 Source = run_file.Run | str | Path
 
 
-@_takes(comparing.Compare)
+@_takes(comparing.CompareOptions)
 def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source], **values: Any) -> Comparison:
     """Compare runs with baseline runs: ``gemmbench compare``.
 
@@ -434,7 +449,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    chosen = build(comparing.Compare, values)
+    chosen = build(comparing.CompareOptions, values)
     comparison = compared(runs_of(baseline), runs_of(new), chosen)
     if chosen.plot:
         draw_comparison(comparison, chosen.plot)
@@ -442,7 +457,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 
 
 def compared(
-    baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.Compare
+    baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.CompareOptions
 ) -> Comparison:
     """The verdicts of new runs; `UsageError` if a run has no rows."""
     old_paths, new_paths = _paths(baselines), _paths(news)
@@ -482,7 +497,7 @@ def _check_rows(run: run_file.Run) -> None:
         raise UsageError(f"{run.path} has no rows to compare")
 
 
-@_takes(comparing.Check)
+@_takes(comparing.CheckOptions)
 def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
     """Measure a baseline run's cases again and compare: ``gemmbench check``.
 
@@ -497,7 +512,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         NothingMeasured: no case gave a result.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(comparing.Check, values)
+    chosen = build(comparing.CheckOptions, values)
     with checked(runs_of(baselines), chosen) as job:
         outcome = follow_check(job, chosen)
     if outcome.interrupted:
@@ -526,7 +541,7 @@ def check_repeated(job: checking.Job) -> None:
 
 @contextmanager
 def checked(
-    baselines: Sequence[run_file.Run], chosen: comparing.Check, command: Sequence[str] = ()
+    baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
 ) -> Iterator[checking.Job]:
     """What ``gemmbench check`` would measure; `UsageError` if runs, options and machine do not fit."""
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
@@ -538,7 +553,7 @@ def checked(
         yield job
 
 
-def follow_check(job: checking.Job, chosen: comparing.Check) -> CheckOutcome:
+def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
     """Measure, with progress and warnings on stderr."""
     warn(job.header.host, job.worker, chosen.quiet)
     job.open_file()
@@ -557,7 +572,7 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
 _MANY = 3  # runs, whose charts take a while
 
 
-@_takes(comparing.Report)
+@_takes(comparing.ReportOptions)
 def report(*runs: Source, **values: Any) -> Path:
     """Write one page of several runs, with all that it needs inside: ``gemmbench report``.
 
@@ -570,10 +585,10 @@ def report(*runs: Source, **values: Any) -> Path:
     Raises:
         UsageError: an option, or a file, cannot be used.
     """
-    return reported(runs, build(comparing.Report, values))
+    return reported(runs, build(comparing.ReportOptions, values))
 
 
-def reported(sources: Sequence[Source], chosen: comparing.Report) -> Path:
+def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
     """Write the page of runs, files and folders; `UsageError` if one cannot be used, or has no rows."""
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
@@ -625,7 +640,7 @@ def report_comparison(comparison: Comparison, path: Path) -> None:
 # --- tuning -------------------------------------------------------------------------------------------------
 
 
-@_takes(Tune)
+@_takes(TuneOptions)
 def tune(**values: Any) -> Result:
     """Search a kernel's parameters and keep the best: ``gemmbench tune``.
 
@@ -634,7 +649,7 @@ def tune(**values: Any) -> Result:
         NothingMeasured: no configuration could be measured.
         UsageError: an option, a file or a device cannot be used.
     """
-    chosen = build(Tune, values)
+    chosen = build(TuneOptions, values)
     with tuning(chosen) as prepared_tuning:
         outcome = follow_tuning(prepared_tuning, chosen)
     finish_tuning(prepared_tuning, outcome, chosen)
@@ -642,7 +657,7 @@ def tune(**values: Any) -> Result:
 
 
 @contextmanager
-def tuning(chosen: Tune) -> Iterator[Tuning]:
+def tuning(chosen: TuneOptions) -> Iterator[Tuning]:
     """What ``gemmbench tune`` would search; `UsageError` if nothing suits the device, or there is none."""
     from gemmbench.tune import session
 
@@ -650,14 +665,14 @@ def tuning(chosen: Tune) -> Iterator[Tuning]:
         yield prepared_tuning
 
 
-def follow_tuning(prepared_tuning: Tuning, chosen: Tune) -> Outcome:
+def follow_tuning(prepared_tuning: Tuning, chosen: TuneOptions) -> Outcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
     warn(prepared_tuning.host, prepared_tuning.worker, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
         return prepared_tuning.run(progress.handle)
 
 
-def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: Tune, tell: bool = False) -> None:
+def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: TuneOptions, tell: bool = False) -> None:
     """Save the winner, write the page, then end as the search ended; arguments and errors as of `finish`."""
     if outcome.error:
         raise UsageError(str(outcome.error))

@@ -12,7 +12,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from gemmbench.charts import bars, pane
-from gemmbench.charts.bars import Bar, Part
+from gemmbench.charts.bars import Bar, BarPart
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
 from gemmbench.gemm import ladder_chart, sweep_chart
 from gemmbench.model.device import HOST
@@ -20,7 +20,7 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted, listed
 from gemmbench.probes import peak_chart
-from gemmbench.regress.compare import Comparison, Line, Verdict, compare
+from gemmbench.regress.compare import ComparedRow, Comparison, Verdict, compare
 from gemmbench.regress.results import name, sentence
 
 
@@ -193,19 +193,19 @@ def ratios(comparison: Comparison) -> list[Pane]:
     return panes
 
 
-def _change(line: Line) -> float:
+def _change(line: ComparedRow) -> float:
     """The change of the time in per cent."""
     return 100 * (line.ratio.median - 1) if line.ratio else 0.0
 
 
-def _bar(line: Line) -> Bar:
-    part = Part(_change(line), COLOURS[line.verdict], line.verdict)
+def _bar(line: ComparedRow) -> Bar:
+    part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
     interval = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio else None
     said = f"{name(line.row)}: {sentence(line)}"
     return Bar((part,), f"{_change(line):+.1f} %", row_text(line.row), False, said, interval)
 
 
-def _paint(axes: Axes, lines: Sequence[Line], hidden: int) -> None:
+def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
     limits = 100 * (1 / (1 + edge) - 1), 100 * edge
     axes.axvspan(*limits, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)

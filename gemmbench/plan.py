@@ -14,6 +14,7 @@ from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
+from gemmbench.measure.host import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
@@ -24,6 +25,7 @@ from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
 
+_HOST_COPIES = 3  # of A, B and C in host memory: those that are timed, those of verification, results
 _INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
 
 
@@ -380,6 +382,9 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     total = sum(buffers.values())
     if total > device.global_mem_bytes:
         return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"
+    on_host = _HOST_COPIES * sum(problem.bytes_of.values()) + (total if device.type == "cpu" else 0)
+    if on_host > (free := free_memory_bytes()):
+        return f"needs {size(on_host)} of host memory, {size(free)} is free"
     return ""
 
 
@@ -400,6 +405,7 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
 
 
 _KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
+_OTHERS_DRIVERS = ("pocl", "portable computing", "rusticl", "clover", "mesa")  # not by the card's maker
 _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
 
 
@@ -412,15 +418,16 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
 
     Terms are separated by commas, each one of
 
-    - a number: the index in gemmbench's list (``0``);
-    - ``platform:device`` (``0:1``);
-    - ``all``;
-    - part of a platform, vendor, version, driver, origin or device name, in any case: the *best* device that
-    has it. Platform and driver come before the device's own name, so that ``intel`` means Intel's driver and
-      not PoCL on an Intel processor; then as in the default.
+    - the index in gemmbench's list (``0``), or ``platform:device`` (``0:1``);
+    - ``all``: every device, a card with two drivers once;
+    - ``gpu``, ``cpu`` or ``accelerator``: the best device of that type;
+    - part of a platform, vendor, version, driver, origin or device name (``4090``), in any case and with any
+      spaces: the best device that has it. Platform and driver come before the device's own name, so that
+      ``intel`` means Intel's driver and not PoCL on an Intel processor.
 
-    Empty: the default, which is the first GPU, else accelerator, else CPU; of the CPU's drivers those with
-    the fewest warnings come first, then Intel's, then PoCL; simulators last.
+    Empty: the best device. GPUs come before accelerators and CPUs, discrete GPUs before integrated ones, the
+    maker's driver before another one, and simulators last. Of a CPU's drivers those with the fewest warnings
+    come first, then Intel's, then PoCL.
     """
     if not devices:
         raise SelectionError("there is no OpenCL device to select from")
@@ -432,12 +439,16 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
     return tuple({device.index: device for device in chosen}.values())
 
 
-def _rank(device: DeviceFacts) -> tuple[bool, int, int, int]:
+def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)
-    family = 0 if device.type != "cpu" or "intel" in maker else 1 if "pocl" in maker else 2
-    return any(word in words for word in _SIMULATORS), kind, len(device.warnings), family
+    if device.type == "cpu":
+        family = 0 if "intel" in maker else 1 if "pocl" in maker else 2
+    else:
+        family = int(any(word in maker for word in _OTHERS_DRIVERS))
+    is_integrated = device.type == "gpu" and device.unified_memory
+    return any(word in words for word in _SIMULATORS), kind, is_integrated, len(device.warnings), family
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
@@ -446,28 +457,25 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
         return " | ".join((device.platform, device.vendor, version, device.driver, device.origin))
 
     if term.lower() == "all":
-        return devices
-    if re.fullmatch(r"[0-9]+", term):
-        matches = [device for device in devices if device.index == int(term)]
-    elif re.fullmatch(r"[0-9]+:[0-9]+", term):
-        platform, number = map(int, term.split(":"))
-        matches = [device for device in devices if device.address == f"{platform}:{number}"]
-    elif term:
-        part = _plain(term)
+        best = {device.pci or str(device.index): device for device in reversed(ranked)}
+        return [device for device in devices if best[device.pci or str(device.index)] is device]
+    matches = [device for device in devices if term in (str(device.index), device.address)]
+    if not matches and term.lower() in _KINDS:
+        matches = [device for device in ranked if device.type == term.lower()][:1]
+    if not matches and (part := _plain(term)):
         matches = [device for device in ranked if part in _plain(driver_words(device))]
-        matches = (matches or [device for device in ranked if part in _plain(device.name)])[:1]
-    else:
-        matches = []
+        if not matches or part.isdecimal():  # a number is a model, not part of a version
+            matches = [device for device in ranked if part in _plain(device.name)]
     if not matches:
         what = f"no device is {term!r}" if term else "a device is missing beside a comma"
         listing = ", ".join(f"{device.index} ({device.title})" for device in devices)
         raise SelectionError(f"{what}; choose {listing} or all")
-    return matches
+    return matches[:1]
 
 
 def _plain(text: str) -> str:
-    """For comparing: lower case, trademarks and repeated spaces gone."""
-    return " ".join(re.sub(r"\((r|tm)\)", "", text.lower()).split())
+    """For comparing: lower case, without trademarks and spaces."""
+    return "".join(re.sub(r"\((r|tm)\)", "", text.lower()).split())
 
 
 # --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------

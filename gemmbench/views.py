@@ -20,7 +20,6 @@ from gemmbench.report import notes
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Cell, Note, Sheet, heading, markdown, stack
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import known
 from gemmbench.stats.panels import sweep_axis
 from gemmbench.tune import result as tuning
 
@@ -174,5 +173,5 @@ def _limits(texts: Iterable[str]) -> Cell:
 
 
 def _number(values: Sequence[float | None], middle: Callable[[Iterable[float]], float] = median) -> Cell:
-    there = known(values)
+    there = [value for value in values if value is not None]
     return Cell(units.number(middle(there))) if there else Cell("-")

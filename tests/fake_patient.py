@@ -10,7 +10,7 @@ from typing import Any
 
 import pynvml
 
-from gemmbench.doctor.machine import Machine
+from gemmbench.doctor.machine import ExaminedMachine
 from gemmbench.model.device import DeviceFacts
 from tests import fake_runs
 from tests.fake_proc import OWN, FakeProc
@@ -139,9 +139,9 @@ class Patient:
             replace(each, **values) if each.index == index else each for each in self.devices
         )
 
-    def machine(self, **values: Any) -> Machine:
+    def machine(self, **values: Any) -> ExaminedMachine:
         """It, as `doctor` sees it."""
-        whole = Machine(
+        whole = ExaminedMachine(
             self.root,
             self.devices,
             [each for each in self.devices if each.index in self.chosen],

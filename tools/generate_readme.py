@@ -21,23 +21,24 @@ from gemmbench.stats import panels, rates
 from tools import experiments
 
 ROOT = Path(__file__).resolve().parents[1]
-SAMPLE, LADDER, EXPERIMENTS = "sample of square", "ladder", "table of experiments"
+SAMPLE, LADDER, EXPERIMENTS = "sample of peak", "ladder", "table of experiments"
 ASYNC, WGMMA = "table of nv-async", "table of nv-wgmma"
 SMALL, PACKED = "table of small", "table of cpu-packed"
 PAGES = {
     SAMPLE: "README.md",
-    LADDER: "docs/ladder.md",
+    LADDER: "docs/kernels.md",
     EXPERIMENTS: "docs/experiments.md",
-    ASYNC: "docs/nv-async.md",
-    WGMMA: "docs/nv-wgmma.md",
-    SMALL: "docs/small.md",
-    PACKED: "docs/cpu-packed.md",
+    ASYNC: "docs/notes/nv-async.md",
+    WGMMA: "docs/notes/nv-wgmma.md",
+    SMALL: "docs/notes/small.md",
+    PACKED: "docs/notes/cpu-packed.md",
 }
 #   column  device                                               saved runs; later ones add missing kernels
 RUNS = (
     ("CPU", "a server CPU (2 cores, AVX-512) under Intel's runtime", ("plots/cpu-intel-square.jsonl",)),
     ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl", "plots/h200-limit.jsonl")),
 )
+PEAK = "plots/cpu-intel-peak.jsonl"
 DTYPE = "float"
 _H200_TENSOR = ("1024", "tensor", "bfloat16", "bfloat16-8192", "fp8", "int8", "int8-8192", "double")
 VERSUS = {  # interleaved with a library
@@ -50,7 +51,7 @@ VERSUS = {  # interleaved with a library
         for part in ("", "-4096", "-4096-double")
     ),
 }
-FILES = tuple(file for files in (*(files for *_, files in RUNS), *VERSUS.values()) for file in files)
+FILES = (PEAK, *(file for files in (*(files for *_, files in RUNS), *VERSUS.values()) for file in files))
 WIDTH = 118  # of the pages' prose
 
 
@@ -201,7 +202,7 @@ def generated(root: Path) -> dict[str, str]:
     """Every generated part, from the runs below a folder."""
     runs = [(column, device, [load(root / file) for file in files]) for column, device, files in RUNS]
     return {
-        SAMPLE: sample(RUNS[0][2][0], api.load(root / RUNS[0][2][0])),
+        SAMPLE: sample(PEAK, api.load(root / PEAK)),
         LADDER: ladder(runs),
         EXPERIMENTS: experiments.table(root),
         **{part: versus([load(root / file) for file in files], files) for part, files in VERSUS.items()},

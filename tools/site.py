@@ -30,23 +30,13 @@ ELSEWHERE = {  # pages of the repository outside of docs/, by their name on the 
     "contributing.md": "CONTRIBUTING.md",
     "changelog.md": "CHANGELOG.md",
 }
-SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
-    "Getting it": ("index.md", "install.md", "usage.md"),
-    "How to": (),
-    "Results": ("gallery.md", "experiments.md"),
-    "Kernels": (
-        "ladder.md",
-        "cpu-packed.md",
-        "nv-async.md",
-        "small.md",
-        "nv-mma.md",
-        "nv-wgmma.md",
-        "intel-block.md",
-    ),
-    "How it measures": ("measuring.md", "verification.md", "faults.md"),
-    "The gate": ("gate.md", "ci.md"),
-    "Reference": ("commands.md", "api.md"),
-    "Project": ("contributing.md", "changelog.md"),
+SECTIONS: dict[str, tuple[str, ...]] = {  # pages that none names follow under "More"
+    "Start": ("index.md", "getting-started.md", "commands.md", "reading-results.md"),
+    "Kernels": ("kernels.md", "experiments.md", "own-kernels.md", "tuning.md"),
+    "Use": ("ci.md", "report-and-export.md", "devices.md", "troubleshooting.md"),
+    "Method": ("methodology.md", "gallery.md"),
+    "Notes": tuple(f"notes/{path.name}" for path in sorted((ROOT / "docs/notes").glob("*.md"))),
+    "More": ("help.md", "api.md", "contributing.md", "changelog.md"),
 }
 
 
@@ -55,7 +45,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {  # what is named nowhere is a how-to
 
 def commands_page() -> str:
     """What ``--help`` prints for every command."""
-    lines = ["# Commands", "", "What `gemmbench COMMAND --help` prints. `man gemmbench` has it, too.", ""]
+    lines = ["# Help", "", "What `gemmbench COMMAND --help` prints. `man gemmbench` has it, too.", ""]
     for name, text in man_page.helps(columns=88):
         lines += [f"## {name}" if name else "", "", "```text", text, "```", ""]
     return "\n".join(lines)
@@ -80,7 +70,7 @@ def _described(name: str, item: Any) -> list[str]:
     return [f"{name}{signature}", "", inspect.getdoc(item) or ""]
 
 
-GENERATED: dict[str, Callable[[], str]] = {"commands.md": commands_page, "api.md": api_page}
+GENERATED: dict[str, Callable[[], str]] = {"help.md": commands_page, "api.md": api_page}
 
 
 # --- Links --------------------------------------------------------------------------------------------------
@@ -88,7 +78,10 @@ GENERATED: dict[str, Callable[[], str]] = {"commands.md": commands_page, "api.md
 
 def sources() -> dict[str, str]:
     """Every page that is written, by its name on the site: the file in the repository."""
-    written = {path.name: f"docs/{path.name}" for path in sorted((ROOT / "docs").glob("*.md"))}
+    pages = sorted((ROOT / "docs").rglob("*.md"))
+    written = {
+        path.relative_to(ROOT / "docs").as_posix(): path.relative_to(ROOT).as_posix() for path in pages
+    }
     return {**ELSEWHERE, **written}
 
 
@@ -119,11 +112,11 @@ def linked(name: str, page: str, text: str, pages: dict[str, str]) -> str:
 
 
 def menu(pages: list[str]) -> list[dict[str, list[str]]]:
-    """The sections; a page that none names is a how-to."""
+    """The sections; a page that none names is under "More"."""
     named = {name for names in SECTIONS.values() for name in names}
     others = sorted(set(pages) - named)
     return [
-        {title: [*(name for name in names if name in pages), *(others if title == "How to" else ())]}
+        {title: [*(name for name in names if name in pages), *(others if title == "More" else ())]}
         for title, names in SECTIONS.items()
     ]
 

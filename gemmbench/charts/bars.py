@@ -18,7 +18,7 @@ _MARGIN = 1.25  # inches for title and axis
 
 
 @dataclass(frozen=True)
-class Part:
+class BarPart:
     """A stretch of a bar."""
 
     length: float
@@ -31,7 +31,7 @@ class Part:
 class Bar:
     """One bar from zero, with words at its end."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[BarPart, ...]
     text: str = ""
     name: str = ""  # at the left, of bars that stand alone
     is_best: bool = False

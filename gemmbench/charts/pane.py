@@ -231,7 +231,7 @@ def stem(run: Run) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Subject:
+class PaneSubject:
     """Whose rows a pane shows: of one run and device, and of one data type where each has its own pane."""
 
     run: Run
@@ -243,7 +243,7 @@ class Subject:
 
 def subjects(
     runs: Sequence[Run], wanted: Callable[[Row], bool] = lambda row: row.kind == "gemm", typed: bool = True
-) -> list[Subject]:
+) -> list[PaneSubject]:
     """The subjects of the panes where each run and device has its own, or each data type of it if `typed`.
 
     Runs without a wanted row have none: they may provide peak and bandwidth.
@@ -256,7 +256,7 @@ def subjects(
         for device, dtype in sorted(keys, key=lambda key: key[0]):
             own_rows = [row for row in rows if row.device in (device, HOST) and dtype in ("", row.dtype)]
             where = device_name(run, device) + (f" ({stem(run)})" if len(shown) > 1 else "")
-            result.append(Subject(run, device, dtype, where, own_rows))
+            result.append(PaneSubject(run, device, dtype, where, own_rows))
     return result
 
 
@@ -301,7 +301,7 @@ _ID = re.compile(r' id="[A-Za-z.]+(2d)?_\d+"')  # of a group, which nothing refe
 
 
 @dataclass
-class Shared:
+class SharedTexts:
     """What the charts of one page have in common."""
 
     texts: dict[str, int] = field(default_factory=dict)  # position by text
@@ -312,7 +312,7 @@ class Shared:
         return self.texts.setdefault(text, len(self.texts))
 
 
-def to_svg(figure: Figure, shared: Shared, label: str) -> str:
+def to_svg(figure: Figure, shared: SharedTexts, label: str) -> str:
     """A figure as an ``svg`` element with a label for screen readers; `shared` collects texts.
 
     Its ``data-p`` has every `Mark`, which the page's script makes a circle that nobody sees: see `_points`.
@@ -329,7 +329,7 @@ def to_svg(figure: Figure, shared: Shared, label: str) -> str:
     return text[text.index("<svg") :].replace("<svg", f"<svg {attributes}", 1)
 
 
-def _points(figure: Figure, shared: Shared) -> str:
+def _points(figure: Figure, shared: SharedTexts) -> str:
     """``x y text,x y,...`` of each mark that is within its pane, in the figure's order.
 
     The text is the position in `shared`; the next after the last point's is left out.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -101,6 +103,9 @@ class _Lazy(click.Group):
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
         _fill_streams()
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):  # names of devices and shapes may have any letter
+                stream.reconfigure(errors="replace")
         try:
             status = super().main(args, **extra)
         except click.exceptions.Exit as wanted:
@@ -115,7 +120,10 @@ class _Lazy(click.Group):
             _say("gemmbench: interrupted")
             status = EXIT_INTERRUPTED
         except OSError as error:
-            if error.filename is not None or error.errno not in _FULL:
+            if "MPLCONFIGDIR" in str(error):  # matplotlib has no folder for its fonts
+                _say(f"gemmbench: no chart was drawn: {' '.join(str(error).split())}")
+                status = EXIT_USAGE
+            elif error.filename is not None or error.errno not in _FULL:
                 status = _internal(error)
             else:
                 from gemmbench.model.units import reason_of
@@ -131,7 +139,7 @@ class _Lazy(click.Group):
 def _say(sentence: str) -> None:
     """On stderr; where that cannot be written the exit status has to do."""
     with contextlib.suppress(OSError):
-        click.echo(sentence, err=True)
+        click.echo(re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", sentence), err=True)
 
 
 def _internal(error: Exception) -> int:

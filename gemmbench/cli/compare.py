@@ -20,7 +20,7 @@ from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options import CHART
-from gemmbench.options.comparing import Check, Compare, Report
+from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.options.names import check_plot_path
 from gemmbench.regress import aa, results
@@ -33,8 +33,8 @@ from gemmbench.report.table import Entry, catalogue, markdown, stack
 
 @click.command(cls=Grouped)
 @click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="BASE... NEW")
-@takes(Compare)
-def compare(options: Compare, files: tuple[Path, ...]) -> None:
+@takes(CompareOptions)
+def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
     """Compare a saved run with baseline runs.
 
     The last file is the new run and the others are baselines. For several new runs use `--`: compare
@@ -61,7 +61,9 @@ def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
     return bases, news
 
 
-def finish(comparison: Comparison, options: Compare | Check, quiet: bool = False, ends: bool = True) -> None:
+def finish(
+    comparison: Comparison, options: CompareOptions | CheckOptions, quiet: bool = False, ends: bool = True
+) -> None:
     """Print, write, draw and report a comparison, and end with its exit status unless `ends` is false.
 
     `UsageError` if a file cannot be written, or if nothing was compared.
@@ -71,7 +73,7 @@ def finish(comparison: Comparison, options: Compare | Check, quiet: bool = False
     running.show(_rendered(comparison, options.format, options))
     if options.plot and api.draw_comparison(comparison, options.plot):
         api.say(f"Drew {options.plot}.", quiet)
-    if isinstance(options, Check) and options.report:
+    if isinstance(options, CheckOptions) and options.report:
         api.report_comparison(comparison, options.report)
         api.say(f"Wrote {options.report}.", quiet)
     if not ends:
@@ -84,7 +86,7 @@ def finish(comparison: Comparison, options: Compare | Check, quiet: bool = False
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 
-def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> Any:
+def _rendered(comparison: Comparison, form: str, options: CompareOptions | CheckOptions) -> Any:
     every = bool(options.verbose)
     if form in ("github", "junit"):
         write = results.to_github if form == "github" else results.to_junit
@@ -96,8 +98,8 @@ def _rendered(comparison: Comparison, form: str, options: Compare | Check) -> An
 
 @click.command(cls=Grouped)
 @click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
-@takes(Check)
-def check(options: Check, bases: tuple[Path, ...]) -> None:
+@takes(CheckOptions)
+def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """Measure a baseline's cases again and compare.
 
     Suspicious rows are measured twice more, interleaved with a control row. A row fails if every measurement
@@ -136,7 +138,7 @@ def _end_aa(job: Job) -> None:
     api.check_repeated(job)
 
 
-def _show_aa(report: AAReport, options: Check) -> None:
+def _show_aa(report: AAReport, options: CheckOptions) -> None:
     sheets = aa.sheets(report)
     forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa.to_json(report)}
     for form, path in options.written:
@@ -241,8 +243,8 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 
 @click.command(cls=Grouped)
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
-@takes(Report)
-def report(options: Report, files: tuple[Path, ...]) -> None:
+@takes(ReportOptions)
+def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
     """Write one page of saved runs, to send or to keep.
 
     It starts with a summary, a chart and the fastest kernels. Then come comparisons of runs on the same

@@ -30,7 +30,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import names
-from gemmbench.options.comparing import Doctor, Kernels
+from gemmbench.options.comparing import DoctorOptions, KernelsOptions
 from gemmbench.plan import gemm_plan, select
 from gemmbench.report import notes, table
 from gemmbench.report.progress import Progress
@@ -39,8 +39,8 @@ from gemmbench.suite.run import every_device, header_of
 
 
 @click.command(cls=Grouped)
-@takes(Kernels)
-def kernels(options: Kernels) -> None:
+@takes(KernelsOptions)
+def kernels(options: KernelsOptions) -> None:
     """List the GEMM kernels, or explain one.
 
     --device, --kernel and --dtype are for --resources.
@@ -71,7 +71,7 @@ def kernels(options: Kernels) -> None:
         running.show(entry_page(entry(variant, picture(variant))))
 
 
-def _show_resources(options: Kernels, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
+def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
     if options.describe:
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
     written = [variant for variant in chosen if variant.passes]
@@ -331,7 +331,7 @@ def _types(device: DeviceFacts) -> str:
     return ", ".join(takes) + (f"; no {', '.join(lacks)}" if lacks else "")
 
 
-def _doctor(options: Doctor) -> None:
+def _doctor(options: DoctorOptions) -> None:
     report, machine = api.examined(options.device)
     if options.json:
         click.echo(json.dumps(to_record(report), indent=2))
@@ -340,4 +340,4 @@ def _doctor(options: Doctor) -> None:
         table.stdout().print(content, crop=False)  # commands are longer than lines may be
 
 
-doctor = running.command(Doctor, _doctor)
+doctor = running.command(DoctorOptions, _doctor)

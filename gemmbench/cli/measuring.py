@@ -17,7 +17,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import age, clean, counted, listed
 from gemmbench.options import measuring
-from gemmbench.options.comparing import Tune
+from gemmbench.options.comparing import TuneOptions
 from gemmbench.options.names import choose
 from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
@@ -27,10 +27,12 @@ from gemmbench.suite.cached import KeptPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
-gemm, square, sweep_k = map(running.command, (measuring.Gemm, measuring.Square, measuring.SweepK))
+gemm, square, sweep_k = map(
+    running.command, (measuring.GemmOptions, measuring.SquareOptions, measuring.SweepKOptions)
+)
 
 
-def _peak(options: measuring.Peak) -> None:
+def _peak(options: measuring.PeakOptions) -> None:
     if options.describe is None:
         running.measure(options, running.as_text(options.format, options.quiet))
     elif options.describe == measuring.EVERY_PROBE:
@@ -41,14 +43,17 @@ def _peak(options: measuring.Peak) -> None:
         running.show(stack(entry_page(entry(probe)) for probe in chosen))
 
 
-def _workloads(options: measuring.Workloads) -> None:
+def _workloads(options: measuring.WorkloadsOptions) -> None:
     if options.dry_run:
         for name in options.set_names:
             running.show(Text(f"{name}: {SETS[name].idea} ({SETS[name].source}).\n"))
     running.measure(options)
 
 
-peak, workloads = running.command(measuring.Peak, _peak), running.command(measuring.Workloads, _workloads)
+peak, workloads = (
+    running.command(measuring.PeakOptions, _peak),
+    running.command(measuring.WorkloadsOptions, _workloads),
+)
 
 
 # --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
@@ -125,8 +130,8 @@ def _listed(values: Iterable[object]) -> str:
 
 
 @click.command(cls=Grouped)
-@takes(Tune)
-def tune(options: Tune) -> None:
+@takes(TuneOptions)
+def tune(options: TuneOptions) -> None:
     """Search for a kernel's best parameters on this device.
 
     The search takes a random sample of the space, then climbs from the best. It verifies every configuration
@@ -158,7 +163,7 @@ def tune(options: Tune) -> None:
     api.check_tuned(run)
 
 
-def _forget(options: Tune) -> None:
+def _forget(options: TuneOptions) -> None:
     names = (options.variant.name,) if options.variant else LADDER
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
@@ -169,7 +174,7 @@ def _forget(options: Tune) -> None:
             click.echo(f"Nothing is saved for this in {KeptPresets().path(device)}.")
 
 
-def _say_space(prepared: tuning.Tuning, options: Tune) -> None:
+def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)

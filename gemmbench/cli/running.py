@@ -24,7 +24,7 @@ from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, counted
 from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, Whole, specs
-from gemmbench.options.measuring import Measuring
+from gemmbench.options.measuring import MeasurementOptions
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
@@ -142,7 +142,7 @@ def given_options() -> list[str]:
     ]
 
 
-def measure(options: Measuring, as_text: Callable[[Run], str] | None = None) -> None:
+def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = None) -> None:
     """Measure, print and draw as the options say; ends with the command's exit status.
 
     `as_text` makes what is printed instead of the command's table.

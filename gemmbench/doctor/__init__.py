@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench.doctor.host import CHECKS, check
-from gemmbench.doctor.machine import NEAR, Finding, Machine, NotSeen, NotSeenError
+from gemmbench.doctor.machine import NEAR, ExaminedMachine, Finding, NotSeen, NotSeenError
 from gemmbench.ladder import NEAR_PEAK
 from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.row import Row
@@ -35,7 +35,7 @@ def _smi(device: DeviceFacts, words: str) -> str:
 
 
 @check("gpu")
-def pcie(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """A device at rest lowers the generation of its link: it counts in performance state P0 only."""
     width = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
     generation = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"))
@@ -65,7 +65,7 @@ def pcie(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
 
 
 def _beside_default(
-    machine: Machine, device: DeviceFacts, names: tuple[str, str], unit: str, *arguments: int
+    machine: ExaminedMachine, device: DeviceFacts, names: tuple[str, str], unit: str, *arguments: int
 ) -> tuple[int, int, tuple[str, ...]]:
     """What NVML says of a setting and of its default, and how both were seen."""
     value, default = (int(machine.ask(device, name, *arguments)) for name in names)
@@ -73,7 +73,7 @@ def _beside_default(
 
 
 @check("gpu")
-def gpu_power(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """What is enforced, by whoever set it, against the default."""
     names = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementDefaultLimit"
     limit, default, seen = _beside_default(machine, device, names, "mW")
@@ -91,7 +91,7 @@ _GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
 
 
 @check("gpu")
-def gpu_clock(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """The clock for programs (`nvidia-smi -ac`) against its default."""
     names = "nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"
     clock, default, seen = _beside_default(machine, device, names, "MHz", _GRAPHICS)
@@ -107,7 +107,7 @@ def gpu_clock(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
 
 
 @check("gpu")
-def mig(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+def mig(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """A board that is split."""
     current, _pending = machine.ask(device, "nvmlDeviceGetMigMode")
     if not current:
@@ -125,21 +125,28 @@ _BUSY_PERCENT = 5
 
 
 @check("gpu")
-def gpu_load(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
-    """Utilization while gemmbench runs nothing."""
-    used = int(machine.ask(device, "nvmlDeviceGetUtilizationRates").gpu)
-    if used < _BUSY_PERCENT:
-        return
+def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
+    """Utilization while gemmbench runs nothing; without it, whether other programs compute."""
     names = "not reported"
     with suppress(NotSeenError):
         processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")
         names = ", ".join(str(each.pid) for each in processes) or "-"
+    try:
+        used = f"{(percent := int(machine.ask(device, 'nvmlDeviceGetUtilizationRates').gpu))} %"
+        is_busy = percent >= _BUSY_PERCENT
+    except NotSeenError:
+        if names == "not reported":
+            raise
+        used, is_busy = "not reported", names != "-"
+    if not is_busy:
+        return
+    share = "" if used == "not reported" else f" {used}"
     yield Finding(
-        f"Other programs keep the GPU {used} % busy, so results will be too low.",
+        f"Other programs keep the GPU{share} busy, so results will be too low.",
         "Stop them or wait",
         "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
         (
-            f"nvmlDeviceGetUtilizationRates: gpu {used} %",
+            f"nvmlDeviceGetUtilizationRates: gpu {used}",
             f"nvmlDeviceGetComputeRunningProcesses: {names}",
         ),
     )
@@ -149,7 +156,7 @@ def gpu_load(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
 
 
 @dataclass(frozen=True)
-class Report:
+class Diagnosis:
     """The result of every check."""
 
     findings: tuple[Finding, ...]
@@ -157,7 +164,7 @@ class Report:
     passed: tuple[str, ...]  # names of checks without a finding, one for each device
 
 
-def examine(machine: Machine) -> Report:
+def examine(machine: ExaminedMachine) -> Diagnosis:
     """Run every check, in the table's order. Takes half a second, while it watches the processors."""
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
@@ -173,7 +180,7 @@ def examine(machine: Machine) -> Report:
                 passed += [each.name] if len(findings) == before else []
             except NotSeenError as error:
                 not_seen.append(NotSeen(each.name, str(error), index))
-    return Report(tuple(findings), tuple(not_seen), tuple(passed))
+    return Diagnosis(tuple(findings), tuple(not_seen), tuple(passed))
 
 
 # --- rows that point to doctor ------------------------------------------------------------------------------
@@ -231,7 +238,7 @@ def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, f
 # --- showing ------------------------------------------------------------------------------------------------
 
 
-def page(report: Report, devices: Sequence[DeviceFacts], verbose: bool = False) -> RenderableType:
+def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = False) -> RenderableType:
     """Each finding with its cost and fix, then a line for the other checks; verbose: a line for each."""
     parts: list[RenderableType] = []
     for finding in report.findings:
@@ -262,7 +269,7 @@ def _line(label: str, text: str, style: str) -> Table:
     return line
 
 
-def to_record(report: Report) -> dict[str, Any]:
+def to_record(report: Diagnosis) -> dict[str, Any]:
     """The result of every check as plain data."""
     return {
         "findings": [{"check": each.check, "device": each.device} | asdict(each) for each in report.findings],

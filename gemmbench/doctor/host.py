@@ -10,8 +10,8 @@ from typing import Literal, NamedTuple, TypeVar
 from gemmbench.doctor.machine import (
     CPU,
     NEAR,
+    ExaminedMachine,
     Finding,
-    Machine,
     NotSeenError,
     ranges,
 )
@@ -24,8 +24,8 @@ _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
 
 
 @dataclass(frozen=True)
-class Check:
-    """A function that looks at the host or a device; docs/doctor.md says what it reads."""
+class HostCheck:
+    """A function that looks at the host or a device; docs/troubleshooting.md says what it reads."""
 
     look: Callable[..., Iterator[Finding]]  # takes the machine; and a device, unless it is `of` the host
     of: Literal["host", "cpu", "gpu"]  # what is checked: the host once, or each such device
@@ -35,7 +35,7 @@ class Check:
         return self.look.__name__.replace("_", "-")
 
 
-CHECKS: list[Check] = []
+CHECKS: list[HostCheck] = []
 """In the order in which they stand below and in `gemmbench.doctor`, which is that of their table."""
 
 
@@ -43,7 +43,7 @@ def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
     """Make a function a check."""
 
     def enter(look: _Look) -> _Look:
-        CHECKS.append(Check(look, of))
+        CHECKS.append(HostCheck(look, of))
         return look
 
     return enter
@@ -60,7 +60,7 @@ _DISPLAY = "0x03"  # PCI's class of GPUs
 
 
 @check("host")
-def driver_missing(machine: Machine) -> Iterator[Finding]:
+def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
     """No device at all, or a GPU in PCI that no OpenCL device belongs to."""
     if machine.trouble:
         sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
@@ -106,7 +106,7 @@ def driver_missing(machine: Machine) -> Iterator[Finding]:
         )
 
 
-def _boards(machine: Machine) -> dict[str, list[str]]:
+def _boards(machine: ExaminedMachine) -> dict[str, list[str]]:
     return by_key(
         (maker, slot)
         for slot in machine.matching("sys/bus/pci/devices/*")
@@ -119,7 +119,7 @@ _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtim
 
 
 @check("cpu")
-def driver_target(machine: Machine, device: DeviceFacts) -> Iterator[Finding]:
+def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """PoCL says what it compiles for; of Intel's runtime the vectors' width does."""
     offered = drivers.vector_bits(machine.read("proc/cpuinfo"))
     if not offered:
@@ -155,7 +155,7 @@ _SAVING = ("power", "balance_power")
 
 
 @check("host")
-def governor(machine: Machine) -> Iterator[Finding]:
+def governor(machine: ExaminedMachine) -> Iterator[Finding]:
     """intel_pstate's and amd-pstate's own powersave follows the load; the generic one holds the lowest clock.
 
     Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
@@ -194,7 +194,7 @@ def governor(machine: Machine) -> Iterator[Finding]:
 
 
 @check("host")
-def cpu_clock(machine: Machine) -> Iterator[Finding]:
+def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
     """A limit above the base clock is no limit of its own where turbo is off."""
     limited = {}
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
@@ -226,7 +226,7 @@ _TURBO = (  # file, its value where turbo is off, and what switches it on
 
 
 @check("host")
-def turbo(machine: Machine) -> Iterator[Finding]:
+def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
     """Two files: intel_pstate's, and that of the other drivers (acpi-cpufreq, amd-pstate)."""
     if not any(machine.has(path) for path, _, _ in _TURBO):
         raise NotSeenError(f"there is no /{_TURBO[0][0]} and no /{_TURBO[1][0]}")
@@ -252,7 +252,7 @@ def turbo(machine: Machine) -> Iterator[Finding]:
 
 
 @check("host")
-def affinity(machine: Machine) -> Iterator[Finding]:
+def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
     """Fewer processors than are online, by taskset, numactl or a control group."""
     allowed, online = machine.allowed, machine.online
     missing = len(set(online) - set(allowed))
@@ -276,7 +276,7 @@ def affinity(machine: Machine) -> Iterator[Finding]:
     )
 
 
-def _cpuset(machine: Machine) -> tuple[int, ...] | None:
+def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
     """The processors that a control group leaves; None if there is no such group."""
     for group in _groups(machine, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
@@ -285,7 +285,7 @@ def _cpuset(machine: Machine) -> tuple[int, ...] | None:
     return None
 
 
-def _has_smt(machine: Machine) -> bool:
+def _has_smt(machine: ExaminedMachine) -> bool:
     """Whether cores show as several processors."""
     return machine.optional(f"{CPU}/smt/active") == "1"
 
@@ -296,7 +296,7 @@ class _Group(NamedTuple):
     is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
 
 
-def _groups(machine: Machine, controller: str) -> list[_Group]:
+def _groups(machine: ExaminedMachine, controller: str) -> list[_Group]:
     """This process's control group and those around it, innermost first; `NotSeenError` if not told."""
     groups = []
     for line in machine.read("proc/self/cgroup").splitlines():
@@ -316,7 +316,7 @@ def _groups(machine: Machine, controller: str) -> list[_Group]:
 
 
 @check("host")
-def cpu_quota(machine: Machine) -> Iterator[Finding]:
+def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     """The tightest quota among the control groups around this process, of either version."""
     tightest: tuple[float, str, str, bool] | None = None
     for group in _groups(machine, "cpu"):
@@ -359,7 +359,7 @@ _SHOWN_CORES = 0.05
 
 
 @check("host")
-def steal(machine: Machine) -> Iterator[Finding]:
+def steal(machine: ExaminedMachine) -> Iterator[Finding]:
     """An idle machine is not stolen from: what was counted since its start says more than half a second."""
     watched = machine.watched
     before, after = watched.before, watched.after
@@ -382,7 +382,7 @@ def steal(machine: Machine) -> Iterator[Finding]:
 
 
 @check("host")
-def load(machine: Machine) -> Iterator[Finding]:
+def load(machine: ExaminedMachine) -> Iterator[Finding]:
     """The processors that this process may use, and whoever uses them most."""
     watched = machine.watched
     others = watched.after.since(watched.before)[0]
@@ -407,18 +407,18 @@ _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "bli
 _THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
 
 
-def _variable(machine: Machine) -> str:
+def _variable(machine: ExaminedMachine) -> str:
     return _VARIABLES.get(str((machine.blas or {}).get("internal_api")), "OMP_NUM_THREADS")
 
 
-def _threads(machine: Machine) -> int:
+def _threads(machine: ExaminedMachine) -> int:
     if machine.blas is None:
         raise NotSeenError("threadpoolctl does not know numpy's BLAS")
     return int(machine.blas.get("num_threads") or 1)
 
 
 @check("host")
-def blas_threads(machine: Machine) -> Iterator[Finding]:
+def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
     """Fewer threads than cores, or more than processors."""
     threads, processors = _threads(machine), len(machine.allowed)
     cores = machine.cores(machine.allowed) if _has_smt(machine) else processors

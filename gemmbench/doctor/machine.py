@@ -77,7 +77,7 @@ class Watched:
 
 
 @dataclass
-class Machine:
+class ExaminedMachine:
     """What the checks read."""
 
     root: Path = Path("/")  # what stands for /

@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from gemmbench.exports.records import Series, device_names, labels, series, standing
+from gemmbench.exports.records import ExportSeries, device_names, labels, series, standing
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, by_key, clean
@@ -53,7 +53,7 @@ def google_benchmark(run: Run) -> str:
     return f'{{\n  "context": {_line(context)},\n  "benchmarks": {_array(entries)}\n}}\n'
 
 
-def _repetitions(index: int, each: Series) -> list[Entry]:
+def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
     count = len(each.seconds)
     common: Entry = {"family_index": index, "per_family_instance_index": 0}
     common |= {"run_name": each.name, "repetitions": count, "threads": 1}

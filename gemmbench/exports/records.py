@@ -15,6 +15,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from statistics import median
 from typing import Any
 
 import msgspec
@@ -26,7 +27,6 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collec
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
 from gemmbench.stats import rates
-from gemmbench.stats.conditions import in_short
 from gemmbench.stats.intervals import Summary
 from gemmbench.stats.rates import Rate
 
@@ -191,7 +191,7 @@ def _flat(run: Run, row: Row, name: str) -> list[Value]:
         "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
-        **in_short(row),
+        **_conditions(row),
         "parameters": _as_json(row.parameters),
         "choice": _as_json(row.choice),
         "build_s": row.build_s,
@@ -227,7 +227,7 @@ _TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
 
 
 @dataclass(frozen=True)
-class Series:
+class ExportSeries:
     """The figures of an ok row in one scope.
 
     The intervals are those that tables show.
@@ -260,13 +260,13 @@ def standing(row: Row) -> str:
     return row.check.verdict if row.status == "ok" and row.check.verdict == "suspect" else row.status
 
 
-def series(run: Run) -> Iterator[Series]:
+def series(run: Run) -> Iterator[ExportSeries]:
     """Every series of a run: the ok rows in each scope that was measured, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
         for scope in row.samples if standing(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
-                yield Series(
+                yield ExportSeries(
                     f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved
                 )
 
@@ -351,3 +351,21 @@ def _records() -> dict[str, Any]:
 def _property(column: Column) -> dict[str, Any]:
     kind = {str: "string", int: "integer", float: "number", bool: "boolean"}[column.type]
     return {"description": column.holds, "type": [kind, "null"]}
+
+
+def _conditions(row: Row) -> dict[str, float | int | str | None]:
+    """A row's conditions in a value each, over all its windows; None where not known."""
+    windows = tuple(row.conditions.windows.values()) if row.conditions else ()
+    clocks = [clock for window in windows for clock in _known(window.clock_mhz)]
+    limits = dict.fromkeys(name for window in windows for text in window.limits for name in text.split())
+    return {
+        "clock_mhz": median(clocks) if clocks else None,
+        "limits": " ".join(limits),
+        "other_cores": max(_known([window.other_cores for window in windows]), default=None),
+        "steal_cores": max(_known([window.steal_cores for window in windows]), default=None),
+    }
+
+
+def _known(values: Sequence[float | None]) -> list[float]:
+    """The values that are known."""
+    return [value for value in values if value is not None]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 
 from gemmbench.charts import bars, lines, pane
-from gemmbench.charts.bars import Bar, Group, Part
+from gemmbench.charts.bars import Bar, BarPart, Group
 from gemmbench.gemm.sweep_table import SCOPE_WORDS
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
@@ -63,7 +63,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         divisor, unit = _flops(top, [subject.dtype], scope)
         entries = []
         if peak:
-            part = Part(peak.rate / divisor, pane.PALE, "peak")
+            part = BarPart(peak.rate / divisor, pane.PALE, "peak")
             entries.append(Bar((part,), units.number(peak.rate / divisor), "measured peak"))
         for name, each in ranked.items():
             assert each.rate is not None  # it has a rank
@@ -72,7 +72,7 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
             colour = _FAMILIES.get(family, pane.COLOURS[0])
             value = each.rate.median / divisor
             text = units.number(value) + (f"   {units.percent(fraction)}" if fraction is not None else "")
-            part = Part(value, colour, name)
+            part = BarPart(value, colour, name)
             said = sample(run, each.row, scope)
             entries.append(Bar((part,), text, clean(name), each.rank == 1, said))
         below = f"{problem.title}; per cent of the measured peak" if peak else problem.title
@@ -127,7 +127,7 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def _typed(dtype: str, value: float, is_best: bool = False, said: str = "") -> Bar:
-    return Bar((Part(value, colour_of(dtype), dtype),), units.number(value), "", is_best, said)
+    return Bar((BarPart(value, colour_of(dtype), dtype),), units.number(value), "", is_best, said)
 
 
 # --- Real shapes: bars for the fastest variants, shape by shape ---------------------------------------------
@@ -146,7 +146,7 @@ def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     return drawn
 
 
-def _workloads(subject: pane.Subject) -> list[pane.Pane]:
+def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
     """A group of bars for each shape, in the scope that the kernels are ranked in."""
     run, scope = subject.run, derive.view_scope(subject.run)
     shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]] = {}
@@ -172,7 +172,7 @@ def _workloads(subject: pane.Subject) -> list[pane.Pane]:
 
     def bar(shape: tuple[str, Problem | None], title: str) -> Bar:
         rate, row = shapes[shape][title]
-        part = Part(rate / divisor, colours[title], title)
+        part = BarPart(rate / divisor, colours[title], title)
         return Bar((part,), units.number(part.length), "", rate == best[shape], sample(run, row, scope))
 
     entries = []
@@ -239,7 +239,7 @@ def _parts_bar(name: str, split: derive.Split) -> Bar:
         shown = _PART_NAMES.get(part, part)
         shares[shown] = shares.get(shown, 0.0) + split.share(part)
     parts = tuple(
-        Part(100 * share, _PART_COLOURS[part], part, f"{share:.0%}"[:-1] if share >= _NAMED_PART else "")
+        BarPart(100 * share, _PART_COLOURS[part], part, f"{share:.0%}"[:-1] if share >= _NAMED_PART else "")
         for part, share in shares.items()
     )
     whole = units.seconds(split.whole_s) if split.whole_s is not None else ""
@@ -269,8 +269,8 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 def _group_bar(row: Row) -> Bar:
     kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
     colour = pane.COLOURS[1] if kernel.most < kernel.group else pane.COLOURS[0]
-    rest = Part(max(0, kernel.most - kernel.group), pane.PALE, "largest")
+    rest = BarPart(max(0, kernel.most - kernel.group), pane.PALE, "largest")
     text = f"{kernel.group} of {kernel.most}" + (
         f", {kernel.registers} registers" if kernel.registers else ""
     )
-    return Bar((Part(kernel.group, colour, "group"), rest), text, clean(row.title), said=text)
+    return Bar((BarPart(kernel.group, colour, "group"), rest), text, clean(row.title), said=text)

@@ -16,7 +16,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm import verify
-from gemmbench.gemm.opencl_bench import Bench, Bind, Prepared, Step, Timed, WallBench
+from gemmbench.gemm.opencl_bench import Bind, GemmBench, PreparedLaunch, Step, Timed, WallBench
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
@@ -29,13 +29,13 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, shared_options
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Status
-from gemmbench.opencl.runtime import SVM, Built, Runtime, choose, errors, resources_of
+from gemmbench.opencl.runtime import NO_CLOCK, SVM, BuiltProgram, Runtime, choose, errors, resources_of
 
 
 class GemmExecutor:
     """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
 
-    bench: type[Bench] = Bench  # what times a problem
+    bench: type[GemmBench] = GemmBench  # what times a problem
     notes: tuple[str, ...] = ()  # of rows that have samples
 
     def __init__(self, runtime: Runtime) -> None:
@@ -48,8 +48,8 @@ class GemmExecutor:
             return self._built(case, programs, self._smaller_groups(case, programs))
 
     def prepare(
-        self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
-    ) -> Bench:
+        self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
+    ) -> GemmBench:
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
@@ -59,7 +59,7 @@ class GemmExecutor:
                 bind,
                 partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
-                (*self.notes, *smaller_notes(smaller)),
+                (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
                 variant.sums.get(case.dtype, ""),
                 variant.without,
                 self._tile(variant, case.gemm, parameters),
@@ -69,13 +69,14 @@ class GemmExecutor:
             if problem is not None:
                 case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
             mode = choose(policy.memory, self.runtime.facts)
-            return self.bench(self.runtime, variant, case, mode, policy, timed)
+            bench = self.bench if self.runtime.has_clock else WallBench
+            return bench(self.runtime, variant, case, mode, policy, timed)
 
-    def _programs_of(self, case: Case) -> dict[str, Built]:
+    def _programs_of(self, case: Case) -> dict[str, BuiltProgram]:
         return self.programs(_variant(case), case.dtype, self._compiled(case), case.former)
 
     def _built(
-        self, case: Case, programs: Mapping[str, Built], smaller: Iterable[tuple[Pass, Group, Group]]
+        self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
         variant, numbers = _variant(case), case.numbers
         return instrument.Built(
@@ -94,7 +95,7 @@ class GemmExecutor:
         )
 
     def _smaller_groups(
-        self, case: Case, programs: Mapping[str, Built]
+        self, case: Case, programs: Mapping[str, BuiltProgram]
     ) -> tuple[tuple[Pass, Group, Group], ...]:
         """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
         variant, parameters = _variant(case), self._compiled(case)
@@ -113,7 +114,7 @@ class GemmExecutor:
 
     def programs(
         self, variant: Variant, dtype: str, parameters: Mapping[str, int], root: str = ""
-    ) -> dict[str, Built]:
+    ) -> dict[str, BuiltProgram]:
         """The programs of a variant by file, each built once.
 
         Variants share the programs of their pre- and post-processing kernels, built without a target.
@@ -122,7 +123,7 @@ class GemmExecutor:
         Raises:
             NotMeasuredError: they do not compile, or not for the variant's target.
         """
-        options, programs = variant.options(dtype, parameters), dict[str, Built]()
+        options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.passes if step.role == "multiply"}
         for file in variant.files:
             shared = shared_options(file, options, root)
@@ -138,7 +139,7 @@ class GemmExecutor:
         self,
         variant: Variant,
         parameters: Mapping[str, int],
-        programs: Mapping[str, Built],
+        programs: Mapping[str, BuiltProgram],
         problem: Gemm,
         layout: Layout,
         buffers: Mapping[str, Any],
@@ -183,7 +184,7 @@ class GemmExecutor:
                     _check_arguments(kernel, step, known)
                 kernel.set_args(*(known[name] for name in step.arguments))
             rounded = tuple(round_up(*pair) for pair in zip(items, group, strict=True))
-            made = Prepared(step.role, step.kernel, kernel, rounded, group, held, described)
+            made = PreparedLaunch(step.role, step.kernel, kernel, rounded, group, held, described)
             if step.once:
                 with errors():
                     made.enqueue(self.runtime.queue)
@@ -426,8 +427,8 @@ class ClblastExecutor(GemmExecutor):
         self.notes = (f"{self._library.title}, {_CLOCK}",)
 
     def prepare(
-        self, case: Case, policy: Policy, like: Bench | None = None, problem: Gemm | None = None
-    ) -> Bench:
+        self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
+    ) -> GemmBench:
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
         if policy.memory in SVM:
@@ -438,7 +439,7 @@ class ClblastExecutor(GemmExecutor):
         self,
         variant: Variant,
         parameters: Mapping[str, int],
-        programs: Mapping[str, Built],
+        programs: Mapping[str, BuiltProgram],
         problem: Gemm,
         layout: Layout,
         buffers: Mapping[str, Any],

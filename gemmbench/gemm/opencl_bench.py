@@ -59,7 +59,7 @@ Bind = Callable[[Gemm, Layout, Mapping[str, Any]], Sequence[Step]]
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedLaunch:
     """One launch with its arguments set: a `Step`."""
 
     role: str
@@ -122,7 +122,7 @@ class Queued:
 
     def __init__(
         self,
-        bench: Bench,
+        bench: GemmBench,
         events: Sequence[tuple[str, Any]],
         count: int,
         begin: float,
@@ -165,7 +165,7 @@ class Queued:
         return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
 
-class Bench:
+class GemmBench:
     """One problem on the device, ready to be run again and again.
 
     Attributes:
@@ -230,7 +230,7 @@ class Bench:
         self._timed = timed
         self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
         self._stamped: tuple[Launch, ...] = ()
-        self._comparer: Comparer | None = None
+        self._comparer: ResultComparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._lefts: Iterator[Any] = iter(())  # buffers for C as batches leave it, which alternate
         self.timed: list[list[float]] = []
@@ -241,7 +241,7 @@ class Bench:
             same = direct is plain
             self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
 
-    def sharing(self, timed: Timed, case: Case) -> Bench:
+    def sharing(self, timed: Timed, case: Case) -> GemmBench:
         """Another case's bench of the same problem on the same operands, with other launches."""
         other, self._turns.are_shared = copy(self), True
         other._bound(timed, case)
@@ -303,11 +303,11 @@ class Bench:
             looks = iter([*[False] * (count - 1), self._looks(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
-    def _compared_with(self) -> Comparer:
+    def _compared_with(self) -> ResultComparer:
         """What compares each C with the one that was verified."""
         if self._comparer is None:
             verified, is_read = self._answers.verified_result, self._problem.beta != 0
-            self._comparer = Comparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
+            self._comparer = ResultComparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
             self._erased = self.runtime.filled(self._stored.c if is_read else self._answers.erased_result)
             self._lefts = cycle([self.runtime.buffer(verified.nbytes) for _ in 2 * self._ahead])
         return self._comparer
@@ -320,7 +320,7 @@ class Bench:
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
-    def _look(self, comparison: Comparison, c: Any) -> None:
+    def _look(self, comparison: QueuedComparison, c: Any) -> None:
         """Check what the last problem of a batch left on a C that was erased."""
         if comparison.differs():
             left = np.empty_like(self._stored.c)
@@ -333,7 +333,7 @@ class Bench:
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
-    def _compared_problem(self) -> tuple[list[Any], Comparison]:
+    def _compared_problem(self) -> tuple[list[Any], QueuedComparison]:
         """Put a problem into the queue, erased before and compared behind it; the events of its steps."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._turns.index()
         c = self._buffers[index][0]["C"]
@@ -432,7 +432,8 @@ class Bench:
             events = [(launch.name, launch.enqueue(queue)) for launch in launched]
             queue.finish()
             self._device_s = time.perf_counter() - begin
-            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in events if event)
+            stamped = events if self.stamped else ()
+            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in stamped if event)
             matrix.to_host(queue)
             self._turns.on_device = False
         else:
@@ -548,7 +549,7 @@ class Bench:
             c.fill(self._stored.c)
 
 
-class WallBench(Bench):
+class WallBench(GemmBench):
     """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
 
     _ahead = ()
@@ -604,7 +605,7 @@ _GROUP = 256  # on a GPU
 _WORDS = {4: "uint", 2: "ushort", 1: "uchar"}
 
 
-class Comparer:
+class ResultComparer:
     """Compares buffers of one size with a reference, on the device."""
 
     def __init__(self, runtime: Runtime, first: Any, nbytes: int) -> None:
@@ -619,17 +620,17 @@ class Comparer:
         count = np.dtype(np.uint32)
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
-    def compare(self, result: Any) -> Comparison:
+    def compare(self, result: Any) -> QueuedComparison:
         """Put a comparison into the queue."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._first, on_device, self._words)
         cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._items,), (self._group,))
-        return Comparison(cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False), on_host)
+        return QueuedComparison(cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False), on_host)
 
 
 @dataclass(frozen=True)
-class Comparison:
+class QueuedComparison:
     """A comparison in the queue."""
 
     read: Any

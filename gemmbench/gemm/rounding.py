@@ -11,7 +11,7 @@ counts, with t = |alpha| |A| |B| + |beta| |C0|:
 
     bound_ij = (2 d + u (k + 4) + v) t_ij
 
-docs/verification.md derives the bounds and names the sources.
+docs/methodology.md derives the bounds and names the sources.
 """
 
 from __future__ import annotations

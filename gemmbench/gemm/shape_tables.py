@@ -34,7 +34,7 @@ def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ())
 
 
 @dataclass(frozen=True)
-class _Line:
+class _ShapeLine:
     """What is shown of one shape."""
 
     name: str
@@ -66,7 +66,7 @@ class _Line:
         return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
 
 
-def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_Line]:
+def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_ShapeLine]:
     rank = {name: position for position, name in enumerate(order)}
     lines = []
     in_order = sorted(rows, key=lambda row: rank.get(row.variant, len(rank)))
@@ -77,12 +77,12 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
         rated = [(rate, row) for row in own_rows if (rate := rates.compared_rate(run, device, row, scope))]
         best = max(rated, key=lambda pair: pair[0], default=(0.0, None))[1]
         host = next((row for row in same if row.device == HOST and row.variant == BASELINE), None)
-        lines.append(_Line(clean(same[0].label), problem, tuple(own_rows), best, host))
+        lines.append(_ShapeLine(clean(same[0].label), problem, tuple(own_rows), best, host))
     return lines
 
 
 def _workloads_sheet(
-    run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_Line], scope: str
+    run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str
 ) -> Sheet:
     inner = scope if scope != "host" else "device"  # beside the host scope
     figures = [line.figures(run, inner) for line in lines]
@@ -151,7 +151,7 @@ def _workloads_sheet(
     )
 
 
-def _versus_sheet(lines: Sequence[_Line], scope: str) -> list[Sheet]:
+def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
     """The ratio of each kernel with that of ``--versus``, where several have one."""
     rows = [row for line in lines for row in line.rows if rates.versus(row, scope)]
     titles = list(dict.fromkeys(row.title for row in rows))
@@ -187,7 +187,7 @@ def _broken(name: str) -> str:
     return "\n".join(lines)
 
 
-def _why(line: _Line) -> str:
+def _why(line: _ShapeLine) -> str:
     """In place of the best kernel, where there is none: what went wrong with all rows, or ``-``."""
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
@@ -195,7 +195,7 @@ def _why(line: _Line) -> str:
 
 
 def _workloads_conclusion(
-    lines: Sequence[_Line], scope: str, rate_text: Callable[[float], str]
+    lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
     """The kernel to take if it may be only one, and where offloading pays."""
     conclusions = []

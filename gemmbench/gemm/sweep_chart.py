@@ -347,7 +347,7 @@ def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 def _paint_roofs(
     axes: Axes,
-    subject: pane.Subject,
+    subject: pane.PaneSubject,
     rows: Sequence[Row],
     families: pane.Families,
     peak: float,

@@ -105,6 +105,26 @@ def _transformer(batch: int, prompt: int) -> tuple[Shape, ...]:
     return (*token, *whole)
 
 
+# --- language models: the products of a decoder layer, as inference fuses them ----------------------------
+
+_TOKENS = (1, 16, 128, 2048)  # decode, decode of 16 sequences, a batch, prefill
+LAYERS = {
+    # model    name       in     out
+    "8B": (("qkv", 4096, 6144), ("o", 4096, 4096), ("gate/up", 4096, 28672), ("down", 14336, 4096)),
+    # of a layer that is split over eight GPUs
+    "70B": (("qkv", 8192, 1280), ("o", 1024, 8192), ("gate/up", 8192, 7168), ("down", 3584, 8192)),
+}
+
+
+def _language_models(_batch: int, _prompt: int) -> tuple[Shape, ...]:
+    return tuple(
+        Shape(f"{model} {name} {tokens}", tokens, outputs, inputs)
+        for tokens in _TOKENS
+        for model, layer in LAYERS.items()
+        for name, inputs, outputs in layer
+    )
+
+
 # fmt: off
 ODD = (
     #     name         m     n     k
@@ -139,6 +159,12 @@ SETS: dict[str, Workload] = {
         "and 8 of keys and values, of 128 each, vocab_size 32000",
         shapes=_transformer,
     ),
+    "llm": Workload(
+        idea="a decoder layer of Llama 3 8B, and of 70B split over eight GPUs; m = 1, 16, 128, 2048 tokens",
+        source="Grattafiori et al., The Llama 3 Herd of Models, arXiv:2407.21783, table 3: model dimensions "
+        "4096 and 8192, FFN dimensions 14336 and 28672, 8 key/value heads of 128; without batch and prompt",
+        shapes=_language_models,
+    ),
     "odd": Workload(
         idea="sizes beside powers of two, primes, tall, wide, deep and shallow shapes, vectors",
         source="the edges that tiles leave over; independent of batch and prompt",
@@ -170,7 +196,7 @@ _LONGEST_NAME = 40  # letters
 Length = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # kernels count in 32-bit integers
 
 
-class _Line(msgspec.Struct, forbid_unknown_fields=True):
+class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
     """The columns of a file of shapes; those with a default need not be there."""
 
     m: Length
@@ -208,7 +234,7 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
-    known = _Line.__struct_fields__
+    known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
         shown = ",".join(columns)[:_LONGEST_NAME]
         others = ", ".join(known[3:])
@@ -224,7 +250,7 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         if not given:
             continue
         try:
-            line = msgspec.convert(given, _Line, strict=False)
+            line = msgspec.convert(given, _CsvLine, strict=False)
         except msgspec.ValidationError as error:
             what, _, column = str(error).replace("`", "").partition(" - at $.")
             value = f"{column}: {given[column][:_LONGEST_NAME]!r}: " if column else ""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from gemmbench.ladder import cpu, few, gpu, nvidia, own, published
+from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own, published
 from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
@@ -74,6 +74,7 @@ VARIANTS: tuple[Variant, ...] = (
     *gpu.VARIANTS,
     *few.VARIANTS,
     *nvidia.VARIANTS,
+    *nv_thin.VARIANTS,
     *cpu.INTEL_VARIANTS,
     *published.FP8_VARIANTS,
     *_LIBRARIES,
@@ -101,6 +102,7 @@ _STEPS = (
 )  # fmt: skip
 _SPECIAL = (
     "thin",
+    "nv-thin",
     "nv-mma",
     "nv-wgmma",
     "naive-fp8",

@@ -83,7 +83,7 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
         _form(16, 16, 16, 2, 4, 8, 2, 0),
     ),
 }
-"""From large tiles to small: the first with a tile for nearly every unit is taken (docs/small.md)."""
+"""From large tiles to small: the first with a tile for nearly every unit is taken (docs/notes/small.md)."""
 _PLAIN_STAGES = 2  # where tiles go through registers
 
 _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
@@ -261,14 +261,14 @@ _SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
         16: _shape(1, 8, 64, 4, 1024, 0),
     },
 }
-"""How groups are made, by how many sums a work-item keeps at most (docs/small.md); double as float."""
+"""How groups are made, by how many sums a work-item keeps at most (docs/notes/small.md); double as float."""
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
 """For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
 _WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
 
 
-def _along(v: Values) -> bool:
+def along_k(v: Values) -> bool:
     """Whether rows of the large operand run along k, as it is stored."""
     return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
 
@@ -282,7 +282,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     few = min(problem.m, problem.n, _THIN)
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
     lies = {"ta": int(problem.trans_a), "tb": int(problem.trans_b), "COLUMNS": by_columns}
-    along = _along(lies)
+    along = along_k(lies)
     shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
     long = problem.m if by_columns else problem.n
@@ -319,7 +319,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
 def _thin_tile(v: Values) -> tuple[int, int]:
     """Rows and columns of C of a group."""
-    long = v["LY"] * v["DEEP"] if _along(v) else v["LX"] * v["WIDE"] * v["WIDTH"]
+    long = v["LY"] * v["DEEP"] if along_k(v) else v["LX"] * v["WIDE"] * v["WIDTH"]
     return (long, v["THIN"]) if v["COLUMNS"] else (v["THIN"], long)
 
 
@@ -353,7 +353,7 @@ def _many_blocks(v: Values) -> tuple[int, int]:
 
 def _many_items(v: Values) -> tuple[int, int]:
     along, across = _many_blocks(v)
-    return along * _MANY_ITEMS[_along(v)], across * v["PARTS"]
+    return along * _MANY_ITEMS[along_k(v)], across * v["PARTS"]
 
 
 _MANY_ITEMS = {False: 512, True: 256}  # by whether rows run along k, as in the kernel
@@ -391,7 +391,7 @@ _MULTIPLY_THIN = multiply(
 def _thin_whole(v: Values) -> bool:
     """Whether vectors fit the rows of the large operand."""
     ld = v["lda"] if v["COLUMNS"] else v["ldb"]
-    return ld % v["WIDTH"] == 0 and (not _along(v) or v["k"] % v["WIDTH"] == 0)
+    return ld % v["WIDTH"] == 0 and (not along_k(v) or v["k"] % v["WIDTH"] == 0)
 
 
 THIN = Variant(
@@ -405,7 +405,7 @@ THIN = Variant(
                 "24_thin_many.cl",
                 "thin_many",
                 _many_items,
-                lambda v: (_MANY_ITEMS[_along(v)], 1),
+                lambda v: (_MANY_ITEMS[along_k(v)], 1),
                 _THIN_ARGUMENTS,
             ),
             when=_is_many,

@@ -237,7 +237,8 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
     """The least time that a form takes, and with it WHOLE tiles and PARTS into which others are cut along k.
 
     Time is in multiply-adds of a unit at its peak. Tiles take rounds, the last of which leaves units with
-    fewer groups; cut tiles are rounds of their own, and their parts are written and read (docs/nv-async.md).
+    fewer groups; cut tiles are rounds of their own, and their parts are written and read. See
+    docs/notes/nv-async.md.
     A that is neither stored transposed nor copied by elements takes a pass.
     """
     k, room = max(1, problem.k), units * len(rates)

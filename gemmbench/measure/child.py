@@ -7,19 +7,20 @@ import itertools
 import json
 import math
 import os
+import re
 import select
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
+from multiprocessing import connection
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import IO, Any, TypeVar, get_args
 
@@ -29,7 +30,7 @@ from gemmbench import UsageError
 from gemmbench.measure.conditions import Monitor
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
-from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
@@ -76,9 +77,17 @@ def for_threads() -> dict[str, str]:
     the first, so this process must own all cores. OpenBLAS's threads look for work for 2^24 cycles after a
     call, a few ms, not 2^28.
     """
-    is_ours = hasattr(os, "sched_getaffinity") and len(os.sched_getaffinity(0)) == os.cpu_count()
+    is_ours = len(usable_cores() or ()) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
     return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
+
+
+def _scratch_file() -> IO[bytes]:
+    """A file without a name; in memory if no temporary folder can be written."""
+    try:
+        return tempfile.TemporaryFile()
+    except OSError:
+        return os.fdopen(os.memfd_create("gemmbench"), "w+b")
 
 
 class WorkerError(UsageError):
@@ -122,7 +131,7 @@ class Worker:
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
-        self._output = tempfile.TemporaryFile()  # noqa: SIM115  what drivers print; lives as long as this
+        self._output = _scratch_file()  # what drivers print; lives as long as this
         self._is_host = is_host
         self._is_active = False  # whether its process may run; a new one does until it is first used
         self._is_cold = False  # whether its process was stopped since its last batch
@@ -317,7 +326,9 @@ class Worker:
         pipe = self._pipe
         if pipe is None:  # it went with an earlier batch
             return LostError("crashed", "the driver's process is gone")
-        if not pipe.wait(self.left_s):
+        has_answered = pipe.wait(self.left_s)
+        self._since += pipe.stopped_s
+        if not has_answered:
             self._end()
             limit_s = self._limit_s
             return LostError("timed-out", f"stopped after {limit_s:.0f} s (--time-limit {limit_s:g})")
@@ -366,12 +377,19 @@ class Worker:
         self._output.seek(0)
         self._output.truncate()
         folders = [str(self._checkout)] if self._checkout else []
+        parent_end, child_end = connection.Pipe()
+        handle = child_end.fileno()
+        inherited: dict[str, Any] = {"pass_fds": (handle,)}
+        if sys.platform == "win32":
+            os.set_handle_inheritable(handle, True)
+            inherited = {"startupinfo": subprocess.STARTUPINFO(lpAttributeList={"handle_list": [handle]})}
         self._process = subprocess.Popen(
-            [sys.executable, "-c", INSTRUMENT, *named(self._make)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
+            [sys.executable, "-c", INSTRUMENT, str(handle), *named(self._make)],
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
             stderr=self._output,
             start_new_session=True,  # Ctrl-C in a terminal is for this process alone
+            **inherited,
             env={
                 **for_threads(),
                 **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
@@ -379,9 +397,8 @@ class Worker:
                 "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
             },
         )
-        assert self._process.stdout is not None
-        assert self._process.stdin is not None
-        self._pipe = Pipe(self._process.stdout, self._process.stdin)
+        child_end.close()
+        self._pipe = Pipe(parent_end)
         return self._pipe
 
     def _obituary(self) -> str:
@@ -554,6 +571,16 @@ def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple
         raise NotMeasuredError("unsupported", str(error)) from None
 
 
+def protocol_of(checkout: Path) -> int:
+    """The protocol of a checkout's instrument, from its source; 0 if it has none."""
+    try:
+        source = (checkout / "gemmbench/model/instrument.py").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    stated = re.search(r"^PROTOCOL = (\d+)$", source, re.MULTILINE)
+    return int(stated[1]) if stated else 0
+
+
 def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
     """The device of another version (see `Case.former`) that a device here is held against.
 
@@ -581,23 +608,23 @@ def named(make: Maker) -> tuple[str, ...]:
     return (f"{make.__module__}:{make.__qualname__}",)
 
 
-# --- Lines of JSON between an instrument and its parent -----------------------------------------------------
+# --- JSON between an instrument and its parent --------------------------------------------------------------
 
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
 
 
 def encode(message: object) -> bytes:
-    """A request or an answer as a line."""
+    """A request or an answer as JSON."""
     value = (type(message).__name__, message)
     try:
-        return msgspec.json.encode(value) + b"\n"
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a file's name may hold bytes that are no text
-        return json.dumps(msgspec.to_builtins(value)).encode() + b"\n"
+        return json.dumps(msgspec.to_builtins(value)).encode()
 
 
 def decode(line: bytes) -> Any:
-    """The request or answer in a line.
+    """The request or answer in JSON.
 
     Raises:
         ValueError: it is none.
@@ -614,27 +641,11 @@ def decode(line: bytes) -> Any:
 
 
 class Pipe:
-    """Both directions of a connection.
+    """Requests and answers over a connection."""
 
-    A thread reads and rings a bell, since not every system can wait for a pipe for so long and no longer. The
-    bell is a socket: unlike a lock's, its waiting is not disturbed by a clock that is set meanwhile.
-    """
-
-    def __init__(self, source: IO[bytes], sink: IO[bytes]) -> None:
-        self._source, self._sink = source, sink
-        self._bell, self._ringer = socket.socketpair()
-        self._lines: deque[bytes] = deque()
-        self._next = b""  # a line that was waited for, and not received yet
-        self._closed = False
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        line = b"?"
-        with self._source, self._ringer, contextlib.suppress(OSError):  # nobody listens any more
-            while line:
-                line = self._source.readline()
-                self._lines.append(line)
-                self._ringer.send(b"!")
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self.stopped_s = 0.0  # how long this process was stopped during the last wait
 
     def send(self, message: object) -> None:
         """Send a request or an answer.
@@ -642,52 +653,55 @@ class Pipe:
         Raises:
             OSError: the other end is closed.
         """
-        self._sink.write(encode(message))
-        self._sink.flush()
-
-    def fileno(self) -> int:
-        """What can be selected for a line."""
-        return self._bell.fileno()
+        self._connection.send_bytes(encode(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
-        """Wait for a line, or the other end's closing, for so long at most; whether it is there.
+        """Wait at most so long for a message, or for the other end to close; whether there is one.
 
-        Ctrl-C may be handed to any thread, of a library too, and then does not end a wait in the main thread:
-        Python only sees it between two waits.
+        The system may deliver Ctrl-C to another thread, which does not end a wait in the main thread. So
+        each wait is short. One that takes much longer was of a process that was stopped, as by SIGSTOP or a
+        laptop's lid: that time does not count.
         """
-        if not self._next and not self._closed:
-            end = math.inf if seconds is None else time.monotonic() + seconds
-            while not select.select([self], [], [], max(0.0, min(end - time.monotonic(), _DEAF_S)))[0]:
-                if time.monotonic() >= end:
-                    return False
-            self._bell.recv(1)
-            self._next = self._lines.popleft()
-            # An unfinished line: the other end was killed while it wrote.
-            self._closed = not self._next.endswith(b"\n")
-        return True
+        left_s, self.stopped_s = math.inf if seconds is None else seconds, 0.0
+        while True:
+            begin, slice_s = time.monotonic(), max(0.0, min(left_s, _DEAF_S))
+            is_there = self._connection.poll(slice_s)
+            spent_s = time.monotonic() - begin
+            if spent_s > slice_s + _DEAF_S:
+                self.stopped_s, spent_s = self.stopped_s + spent_s - slice_s, slice_s
+            left_s -= spent_s
+            if is_there or left_s <= 0:
+                return is_there
 
     def receive(self) -> Any:
-        """The next request or answer, once it is there.
+        """The next request or answer.
 
         Raises:
             EOFError: the other end is closed.
-            ValueError: it is neither.
+            ValueError: the message is neither.
         """
         self.wait(None)
-        if self._closed:
-            raise EOFError
-        line, self._next = self._next, b""
-        return decode(line)
+        try:
+            return decode(self._connection.recv_bytes())
+        except OSError:  # the other end was killed
+            raise EOFError from None
 
     def ended(self, seconds: float) -> bool:
-        """Whether the other end is closed within so long; what it still says is dropped."""
+        """Whether the other end closes within so long; messages until then are dropped."""
         end = time.monotonic() + seconds
-        while not self._closed and self.wait(end - time.monotonic()):
-            self._next = b""
-        return self._closed
+        with contextlib.suppress(EOFError, OSError):
+            while self.wait(end - time.monotonic()):
+                self._connection.recv_bytes()
+            return False
+        return True
 
     def close(self) -> None:
-        """Close what is written to; the other end closes the rest."""
-        self._bell.close()
-        with contextlib.suppress(OSError):  # what was still to be written
-            self._sink.close()
+        """Close this end."""
+        self._connection.close()
+
+
+def connected(handle: int) -> Pipe:
+    """The child's end of the pipe: a file descriptor, on Windows a handle, that it inherited."""
+    if sys.platform == "win32":
+        return Pipe(connection.PipeConnection(handle))
+    return Pipe(Connection(handle))

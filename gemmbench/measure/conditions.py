@@ -31,6 +31,7 @@ from gemmbench.model.device import (
     Reading,
     Readings,
     broad_type,
+    usable_cores,
 )
 from gemmbench.model.instrument import Batch, Watch
 
@@ -171,11 +172,6 @@ def _process_s(process: psutil.Process) -> float:
         times = process.cpu_times()
         return float(times.user + times.system + times.children_user + times.children_system)
     return 0.0
-
-
-def usable_cores() -> Collection[int] | None:
-    """The numbers of the cores that this process may use; None where the system does not tell."""
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
 
 
 # --- the watch ----------------------------------------------------------------------------------------------

@@ -233,7 +233,9 @@ class Rapl:
     def __init__(self, powercap: Path = POWERCAP) -> None:
         zones = (zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1)
         self._packages = [
-            _Package(zone) for zone in zones if zone.is_dir() and _text(zone / "name").startswith("package")
+            _RaplPackage(zone)
+            for zone in zones
+            if zone.is_dir() and _text(zone / "name").startswith("package")
         ]
         if not self._packages:
             raise CounterError(
@@ -244,7 +246,7 @@ class Rapl:
         return sum(package.joules() for package in self._packages)
 
 
-class _Package:
+class _RaplPackage:
     """One package's counter, carried on where it wraps around."""
 
     def __init__(self, zone: Path) -> None:

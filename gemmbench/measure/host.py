@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
+import re
 import threading
 import time
 from contextlib import suppress
@@ -18,8 +19,8 @@ import numpy as np
 import psutil
 import threadpoolctl
 
-from gemmbench.measure.conditions import usable_cores, usage
-from gemmbench.model.device import HostFacts
+from gemmbench.measure.conditions import usage
+from gemmbench.model.device import HostFacts, usable_cores
 
 _LOOK_S = 0.2
 
@@ -97,7 +98,40 @@ def host_facts() -> HostFacts:
         numpy=np.__version__,
         blas=pool_title(pool) if pool else "unknown BLAS",
         busy=_busy_cores(),
+        environment={
+            name: value
+            for name, value in sorted(os.environ.items())
+            if _VARIABLES.match(name) and not (name in _OURS and value == _OURS[name])
+        },
     )
+
+
+_VARIABLES = re.compile("(PYOPENCL|POCL|CUDA|OCL|OMP|OPENBLAS|MKL|RUSTICL|CL_CONFIG)_")
+_OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads` sets these
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int:
+    """Bytes of host memory that this process can still get, by the system and by its control groups."""
+    free = int(psutil.virtual_memory().available)
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            if not controllers or "memory" in controllers.split(","):
+                group = base / path.strip("/")
+                for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
+                    free = min(free, _left_in(folder, free))
+    return free
+
+
+def _left_in(group: Path, free: int) -> int:
+    """Bytes left in a control group of either version; `free` if it has no limit or cannot be read."""
+    for limit, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
+        with suppress(OSError, ValueError):  # "max" is no number
+            limit_bytes, used_bytes = (int((group / f"memory.{name}").read_text()) for name in (limit, used))
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            return max(0, limit_bytes - used_bytes + int(stat.get("inactive_file", 0)))
+    return free
 
 
 def _busy_cores() -> float:

@@ -1,4 +1,4 @@
-"""An instrument's own process: ``python -m gemmbench.measure.instrument MAKER [ARGUMENT...]``.
+"""An instrument's own process: ``python -m gemmbench.measure.instrument HANDLE MAKER [ARGUMENT...]``.
 
 It answers the requests of `model.instrument` until its parent goes. The maker, ``module:function``, makes the
 machine that does the work.
@@ -18,7 +18,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from gemmbench import __version__
-from gemmbench.measure.child import Pipe
+from gemmbench.measure.child import Pipe, connected
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts, HostFacts
@@ -195,16 +195,6 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
                 running = answer
 
 
-def _take_over_stdio() -> Pipe:
-    """The pipe that stdin and stdout were; drivers print to both as they please, which goes to stderr."""
-    pipe = Pipe(os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb"))
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
-    os.dup2(2, 1)
-    return pipe
-
-
 def _die_with_parent() -> None:
     """Where Linux offers it: a parent that is killed takes a child along that hangs in a kernel."""
     if sys.platform == "linux":
@@ -213,11 +203,11 @@ def _die_with_parent() -> None:
             ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
 
 
-def main(maker: str, *arguments: str) -> None:
-    """The process's life; `maker` is a ``module:function`` that takes the arguments."""
+def main(handle: str, maker: str, *arguments: str) -> None:
+    """Serve the parent at the other end of a handle. `maker`, a ``module:function``, gets the arguments."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
-    pipe = _take_over_stdio()
+    pipe = connected(int(handle))
 
     def make() -> Machine:
         module, _, function = maker.partition(":")

@@ -34,7 +34,7 @@ MEMORY_MODES: dict[str, str] = {
 
 @dataclass(frozen=True)
 class Policy:
-    """How long and how often a row is measured; docs/measuring.md describes the method."""
+    """How long and how often a row is measured; docs/methodology.md describes the method."""
 
     budget_s: float = 0.3  # for the samples of a row, all scopes together
     batch_s: float = 0.01  # a batch lasts at least this, and no longer unless one problem does

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -108,10 +109,19 @@ class HostFacts:
     numpy: str
     blas: str  # name, version and threads of numpy's BLAS
     busy: float = 0.0  # cores that other programs used just before the run
+    environment: dict[str, str] = field(default_factory=dict)  # variables that change what is measured
 
 
 HOST = -1
 """The position of the host where a device's is asked for."""
+
+
+def usable_cores() -> frozenset[int] | None:
+    """Processors that this process may use; None if the system does not say, or refuses to."""
+    try:
+        return frozenset(os.sched_getaffinity(0))
+    except (AttributeError, OSError):
+        return None
 
 
 def broad_type(device: DeviceFacts) -> str:

@@ -1,8 +1,8 @@
 """The instrument: what a parent asks of the process that holds the drivers, and what that answers.
 
-A request and an answer are one line of JSON each, ``["verb", {...}]``. Answers come in the order of the
-requests. The instrument decides nothing: when to stop, what comes next and what alternates with what is the
-parent's business.
+A request and an answer are one message of JSON each, ``["verb", {...}]``, over `multiprocessing.connection`.
+Answers come in the order of the requests. The instrument decides nothing: when to stop, what comes next and
+what alternates with what is the parent's business.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Elements, Launch, Parameters, Resources, Row, Status, Work
 from gemmbench.model.units import seconds
 
-PROTOCOL = 1
-# 1: the first one (gemmbench 0.1).
+PROTOCOL = 2
 
 When = Literal["exact", "before", "after"]
 """exact: on small integer problems with guard cells; before: the timed operands, before the first batch;

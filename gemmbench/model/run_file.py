@@ -166,11 +166,11 @@ def _read(path: Path) -> bytes:
 
 def _parse(path: Path) -> tuple[Run, int]:
     """The run in a file, and the number of its last line if that is cut short; 0 if it is whole."""
-    data = _read(path)
+    data = _read(path).removeprefix(b"\xef\xbb\xbf")  # the mark that some editors write
     if not data:
         raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
     lines = data.split(b"\n")
-    tail = lines.pop()  # what follows the last newline: nothing in a whole file
+    tail = lines.pop().strip()  # what follows the last newline: nothing in a whole file
     if not lines:
         raise RunFileError(f"{path}: line 1 is cut short, so there is no header to read")
     version = _decode(path, 1, lines[0], _Version).schema_version
@@ -182,6 +182,8 @@ def _parse(path: Path) -> tuple[Run, int]:
     header = _decode(path, 1, lines[0], Header)
     rows = []
     for number, line in enumerate(lines[1:], 2):
+        if not line.strip():
+            continue
         row = _decode(path, number, line, Row)
         _check_row(path, number, row, header)
         rows.append(row)

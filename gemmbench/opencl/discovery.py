@@ -5,17 +5,16 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import hashlib
-import os
 import platform as host_platform
+import struct
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
 import pyopencl as cl
 
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import DeviceFacts, usable_cores
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES
-from gemmbench.model.units import KIB, MIB
 from gemmbench.opencl import drivers
 
 _TYPES = (  # an OpenCL device type is a set of bits
@@ -23,17 +22,12 @@ _TYPES = (  # an OpenCL device type is a set of bits
     (cl.device_type.CPU, "cpu"),
     (cl.device_type.ACCELERATOR, "accelerator"),
 )
-# For drivers that return zero, which means unknown: the minimum for a GPU or CPU (OpenCL 1.2, table 4.3).
-_LEAST = {
-    "MAX_WORK_GROUP_SIZE": 1,
-    "MAX_MEM_ALLOC_SIZE": 128 * MIB,
-    "LOCAL_MEM_SIZE": 32 * KIB,
-    "IMAGE2D_MAX_WIDTH": 8192,
-    "IMAGE2D_MAX_HEIGHT": 8192,
-    "PROFILING_TIMER_RESOLUTION": 1,
-}
+_LEAST_ALLOC, _LEAST_LOCAL = 128 << 20, 32 << 10  # bytes, of a device with the full profile
+_LEAST_IMAGE = 8192  # pixels of a side, of such a device
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
 _UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid
+_PCI_BUS_INFO_KHR, _PCI_BYTES = 0x410F, 16  # four numbers, one of cl_khr_pci_bus_info
+_BOARD_NAME_AMD = 0x4038
 _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others' may name a model, or a slot
 
 
@@ -74,8 +68,7 @@ def handle(facts: DeviceFacts) -> Any:
     for platform_index, platform in _platforms():
         name = _text(platform, cl.platform_info, "NAME")
         for device_index, device in enumerate(_devices_of(platform)):
-            texts = [_text(device, cl.device_info, key) for key in ("NAME", "DRIVER_VERSION")]
-            if (name, *texts) == wanted:
+            if (name, _name(device), _text(device, cl.device_info, "DRIVER_VERSION")) == wanted:
                 if (platform_index, device_index) == (facts.platform_index, facts.device_index):
                     return device
                 fitting.append(device)
@@ -141,16 +134,17 @@ def _facts(
     def text(name: str) -> str:
         return _text(device, cl.device_info, name)
 
-    def number(name: str) -> int:
-        return int(_ask(device, cl.device_info, name, 0)) or _LEAST.get(name, 0)
+    def number(name: str, least: int = 0) -> int:
+        """A property; zero means unknown: then the specification's minimum."""
+        return int(_ask(device, cl.device_info, name, 0)) or least
 
     bits = number("TYPE")
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
     extensions = tuple(text("EXTENSIONS").split())
     images = bool(number("IMAGE_SUPPORT"))
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
+    cores = len(usable_cores() or ()) if kind == "cpu" else 1
     warning = drivers.target_warning(of_platform("VERSION"), text("VERSION")) if kind == "cpu" else ""
-    cores = os.cpu_count() if kind == "cpu" else 1
     return DeviceFacts(
         index=position[0],
         platform_index=position[1],
@@ -158,24 +152,26 @@ def _facts(
         platform=of_platform("NAME"),
         vendor=of_platform("VENDOR"),
         version=of_platform("VERSION"),
-        name=text("NAME"),
+        name=_name(device),
         device_version=text("VERSION"),
         driver=text("DRIVER_VERSION"),
         type=kind,
-        compute_units=number("MAX_COMPUTE_UNITS") or cores or 1,
+        compute_units=number("MAX_COMPUTE_UNITS", cores or 1),
         clock_mhz=number("MAX_CLOCK_FREQUENCY"),
-        global_mem_bytes=number("GLOBAL_MEM_SIZE") or number("MAX_MEM_ALLOC_SIZE"),
-        max_alloc_bytes=number("MAX_MEM_ALLOC_SIZE"),
-        local_mem_bytes=number("LOCAL_MEM_SIZE"),
+        global_mem_bytes=number("GLOBAL_MEM_SIZE", number("MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC)),
+        max_alloc_bytes=number("MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC),
+        local_mem_bytes=number("LOCAL_MEM_SIZE", _LEAST_LOCAL),
         # Drivers for a CPU claim local memory of its own, and give a piece of the ordinary one.
         local_mem_emulated=kind == "cpu" or number("LOCAL_MEM_TYPE") != cl.device_local_mem_type.LOCAL,
         cache_bytes=number("GLOBAL_MEM_CACHE_SIZE"),
-        max_work_group_size=number("MAX_WORK_GROUP_SIZE"),
+        max_work_group_size=number("MAX_WORK_GROUP_SIZE", 1),
         max_work_item_sizes=tuple(int(size) or 1 for size in sizes) or (1, 1, 1),
-        timer_resolution_ns=number("PROFILING_TIMER_RESOLUTION"),
+        timer_resolution_ns=number("PROFILING_TIMER_RESOLUTION", 1),
         unified_memory=kind == "cpu" or bool(number("HOST_UNIFIED_MEMORY")),
         images=images,
-        image2d_max=(number("IMAGE2D_MAX_WIDTH"), number("IMAGE2D_MAX_HEIGHT")) if images else (0, 0),
+        image2d_max=(number("IMAGE2D_MAX_WIDTH", _LEAST_IMAGE), number("IMAGE2D_MAX_HEIGHT", _LEAST_IMAGE))
+        if images
+        else (0, 0),
         dtypes=tuple(
             name
             for name, row in ((name, DTYPES[name]) for name in DEVICE_DTYPES)
@@ -188,7 +184,7 @@ def _facts(
         library=source[0],
         origin=source[1],
         warnings=(*((warning,) if warning else ()), *warnings),
-        pci=_pci(device) if "cl_nv_device_attribute_query" in extensions else "",
+        pci=_pci(device, extensions),
         last_level_cache_bytes=last_level_cache_bytes() if kind == "cpu" else 0,
         data_caches=data_caches() if kind == "cpu" else (),
         processor=host_platform.machine() if kind == "cpu" else "",
@@ -196,6 +192,14 @@ def _facts(
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
     )
+
+
+def _name(device: Any) -> str:
+    """The device's name, after that of its board if AMD's driver knows it: "gfx1100" alone says little."""
+    name, extensions = (_text(device, cl.device_info, key) for key in ("NAME", "EXTENSIONS"))
+    answer = _asked(device, _BOARD_NAME_AMD) if "cl_amd_device_attribute_query" in extensions.split() else b""
+    board = answer.decode("utf-8", "replace").strip("\0 ")
+    return f"{board} ({name})" if board and board != name else name
 
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
@@ -221,11 +225,16 @@ def _asked(device: Any, question: int) -> bytes:
     return b"" if ask(handle, question, room, answer, ctypes.byref(length)) else bytes(answer)[: length.value]
 
 
-def _pci(device: Any) -> str:
+def _pci(device: Any, extensions: Collection[str]) -> str:
     """Domain, bus, device and function, as Linux and NVML write them; "" if the driver does not say.
 
-    The slot is the number of the device: an H200 that NVML has at 00:06.0 says 6.
+    NVIDIA's slot is the number of the device: an H200 that NVML has at 00:06.0 says 6.
     """
+    if "cl_khr_pci_bus_info" in extensions and len(answer := _asked(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
+        domain, bus, slot, function = struct.unpack("4I", answer)
+        return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
+    if "cl_nv_device_attribute_query" not in extensions:
+        return ""
     domain, bus, slot = (
         int(_ask(device, cl.device_info, name, -1))
         for name in ("PCI_DOMAIN_ID_NV", "PCI_BUS_ID_NV", "PCI_SLOT_ID_NV")
@@ -260,8 +269,7 @@ def last_level_cache_bytes(
         folder: of the system's cores.
         cores: that this process can use; None for what the system says.
     """
-    if cores is None and hasattr(os, "sched_getaffinity"):
-        cores = os.sched_getaffinity(0)
+    cores = usable_cores() if cores is None else cores
     caches: dict[tuple[int, str], int] = {}
     for entry in folder.glob("cpu[0-9]*/cache/index*"):
         with contextlib.suppress(OSError, ValueError):

@@ -475,7 +475,7 @@ def install_command() -> str:
     return "conda install -c conda-forge pocl"
 
 
-GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/install.md#drivers-of-the-system"
+GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/getting-started.md#drivers-of-the-system"
 """Which package of which system has which driver."""
 
 # PoCL compiles for one of these where its LLVM does not know the processor.

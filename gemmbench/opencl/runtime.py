@@ -33,6 +33,7 @@ _FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``
 
 _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
+NO_CLOCK = "the driver has no event times, so the wall clock timed it"
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 
@@ -42,7 +43,7 @@ _MEMORY = ("MEM_OBJECT_ALLOCATION_FAILURE", "OUT_OF_RESOURCES", "OUT_OF_HOST_MEM
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltProgram:
     """A program for one device."""
 
     program: Any
@@ -65,12 +66,13 @@ class Runtime:
             except LookupError as error:
                 raise NotMeasuredError("failed", str(error), restart=True) from None
             self.context = cl.Context([self.device])
-            profiling = cl.command_queue_properties.PROFILING_ENABLE
-            self.queue = cl.CommandQueue(self.context, self.device, properties=profiling)
             self.plain_queue = cl.CommandQueue(self.context, self.device)
-        self._programs: dict[tuple[str, tuple[str, ...], str, str], Built] = {}  # the last used at the end
+            self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
+        self._programs: dict[
+            tuple[str, tuple[str, ...], str, str], BuiltProgram
+        ] = {}  # the last used at the end
 
-    def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> Built:
+    def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file under one -D list. The last `_MOST_PROGRAMS` are cached.
 
         `root` is another kernels folder than gemmbench's own. With a `target` the program is built again from
@@ -88,7 +90,7 @@ class Runtime:
             del self._programs[next(iter(self._programs))]
         return self._programs[key]
 
-    def _build(self, file: str, options: tuple[str, ...], root: str) -> Built:
+    def _build(self, file: str, options: tuple[str, ...], root: str) -> BuiltProgram:
         begin = time.perf_counter()
         with warnings.catch_warnings(), errors():
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -100,7 +102,7 @@ class Runtime:
                     raise
                 raise NotMeasuredError("failed", build_failure(file, str(error))) from None
             log = program.get_build_info(self.device, cl.program_build_info.LOG) or ""
-        return Built(program, time.perf_counter() - begin, log.strip())
+        return BuiltProgram(program, time.perf_counter() - begin, log.strip())
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
         """With the OpenCL C that the kernels are written in unless they name another, and a telling log."""
@@ -110,7 +112,7 @@ class Runtime:
             return [*_FIRST_STANDARD, *options]
         return [*([] if own else [STANDARD]), *options, *verbose]
 
-    def kernel(self, built: Built, name: str, group: Sequence[int]) -> Any:
+    def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
         """A kernel of its own (arguments are kept in it), checked to take work-groups of this size.
 
         Raises:
@@ -130,7 +132,7 @@ class Runtime:
         return kernel
 
     def fitted(
-        self, built: Built, step: Pass, values: Values, fixed: bool = False
+        self, built: BuiltProgram, step: Pass, values: Values, fixed: bool = False
     ) -> tuple[Any, tuple[int, ...]]:
         """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
 
@@ -143,7 +145,7 @@ class Runtime:
         group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)
         return self.kernel(built, step.kernel, group), group
 
-    def largest_group(self, built: Built, name: str) -> int:
+    def largest_group(self, built: BuiltProgram, name: str) -> int:
         """Work-items that a group may have as compiled; some drivers tell less than a kernel requires."""
         info = cl.kernel_work_group_info
         with errors():
@@ -208,6 +210,18 @@ class Runtime:
             )
 
 
+def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
+    """A queue whose events tell times, or the plain one if the driver has none; whether they do."""
+    try:
+        queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
+        buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 16)
+        event = cl.enqueue_fill_buffer(queue, buffer, np.uint32(0), 0, 16)
+        event.wait()
+        return queue, bool(event.profile.end)
+    except cl.Error:
+        return plain_queue, False
+
+
 def build_failure(file: str, message: str) -> str:
     """A build error for a row: what failed and the first lines of the driver's log."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
@@ -226,6 +240,8 @@ def errors() -> Iterator[None]:
     except cl.Error as error:
         name = _code(error)
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
+        if name == "OUT_OF_RESOURCES":
+            what = "the device ran out of memory or registers, was reset, or a kernel left its buffers"
         raise NotMeasuredError("failed", f"{what}: {error}", restart=name in _FATAL + _MEMORY) from None
     except MemoryError as error:
         raise NotMeasuredError("failed", f"out of memory: {error}", restart=True) from None
@@ -421,7 +437,7 @@ class Copied(Operand):
             queue.finish()
 
 
-class Shared(Operand):
+class SharedMemory(Operand):
     """Shared virtual memory: kernels take the address that the host's array has.
 
     Raises:
@@ -488,7 +504,7 @@ def operand(
         if mode == "mapped":
             return Mapped(runtime, shape, dtype, image, behind)
         if mode in SVM:
-            return Shared(runtime, shape, dtype, image, fine=mode == "svm-fine")
+            return SharedMemory(runtime, shape, dtype, image, fine=mode == "svm-fine")
         return Copied(runtime, shape, dtype, image, behind, pinned=mode == "staged")
 
 
@@ -506,7 +522,7 @@ def resources_of(
     runtime: Runtime,
     variant: Variant,
     parameters: Values,
-    programs: Mapping[str, Built],
+    programs: Mapping[str, BuiltProgram],
     problem: Gemm,
     fixed: bool = False,
 ) -> tuple[Resources, ...]:
@@ -523,7 +539,7 @@ def resources_of(
     )
 
 
-def _of_pass(runtime: Runtime, step: Pass, values: Values, built: Built, fixed: bool) -> Resources:
+def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
     info, device = cl.kernel_work_group_info, runtime.device
     with errors():
         kernel = cl.Kernel(built.program, step.kernel)
@@ -591,7 +607,7 @@ def released(text: str, target: str) -> str:
     return re.sub(rf"//@{re.escape(target)}[^\S\n]", "", text)
 
 
-def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
+def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
     """A program built again from its own PTX, aimed at a target.
 
     `file` is what the program was built from, for messages; the target's marks are taken away.
@@ -612,9 +628,9 @@ def rebuild(runtime: Runtime, file: str, built: Built, target: str) -> Built:
             reason = build_failure(f"{file} as PTX for {target}", str(error))
             raise NotMeasuredError("failed", reason) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
-    return Built(program, built.seconds + time.perf_counter() - begin, log.strip())
+    return BuiltProgram(program, built.seconds + time.perf_counter() - begin, log.strip())
 
 
-def _binary(built: Built) -> str:
+def _binary(built: BuiltProgram) -> str:
     (binary,) = built.program.get_info(cl.program_info.BINARIES)
     return bytes(binary).decode("latin-1").rstrip("\0")

@@ -14,9 +14,11 @@ import click
 from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
+from gemmbench.measure.child import protocol_of
 from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
+from gemmbench.model.instrument import PROTOCOL
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES
@@ -61,7 +63,7 @@ def _scope_option() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparing(Options):
+class ComparisonOptions(Options):
     """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
@@ -135,7 +137,7 @@ class Comparing(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Compare(Comparing):
+class CompareOptions(ComparisonOptions):
     """The options of ``compare``."""
 
     command: ClassVar[str] = "compare"
@@ -145,7 +147,7 @@ class Compare(Comparing):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check(Comparing, measuring.Measuring):
+class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     """The options of ``check``; None means the baseline's."""
 
     command: ClassVar[str] = "check"
@@ -283,10 +285,10 @@ class Check(Comparing, measuring.Measuring):
             if os.sep in library and not Path(library).is_file():
                 raise UsageError(f"--against {folder}: there is no driver {library}")
         elif checkout_of(former):
-            if not (folder / "gemmbench" / "measure" / "instrument.py").is_file():
+            if protocol_of(folder) != PROTOCOL:
                 raise UsageError(
-                    f"--against {folder}: that gemmbench is too old, it has no instrument to interleave "
-                    "with; name its folder of kernels instead"
+                    f"--against {folder}: that gemmbench is too old to interleave with; name its folder of "
+                    "kernels instead"
                 )
         elif not (folder / MARK).is_file() and not self.former_kernels:
             raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
@@ -301,7 +303,7 @@ def _size(help: str, name: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tune(Options):
+class TuneOptions(Options):
     """The options of ``tune``."""
 
     command: ClassVar[str] = "tune"
@@ -417,7 +419,7 @@ def only(chosen: Sequence[_Item], option: str) -> _Item:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report(Options):
+class ReportOptions(Options):
     """The options of ``report``."""
 
     command: ClassVar[str] = "report"
@@ -449,7 +451,7 @@ class Report(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Doctor(Options):
+class DoctorOptions(Options):
     """Find what slows this machine down, and say how to fix it.
 
     Doctor checks clocks, limits, other programs, drivers, numpy's BLAS and NVIDIA boards. It changes nothing
@@ -466,7 +468,7 @@ class Doctor(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kernels(Options):
+class KernelsOptions(Options):
     """The options of ``kernels``."""
 
     command: ClassVar[str] = "kernels"

@@ -131,7 +131,7 @@ def batch_option() -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Measuring(Options):
+class MeasurementOptions(Options):
     """Where a command measures, how long, and what becomes of the result."""
 
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
@@ -213,7 +213,7 @@ class Measuring(Options):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Peak(Measuring):
+class PeakOptions(MeasurementOptions):
     """Measure what the device can do: arithmetic, memory, transfers.
 
     Each data type gets its best multiply-add: several forms, chain counts and unroll depths compete. A rate
@@ -277,7 +277,7 @@ class Peak(Measuring):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ladder(Measuring):
+class GemmCommandOptions(MeasurementOptions):
     """What is measured of the GEMM kernels, and how it is shown."""
 
     kernels: str = kernels_option()
@@ -464,7 +464,7 @@ def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Var
 
 
 @dataclass(frozen=True, kw_only=True)
-class Square(Ladder):
+class SquareOptions(GemmCommandOptions):
     """Sweep square problems: m = n = k.
 
     Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
@@ -484,7 +484,7 @@ class Square(Ladder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class SweepK(Ladder):
+class SweepKOptions(GemmCommandOptions):
     """Sweep k with m and n fixed.
 
     k takes the powers of two from --k-min to --k-max, or the values of --sizes.
@@ -505,19 +505,19 @@ class SweepK(Ladder):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Workloads(Ladder):
+class WorkloadsOptions(GemmCommandOptions):
     """Measure real shapes: AlexNet, a transformer, or your own.
 
     The sets are the layers of AlexNet as GEMMs, the projections of a 7B transformer for one token and for a
-    prompt, and odd sizes. --file reads your own shapes. The table names the best kernel for each shape; -v
-    shows every kernel. --dry-run lists the shapes and their sources.
+    prompt, the layers of two language models (llm), and odd sizes. --file reads your own shapes. The table
+    names the best kernel for each shape; -v shows every kernel. --dry-run lists the shapes and their sources.
     """
 
     command: ClassVar[str] = "workloads"
 
     kernels: str = kernels_option(default="best")
     set: str | None = option(
-        f"{', '.join(SETS)} or all. Several with commas.  [default: all, or none with --file]",
+        f"{', '.join(SETS)} or all. Several with commas.  [default: all but llm; none with --file]",
         metavar="NAMES",
         names=(*SETS, "all"),
         group=PROBLEM,
@@ -537,7 +537,7 @@ class Workloads(Ladder):
     def set_names(self) -> tuple[str, ...]:
         """The sets, in their own order."""
         if self.set is None:
-            return () if self.file else tuple(SETS)
+            return () if self.file else tuple(name for name in SETS if name != "llm")
         words = names.choose(self.set, (*SETS, "all"), "set of shapes")
         return tuple(name for name in SETS if name in words or "all" in words)
 
@@ -562,7 +562,7 @@ def _length(help: str, **spec: Any) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Gemm(Ladder):
+class GemmOptions(GemmCommandOptions):
     """Measure one problem, on generated or on your own matrices.
 
     The table lists the fastest kernel first. -v adds the time of every scope and launch. --plot draws the

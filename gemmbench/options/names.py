@@ -129,7 +129,7 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     for text in texts:
         name, equals, values = text.partition("=")
         words = [word.strip() for word in values.split(",")]
-        if not equals or not all(word.isdecimal() for word in words):
+        if not equals or not all(map(_is_number, words)):
             raise UsageError(
                 f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
             )
@@ -155,7 +155,7 @@ def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...
     """
     if text is not None:
         words = _words(text)
-        if not all(word.isdecimal() and int(word) > 0 for word in words) or not words:
+        if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
         if low is not None:
             raise UsageError("--sizes takes the place of a range: leave out its smallest size")
@@ -166,6 +166,11 @@ def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...
         raise UsageError(f"the smallest size, {low}, is above the largest, {high}")
     powers = [1 << bit for bit in range(low.bit_length() - 1, high.bit_length()) if low < 1 << bit < high]
     return tuple(sorted({low, *powers, high}))
+
+
+def _is_number(word: str) -> bool:
+    """Whether a word is a whole number; nothing that is counted here has more than 18 digits."""
+    return word.isdecimal() and len(word) <= 18
 
 
 def _words(text: str) -> list[str]:

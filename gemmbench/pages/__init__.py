@@ -62,7 +62,7 @@ class Chart:
 
 
 @dataclass(frozen=True)
-class Part:
+class PageSection:
     """A section of the page."""
 
     id: str
@@ -84,9 +84,9 @@ class Page:
     summary: tuple[str, ...]
     chart: Chart | None  # beside the summary; its own section does not repeat it
     table: Sheet | None
-    parts: tuple[Part, ...]
+    parts: tuple[PageSection, ...]
     css: str  # of the charts
-    shared: pane.Shared
+    shared: pane.SharedTexts
 
 
 def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
@@ -273,15 +273,15 @@ def _machine(run: Run) -> tuple[object, ...]:
     return devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold
 
 
-def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> Part:
+def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> PageSection:
     bases = ", ".join(names[:-1]) if len(names) <= 3 else f"the {len(names) - 1} runs before"
     charts = draw(lambda: chart_views.ratios(made), "Change of each row's time, with its range.")
     sheets = results.sheets(made, every=True)
     title = f"{names[-1]} compared with {bases}"
-    return Part(f"changes-{number}", title, sheets=tuple(sheets), charts=tuple(charts))
+    return PageSection(f"changes-{number}", title, sheets=tuple(sheets), charts=tuple(charts))
 
 
-def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[Part]:
+def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSection]:
     """Compare the runs of each device: the fastest kernel of each run at the problems that they share."""
     scope, by_device = rates.view_scope(*runs), dict[str, _Problems]()
     tried = [each for each in runs if not is_tuning(each)]
@@ -296,7 +296,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[Part]:
         shared = {key: by_run for key, by_run in problems.items() if len(by_run) > 1}
         if shared:
             title = f"Runs of {device} side by side"
-            yield Part(f"device-{number}", title, sheets=(_side_by_side(shared, scope),))
+            yield PageSection(f"device-{number}", title, sheets=(_side_by_side(shared, scope),))
 
 
 def _side_by_side(shared: _Problems, scope: str) -> Sheet:
@@ -334,13 +334,13 @@ def _lenders(run: Run, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _section(run: Run, slug: str, title: str, name: str, lenders: Sequence[Run], draw: _Draw) -> Part:
+def _section(run: Run, slug: str, title: str, name: str, lenders: Sequence[Run], draw: _Draw) -> PageSection:
     order = order_of(run)
     rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order))
     folded = f"All {sum(len(sheet.rows) for sheet in rows)} rows in every scope" if rows else ""
     sheets = tuple(map(_without_options, views.sheets(run, order)))
     charts = tuple(draw.suited([run, *lenders]))
-    return Part(slug, title, name, _command(run), sheets, charts, folded, rows)
+    return PageSection(slug, title, name, _command(run), sheets, charts, folded, rows)
 
 
 def _without_options(sheet: Sheet) -> Sheet:
@@ -379,7 +379,7 @@ _MACHINE = (
 )  # fmt: skip
 
 
-def _machines(runs: Sequence[Run], names: dict[int, str]) -> Part:
+def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
     """A line for each run and device: when, with which software, on which machine."""
 
     def line(run: Run, device: str) -> tuple[Cell, ...]:
@@ -398,7 +398,7 @@ def _machines(runs: Sequence[Run], names: dict[int, str]) -> Part:
         rows=tuple(line(run, title) for run in runs for title in titles[id(run)] or ("host",)),
         left=frozenset(_MACHINE) - {"cores", "busy before", "memory"},
     )
-    return Part("machines", "Where and when", sheets=(sheet,))
+    return PageSection("machines", "Where and when", sheets=(sheet,))
 
 
 # --- Charts -------------------------------------------------------------------------------------------------
@@ -414,7 +414,7 @@ class _Draw:
     """Draws the charts of a page, and collects their styles and the texts of their points."""
 
     wanted: Wanted
-    shared: pane.Shared = field(default_factory=pane.Shared)
+    shared: pane.SharedTexts = field(default_factory=pane.SharedTexts)
     styles: dict[str, int] = field(default_factory=dict)
     ids: dict[str, int] = field(default_factory=dict)
 

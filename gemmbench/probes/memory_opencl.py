@@ -20,7 +20,7 @@ from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Check, Parameters, Work
 from gemmbench.model.units import ceil_div, size
-from gemmbench.opencl.runtime import Built, Runtime, errors
+from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
     TEXEL_BYTES,
@@ -38,7 +38,7 @@ MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int
 Enqueue = Callable[[], Any]  # puts one launch into the queue; its event
 
 
-class Candidate(Protocol):
+class ProbeCandidate(Protocol):
     """One way to run a probe: a kernel, and how it is launched."""
 
     @property
@@ -52,10 +52,10 @@ class Candidate(Protocol):
         """How the result of such a launch differs from what the host expects, or ""."""
 
 
-class Operands(Protocol):
+class ProbeBuffers(Protocol):
     """What the candidates of a row share: its buffers on the device, and what the host knows of them."""
 
-    def bench(self, parameters: Parameters) -> Bench | Any:
+    def bench(self, parameters: Parameters) -> MemoryBench | Any:
         """A candidate, ready to run; `NotMeasuredError` if the device's compiler refuses it."""
 
 
@@ -101,11 +101,11 @@ class Loop:
 
 
 @dataclass
-class Bench:
+class MemoryBench:
     """A candidate that is timed by its events and the wall clock: see `measure.instrument.Bench`."""
 
-    operands: Operands  # what it shares with others
-    candidate: Candidate  # what is launched
+    operands: ProbeBuffers  # what it shares with others
+    candidate: ProbeCandidate  # what is launched
     choice: Parameters  # what tells it from the others, for the row
     unit: Work  # what it does in a unit of work
     trips: tuple[int, int]  # the least and the most units of work in a launch that is measured
@@ -139,12 +139,15 @@ class Bench:
 
 
 def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
-    """Launch so many times back to back and wait; event seconds of one launch."""
+    """Launch so many times back to back and wait; seconds of one launch, by events if there are any."""
     begin = time.perf_counter()
     events = [enqueue() for _ in range(count)]
     queue.finish()
     end = time.perf_counter()
-    spent = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / count
+    try:
+        spent = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / count
+    except cl.Error:  # the driver has no event times
+        spent = (end - begin) / count
     return Batch({"kernel": max(spent, _SHORTEST_S)}, begin, end, count)
 
 
@@ -155,7 +158,7 @@ def verified(wrong: str) -> Verified:
 
 def launcher(
     runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
-    built: Built | None = None, any_group: bool = False,
+    built: BuiltProgram | None = None, any_group: bool = False,
 ) -> Launcher:  # fmt: skip
     """A kernel of a file compiled with options, or of a program that was built from them.
 
@@ -256,7 +259,7 @@ _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here
 
 
 @dataclass
-class Pass:
+class MemoryPass:
     """A kernel that goes once through a set; or through a part of it, and next time through the next."""
 
     launcher: Launcher
@@ -264,7 +267,9 @@ class Pass:
     units: int  # vectors or texels in the set
     part: int  # of them in a launch of the most work
     flat: bool  # whether there are as many work-items as there is work: fewer for a part
-    check: Callable[[Pass], str]  # how a launch of all of a part differs from what the host expects, or ""
+    check: Callable[
+        [MemoryPass], str
+    ]  # how a launch of all of a part differs from what the host expects, or ""
     stretches: dict[int, Any] = field(default_factory=dict)  # where the next launch begins, by work
 
     def launch(self, first: int, count: int) -> Any:
@@ -300,7 +305,7 @@ class GlobalMemory:
         ]
         self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
 
-    def bench(self, parameters: Parameters) -> Bench:
+    def bench(self, parameters: Parameters) -> MemoryBench:
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         pattern = f"-DPATTERN_{way.pattern.upper()}"
         options = ("-DREAL_float", f"-DWIDTH={self._width}", f"-DUNROLL={way.unroll}", pattern)
@@ -309,14 +314,14 @@ class GlobalMemory:
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
         choice: Parameters = {"pattern": way.pattern, "unroll": way.unroll, "group": way.group}
         choice |= {"items": items, "set_bytes": total}
-        passed = Pass(launched, self._arguments, vectors, vectors, not way.groups, self._check)
+        passed = MemoryPass(launched, self._arguments, vectors, vectors, not way.groups, self._check)
         unit, notes = Work(bytes=total // _PARTS), (_set_note(runtime, total),)
-        return Bench(self, passed, choice, unit, (_PARTS, _PARTS), notes)
+        return MemoryBench(self, passed, choice, unit, (_PARTS, _PARTS), notes)
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
         return *self._sources, self._target, np.uint32(first), np.uint32(count)
 
-    def _check(self, passed: Pass) -> str:
+    def _check(self, passed: MemoryPass) -> str:
         sets, elements = self._sets, self._elements
         if self._row.probe.stores:
             sets.erase(self._target, elements)
@@ -335,7 +340,7 @@ class GlobalMemory:
         return np.asarray(values + np.float32(SCALAR) * others)
 
 
-class Image:
+class ImageProbe:
     """An image of RGBA floats, read row by row."""
 
     def __init__(self, row: MemoryRow) -> None:
@@ -351,7 +356,7 @@ class Image:
         self._sums = self._sets.blank(_most_items(row, self._texels))
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
-    def bench(self, parameters: Parameters) -> Bench:
+    def bench(self, parameters: Parameters) -> MemoryBench:
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         items, options = _items(runtime, way, self._texels), (f"-DUNROLL={way.unroll}",)
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
@@ -359,14 +364,14 @@ class Image:
         choice: Parameters = {"unroll": way.unroll, "group": way.group, "items": items}
         choice["set_bytes"] = self._texels * TEXEL_BYTES
         width, height = (1 << shift for shift in self._shifts)
-        passed = Pass(launched, self._arguments, self._texels, self._part, False, self._check)
+        passed = MemoryPass(launched, self._arguments, self._texels, self._part, False, self._check)
         unit, note = Work(bytes=self._part * TEXEL_BYTES // _PARTS), f"an image of {width} x {height} texels"
-        return Bench(self, passed, choice, unit, (_PARTS, _PARTS), (note,))
+        return MemoryBench(self, passed, choice, unit, (_PARTS, _PARTS), (note,))
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
         return self._picture, self._sums, *map(np.uint32, (self._shifts[0], first, count))
 
-    def _check(self, passed: Pass) -> str:
+    def _check(self, passed: MemoryPass) -> str:
         passed.launch(0, self._part)
         expected = self._row.table.sum_of(0, self._part * TEXEL_BYTES // FLOAT_BYTES)
         return self._sets.wrong_sum(self._sums, passed.launcher.items, expected)
@@ -429,7 +434,7 @@ class _Reading:
         least: int,
         check: Callable[[Loop, int], str],
         notes: tuple[str, ...] = (),
-    ) -> Bench:
+    ) -> MemoryBench:
         """A loop with such arguments before the number of its trips."""
         way, width, probe = Way.of(parameters), int(parameters["width"]), self._row.probe
         items = self._groups(way) * way.group
@@ -441,9 +446,9 @@ class _Reading:
             return self._data, self._sums, *map(np.uint32, (*numbers, trips))
 
         loop = Loop(launched, arguments, check)
-        return Bench(self, loop, choice, Work(bytes=trip_bytes), (least, MOST_TRIPS), notes)
+        return MemoryBench(self, loop, choice, Work(bytes=trip_bytes), (least, MOST_TRIPS), notes)
 
-    def bench(self, parameters: Parameters) -> Bench:
+    def bench(self, parameters: Parameters) -> MemoryBench:
         raise NotImplementedError
 
 
@@ -454,8 +459,8 @@ class WorkingSet(_Reading):
         self._bytes = int(row.parameters["bytes"])
         super().__init__(row, self._bytes // FLOAT_BYTES)
 
-    def bench(self, parameters: Parameters) -> Bench:
-        """See `Operands`: its trips are visits of each group."""
+    def bench(self, parameters: Parameters) -> MemoryBench:
+        """See `ProbeBuffers`: its trips are visits of each group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups = self._groups(way)
         block = way.unroll * way.group * width  # elements
@@ -480,7 +485,7 @@ class LocalMemory(_Reading):
         most = max(2 * way.unroll * way.group for way in _ways(row))
         super().__init__(row, most * int(row.parameters["width"]))
 
-    def bench(self, parameters: Parameters) -> Bench:
+    def bench(self, parameters: Parameters) -> MemoryBench:
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks

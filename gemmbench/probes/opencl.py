@@ -12,23 +12,23 @@ import pyopencl as cl
 
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, HostArray
-from gemmbench.model.instrument import Batch, Built, Prepared, Verified, When
+from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl.runtime import Runtime, errors, page_aligned
+from gemmbench.opencl.runtime import NO_CLOCK, Runtime, errors, page_aligned
 from gemmbench.probes import PROBES, reference
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
 from gemmbench.probes.memory_opencl import (
     MOST_TRIPS,
-    Bench,
     GlobalMemory,
-    Image,
+    ImageProbe,
     Launcher,
     LocalMemory,
     Loop,
+    MemoryBench,
     MemoryRow,
-    Operands,
+    ProbeBuffers,
     WorkingSet,
     launcher,
     timed,
@@ -36,7 +36,7 @@ from gemmbench.probes.memory_opencl import (
 )
 from gemmbench.probes.race import compare_results
 from gemmbench.probes.reference import RECURRENCES, RepeatedTable, expected_sums, random_cycle
-from gemmbench.probes.reference import Operands as Drawn
+from gemmbench.probes.reference import ChainOperands as Drawn
 
 _BLANK = b"\xff" * FLOAT_BYTES
 
@@ -105,7 +105,7 @@ class Copies(_Buffer):
         self.blank()
 
     def bench(self, parameters: Parameters) -> TransferBench:
-        """See `Operands`: a copy enqueued and waited for, a blocking one, or two on two queues."""
+        """See `ProbeBuffers`: a copy enqueued and waited for, a blocking one, or two on two queues."""
         way = str(parameters["way"])
         transfer = {
             "blocking": self._blocking, "enqueued": self._enqueued, "two queues": self._two_queues
@@ -230,15 +230,15 @@ class Chase:
         self._nodes = cl.Buffer(runtime.context, flags, hostbuf=memory)
         self._where = runtime.buffer(_WORD.itemsize)
 
-    def bench(self, parameters: Parameters) -> Bench:
-        """See `Operands`: its trips are hops."""
+    def bench(self, parameters: Parameters) -> MemoryBench:
+        """See `ProbeBuffers`: its trips are hops."""
         runtime, probe = self._row.runtime, self._row.probe
         launched = launcher(runtime, probe.file, (), probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
         self._start()
         if self._cycle.size <= _MOST_WARMING:
             timed(runtime.queue, lambda: loop.enqueue(self._cycle.size))
-        return Bench(self, loop, {"spacing": self._spacing}, Work(), (2, MOST_TRIPS))
+        return MemoryBench(self, loop, {"spacing": self._spacing}, Work(), (2, MOST_TRIPS))
 
     def _start(self) -> None:
         cl.enqueue_copy(self._row.runtime.queue, self._where, np.zeros(1, _WORD))
@@ -302,6 +302,8 @@ def _dispatch(runtime: Runtime, kernel: Any) -> float:
 def _start(runtime: Runtime, kernel: Any) -> float:
     event = _enqueue(runtime.queue, kernel)
     runtime.queue.finish()
+    if not runtime.has_clock:
+        raise NotMeasuredError("unsupported", NO_CLOCK)
     spent: int = event.profile.start - event.profile.queued
     return max(spent * 1e-9, _SHORTEST_S)
 
@@ -323,8 +325,8 @@ _LAUNCHES: Mapping[str, Callable[[Runtime, Any], float]] = {
 # --- Brings the probes to a device: one executor for all kinds, which prepares the candidates of their
 # races.
 
-_MEMORY: Mapping[str, Callable[[MemoryRow], Operands]] = {
-    "global": GlobalMemory, "image": Image, "working-set": WorkingSet, "local": LocalMemory,
+_MEMORY: Mapping[str, Callable[[MemoryRow], ProbeBuffers]] = {
+    "global": GlobalMemory, "image": ImageProbe, "working-set": WorkingSet, "local": LocalMemory,
     "chase": Chase, "launch": Launches, "copy": Copies, "map": Maps,
 }  # fmt: skip
 """By bench."""
@@ -340,17 +342,17 @@ class ProbeExecutor:
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None) -> Any:
         """A candidate: its parameters are the row's and those that tell it from the others."""
         with errors():
-            operands: Operands = like.operands if like else self._operands(case)
+            operands: ProbeBuffers = like.operands if like else self._operands(case)
             return operands.bench(case.parameters)
 
-    def _operands(self, case: Case) -> Operands:
+    def _operands(self, case: Case) -> ProbeBuffers:
         if case.kind != "peak":
             probe = BY_NAME[case.variant]
             return _MEMORY[probe.bench](MemoryRow(self._runtime, probe, case.parameters, self._table))
         arithmetic = PROBES[case.variant]
         if isinstance(arithmetic, ChainProbe):
             return Chains(self._runtime, arithmetic, case.dtype, int(case.parameters["width"]))
-        return Tiles(self._runtime, arithmetic, case.dtype, case.parameters)
+        return MatrixTiles(self._runtime, arithmetic, case.dtype, case.parameters)
 
 
 # --- Brings the probes of dependent chains to a device: operands, programs and the host's check -------------
@@ -373,7 +375,7 @@ class Chains:
         self._forms = {form.name: form for form in probe.forms[dtype]}
         self._drawn: dict[str, tuple[Drawn, Any, Any]] = {}
 
-    def bench(self, parameters: Parameters) -> Bench:
+    def bench(self, parameters: Parameters) -> MemoryBench:
         """One form, number of chains and depth of unrolling."""
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
@@ -384,7 +386,7 @@ class Chains:
         choice |= {"items": self.items, "group": launched.group}
         unit = Work(flops=self._probe.operations * self.items * self.width * chains * unroll)
         chain = Chain(self, launched, form, chains, unroll)
-        return Bench(self, chain, choice, unit, (1, MOST_TRIPS))
+        return MemoryBench(self, chain, choice, unit, (1, MOST_TRIPS))
 
     def drawn(self, recurrence: str) -> tuple[Drawn, Any, Any]:
         """The operands on the host, and buffers of seeds and coefficients: once for all such forms."""
@@ -448,7 +450,7 @@ _GROUP = 128  # work-items: four warps
 _WARP = 32
 
 
-class Tiles:
+class MatrixTiles:
     """The operands of one row of a matrix probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: Parameters) -> None:
@@ -465,7 +467,7 @@ class Tiles:
         most = max(probe.groups) * self._units * self.products(max(probe.chains))
         self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
 
-    def bench(self, parameters: Parameters) -> Bench:
+    def bench(self, parameters: Parameters) -> MemoryBench:
         """One number of chains, depth of unrolling and number of work-groups for each unit."""
         probe, instruction = self.probe, self.instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
@@ -477,12 +479,12 @@ class Tiles:
         choice |= {"groups": groups, "items": items, "group": _GROUP}
         products = groups * self._units * self.products(chains)
         unit = Work(flops=instruction.operations * products * unroll)
-        return Bench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
+        return MemoryBench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
 
     def products(self, chains: int) -> int:
         return chains * (_GROUP // _WARP // self.probe.warps)
 
-    def _arguments(self, operands: reference.Tiles) -> Callable[[int], tuple[Any, ...]]:
+    def _arguments(self, operands: reference.TileOperands) -> Callable[[int], tuple[Any, ...]]:
         a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))
         return lambda trips: (a, b, self.results, np.int32(trips))
 
@@ -491,7 +493,7 @@ class Tiles:
 class Product:
     """One candidate: its work is the trips of the kernel's loop."""
 
-    operands: Tiles
+    operands: MatrixTiles
     launcher: Launcher
     chains: int
     steps: int  # of every chain in a trip

@@ -9,7 +9,7 @@ from functools import partial
 from matplotlib.axes import Axes
 
 from gemmbench.charts import bars, lines, pane
-from gemmbench.charts.bars import Bar, Part
+from gemmbench.charts.bars import Bar, BarPart
 from gemmbench.charts.lines import Line, Look, Point
 from gemmbench.model import units
 from gemmbench.model.row import Row
@@ -53,7 +53,7 @@ def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar],
         best = max(rate for _, rate in same)
         for row, rate in sorted(same, key=lambda pair: int(pair[0].parameters.get("width", 0))):
             colour = pane.COLOURS[0] if rate == best else pane.COLOURS[5]
-            part = Part(rate / divisor, colour, _peak_name(row))
+            part = BarPart(rate / divisor, colour, _peak_name(row))
             text = units.number(rate / divisor)
             entries.append(Bar((part,), text, _peak_name(row), rate == best, sample(run, row)))
     return entries, letter
@@ -97,7 +97,7 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         if times:
             entries = [
                 Bar(
-                    (Part(t / 1e-6, pane.COLOURS[0], row.variant),),
+                    (BarPart(t / 1e-6, pane.COLOURS[0], row.variant),),
                     units.seconds(t),
                     clean(row.variant),
                     said=sample(subject.run, row),
@@ -111,7 +111,7 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _over_bytes(
-    axes: Axes, subject: pane.Subject, title: str, unit: str, figure: Callable[[Row], float | None]
+    axes: Axes, subject: pane.PaneSubject, title: str, unit: str, figure: Callable[[Row], float | None]
 ) -> None:
     """A line for each probe over its sizes, and the last-level cache."""
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))

@@ -84,7 +84,7 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
 
 
 @dataclass(frozen=True)
-class Entry:
+class RaceEntry:
     """A candidate that was timed."""
 
     rate: float  # operations or bytes per second
@@ -108,7 +108,7 @@ class Race:
     device: DeviceFacts
     policy: Policy
     hopeless: float = math.inf
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RaceEntry] = field(default_factory=list)
     failure: str = ""
     kept: Handle | None = None
     _handles: list[Handle] = field(default_factory=list)
@@ -131,7 +131,7 @@ class Race:
         for handle in handles:
             least, most = handle.prepared.trips
             work = max(1, most // 4) if least == most else trips_for(handle, _RACE_S)
-            self.entries.append(Entry(self._rate(sized(handle, work)), handle))
+            self.entries.append(RaceEntry(self._rate(sized(handle, work)), handle))
         return bool(handles)
 
     def final(self, count: int) -> Sized:
@@ -171,7 +171,7 @@ class Race:
     def best_rate(self) -> float:
         return max(entry.rate for entry in self.entries)
 
-    def ranked(self) -> list[Entry]:
+    def ranked(self) -> list[RaceEntry]:
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def unrolling(self, best: Handle, most: float) -> float | None:
@@ -288,7 +288,7 @@ _SLACK = 24.0
 
 
 @dataclass(frozen=True)
-class Subject:
+class EvidenceSubject:
     """What evidence is about: how far doubling may be off, and how the reasons call things."""
 
     tolerance: float  # of the doubling test
@@ -300,10 +300,10 @@ class Subject:
     unrolling: float = 1.15
 
 
-ARITHMETIC = Subject(0.05, "trips", ", which is used instead")
+ARITHMETIC = EvidenceSubject(0.05, "trips", ", which is used instead")
 MATRIX = replace(ARITHMETIC, unrolling=1.03)
 # More than for arithmetic: memory and the last cache are shared with neighbours.
-MEMORY = Subject(0.1, "work")
+MEMORY = EvidenceSubject(0.1, "work")
 
 
 @dataclass(frozen=True)
@@ -317,7 +317,7 @@ class Evidence:
     wrong_result: str  # how the kernel's result differs from the host's, "" if it does not
     ceiling: Ceiling | None  # that cannot be exceeded, if known
     unrolling: float | None = None  # rate with deep over rate with shallow unrolling, if both were raced
-    subject: Subject = ARITHMETIC
+    subject: EvidenceSubject = ARITHMETIC
 
 
 def judge(evidence: Evidence) -> Check:

@@ -13,7 +13,7 @@ SEEDS = 4096  # elements of the seed buffer, as in chains.clh
 
 
 @dataclass(frozen=True)
-class Operands:
+class ChainOperands:
     """What a probe's kernels read, as it is stored."""
 
     seeds: HostArray  # SEEDS start values
@@ -33,7 +33,7 @@ class Lanes:
 class Recurrence:
     """One way from a chain's value to its next."""
 
-    draw: Callable[[DType, int, np.random.Generator], Operands]  # for a type and a number of lanes
+    draw: Callable[[DType, int, np.random.Generator], ChainOperands]  # for a type and a number of lanes
     widen: Callable[[HostArray, DType], HostArray]  # from stored to what the host computes with
     step: Callable[[Lanes, DType], HostArray]  # x after one more step
     sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
@@ -44,7 +44,8 @@ class Recurrence:
 
 
 def expected_sums(
-    recurrence: Recurrence, dtype: DType, operands: Operands, items: int, width: int, chains: int, steps: int,
+    recurrence: Recurrence, dtype: DType, operands: ChainOperands, items: int, width: int, chains: int,
+    steps: int,
     merged: bool = False,
 ) -> HostArray:  # fmt: skip
     """What a kernel of ``chains.clh`` stores for each work-item: floating point in double precision.
@@ -72,29 +73,29 @@ def expected_sums(
 # --- operands -----------------------------------------------------------------------------------------------
 
 
-def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
     """Multipliers above -1 keep a chain moving and finite: by so much that a few steps outdo rounding."""
     seeds = rng.uniform(-1, 1, SEEDS)
     multipliers = -(1 - rng.uniform(0.5, 1, width) * np.clip(64 * dtype.eps, 1e-4, 0.25))
     addends = rng.uniform(-0.5, 0.5, width)
-    return Operands(encode(seeds, dtype), encode(np.concatenate([multipliers, addends]), dtype))
+    return ChainOperands(encode(seeds, dtype), encode(np.concatenate([multipliers, addends]), dtype))
 
 
-def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
     """Anything: chains wrap around. Coefficients are odd, so that no chain is stuck at 0."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     most = np.iinfo(unsigned).max
-    return Operands(
+    return ChainOperands(
         rng.integers(0, most, SEEDS, dtype=unsigned, endpoint=True),
         rng.integers(0, most, 2 * width, dtype=unsigned, endpoint=True) | unsigned.type(1),
     )
 
 
-def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> Operands:
+def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
     """Registers of four bytes; addends so small that no sum saturates."""
     coefficients = [rng.integers(-(2**31), 2**31, width), rng.integers(-(2**30), 2**30, width)]
     seeds = rng.integers(-(2**31), 2**31, SEEDS)
-    return Operands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
+    return ChainOperands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
 
 
 # --- steps --------------------------------------------------------------------------------------------------
@@ -247,7 +248,7 @@ _EXACT = 2  # the check's operands are whole numbers of at most this, so that ev
 
 
 @dataclass(frozen=True)
-class Tiles:
+class TileOperands:
     """Operands of a matrix probe as numbers: what a kernel reads is `stored` of them."""
 
     a: HostArray  # tiles x 2 x m x k: steps alternate between the two
@@ -258,24 +259,24 @@ class Tiles:
         return encode(self.a, dtype), encode(self.b, dtype)
 
 
-def draw(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> Tiles:
+def draw(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> TileOperands:
     """Operands of a kind: ``random`` or ``zeros`` are timed; ``exact``, small whole numbers, are checked.
 
     Random pairs of A are each other's negative, so that D stays bounded however many steps there are.
     """
     a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
     if kind == "zeros":
-        return Tiles(np.zeros(a_shape), np.zeros(b_shape))
+        return TileOperands(np.zeros(a_shape), np.zeros(b_shape))
     if kind == "exact":
         a = rng.integers(-_EXACT, _EXACT, a_shape, endpoint=True).astype(np.float64)
-        return Tiles(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
+        return TileOperands(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
     most = 127.0 if not DTYPES[instruction.dtype].is_float else 1.0
     a, b = rng.uniform(-most, most, a_shape), rng.uniform(-most, most, b_shape)
     a[:, 1] = -a[:, 0]
-    return Tiles(a, b)
+    return TileOperands(a, b)
 
 
-def expected(tiles: Tiles, pairs: HostArray, steps: int) -> HostArray:
+def expected(tiles: TileOperands, pairs: HostArray, steps: int) -> HostArray:
     """D of some products after an even number of steps, products x m x n in double precision.
 
     `pairs`, products x 2, has the indexes of their tiles of A and of B.

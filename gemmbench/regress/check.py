@@ -17,17 +17,16 @@ from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import clean
-from gemmbench.options.comparing import Check
+from gemmbench.options.comparing import CheckOptions
 from gemmbench.options.rules import DEFAULT, Rules
 from gemmbench.plan import rebuild, select
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
-from gemmbench.regress.compare import Comparison, Line
+from gemmbench.regress.compare import ComparedRow, Comparison
 from gemmbench.regress.results import name
-from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval
-from gemmbench.stats.rates import work
+from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
@@ -50,7 +49,7 @@ class Job:
     header: Header
     policy: Policy
     worker: Worker
-    options: Check = field(default_factory=Check)
+    options: CheckOptions = field(default_factory=CheckOptions)
     file: RunFile | None = None
     rows: list[Row] = field(default_factory=list)
 
@@ -76,7 +75,7 @@ class Job:
 
 @contextlib.contextmanager
 def prepared(
-    baseline: BaselineSet, options: Check, command: Sequence[str], make_machine: Maker
+    baseline: BaselineSet, options: CheckOptions, command: Sequence[str], make_machine: Maker
 ) -> Iterator[Job]:
     """Choose devices and plan. The measuring process lives as long as the context.
 
@@ -175,8 +174,8 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
 class Candidate:
     """A suspicious row and what further measurements of it gave."""
 
-    line: Line
-    control: Line | None  # a row that alternates with it and shows the speed of the machine
+    line: ComparedRow
+    control: ComparedRow | None  # a row that alternates with it and shows the speed of the machine
     rows: list[tuple[Row, float]] = field(default_factory=list)  # and how much longer the control took
     failed: dict[RowKey, Row] = field(default_factory=dict)  # of the row itself, or of its control
 
@@ -186,7 +185,7 @@ class Candidate:
         return max((slowdown for _, slowdown in self.rows), default=1.0)
 
 
-def _is_suspicious(rules: Rules, line: Line) -> bool:
+def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
     """Whether a row may be slower. Rows that were too slow to run are suspicious too."""
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
@@ -204,17 +203,17 @@ def _cases(job: Job) -> dict[RowKey, Case]:
     }
 
 
-def _control(job: Job, first: Comparison, suspect: Line) -> Line | None:
+def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
     """A row on the same device that shows whether the machine itself is slower, or None.
 
     Libraries come first, because no change to a kernel affects them, then unchanged rows. All CPU devices and
     the host are one machine. Only for a library may a slower kernel be the control.
     """
 
-    def home(line: Line) -> int:
+    def home(line: ComparedRow) -> int:
         return HOST if is_on_cpu(job.run, line.row) else line.key[1]
 
-    def rank(line: Line) -> tuple[int, bool]:
+    def rank(line: ComparedRow) -> tuple[int, bool]:
         library, unchanged = line.key[2] in BASELINES, line.verdict in ("unchanged", "faster")
         return 0 if library else 1 if unchanged else 2, line.row.problem != suspect.row.problem
 
@@ -249,7 +248,9 @@ def _remeasure(
                 each.failed[each.line.key] = row
 
 
-def _slowdown(job: Job, candidate: Candidate, control: Line, case: Case) -> Generator[Event, None, float]:
+def _slowdown(
+    job: Job, candidate: Candidate, control: ComparedRow, case: Case
+) -> Generator[Event, None, float]:
     """How much longer a control takes than in the baseline; 1 if it is faster, or has no result."""
     row = yield from job.measure(case)
     if row.status in FAILED:
@@ -258,7 +259,7 @@ def _slowdown(job: Job, candidate: Candidate, control: Line, case: Case) -> Gene
     return max(1.0, now.median * work(row) / control.base_s) if now and control.base_s else 1.0
 
 
-def _decided(job: Job, candidate: Candidate) -> Line:
+def _decided(job: Job, candidate: Candidate) -> ComparedRow:
     """The line of a suspicious row: it is slower only if every measurement says so.
 
     The control's slowdown is the machine's and does not count. Interleaved pairs are pooled instead.
@@ -287,7 +288,7 @@ def _decided(job: Job, candidate: Candidate) -> Line:
     return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)
 
 
-def _broken(line: Line, row: Row) -> Line:
+def _broken(line: ComparedRow, row: Row) -> ComparedRow:
     reason = f"measured again: {verdicts.outcome(row)}"
     return replace(line, row=row, verdict="broken", reason=reason, ratio=None)
 

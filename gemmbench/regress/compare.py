@@ -22,9 +22,8 @@ from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.rules import Rules
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate
 from gemmbench.report.table import stack, stdout
-from gemmbench.stats.conditions import is_on_cpu
 from gemmbench.stats.intervals import Interval, interleaved_ratio
-from gemmbench.stats.rates import interleaved_seconds, is_uncertain, work
+from gemmbench.stats.rates import interleaved_seconds, is_on_cpu, is_uncertain, work
 
 # Replayed on the unchanged runs in tests/data/aa, each against the run before it: 0 of 31 runs fail, and the
 # same runs, all rows slowed down 2.5 times, fail in 30 of 31.
@@ -60,7 +59,7 @@ _NO_KERNEL = "without a kernel that another folder can have"
 
 
 @dataclass(frozen=True)
-class Line:
+class ComparedRow:
     """One row of a comparison."""
 
     key: RowKey
@@ -98,12 +97,12 @@ class Comparison:
     bases: tuple[Run, ...]
     news: tuple[Run, ...]
     rules: Rules
-    lines: tuple[Line, ...]
+    lines: tuple[ComparedRow, ...]
     left_out: Mapping[str, int]  # rows without a line, by reason
     remarks: tuple[str, ...] = ()
 
     @property
-    def slower(self) -> tuple[Line, ...]:
+    def slower(self) -> tuple[ComparedRow, ...]:
         """The rows that became slower."""
         return tuple(line for line in self.lines if line.verdict == "slower")
 
@@ -152,7 +151,7 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
     lines = []
     for key in dict.fromkeys([*baseline.rows, *(key for each in replicates for key in each.rows)]):
         line = _line(baseline, key, [each for each in replicates if key in each.rows])
-        if isinstance(line, Line):
+        if isinstance(line, ComparedRow):
             lines.append(_with_resources(baseline, line, replicates))
         else:
             left_out[line] += 1
@@ -164,7 +163,19 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
         if (before := baseline.rows.get(line.key)) is not None and before.kind == "gemm"
         if before.parameters != line.row.parameters
     )
+    remarks += [] if rules.interleaved else _environments(bases[0], news[0])
     return Comparison(baseline.runs, tuple(news), rules, tuple(lines), dict(left_out), tuple(remarks))
+
+
+def _environments(before: Run, now: Run) -> list[str]:
+    """A remark for each environment variable that differs between two runs."""
+    old, new = before.header.host.environment, now.header.host.environment
+    return [
+        f"{clean(name)} was {clean(old.get(name, 'not set'))} in the baseline, and is "
+        f"{clean(new.get(name, 'not set'))} now."
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name) != new.get(name)
+    ]
 
 
 def concluded(comparison: Comparison) -> Comparison:
@@ -187,13 +198,13 @@ def concluded(comparison: Comparison) -> Comparison:
     return replace(comparison, lines=lines, remarks=remarks)
 
 
-def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Line | str:
+def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> ComparedRow | str:
     """The line of one row, or why it has none."""
     olds = [each for each in baseline.replicates if key in each.rows]
     statuses = {each.rows[key].status for each in olds}
     was_ok = "ok" in statuses
     latest = news[0] if news else olds[0]
-    line = Line(key, latest.rows[key], title(latest.run, latest.rows[key]), "missing")
+    line = ComparedRow(key, latest.rows[key], title(latest.run, latest.rows[key]), "missing")
     failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
     if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
         return replace(line, row=failed, verdict="broken", reason=outcome(failed))
@@ -215,7 +226,7 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Line
     return _compared(baseline, line, good)
 
 
-def _not_run(baseline: BaselineSet, line: Line, now: Replicate) -> Line:
+def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
     """The line of a row that was ok in the baseline and was not run now.
 
     A row over its budget reports the time that it needs, which is compared with the baseline's.
@@ -231,7 +242,7 @@ def _not_run(baseline: BaselineSet, line: Line, now: Replicate) -> Line:
     return replace(line, verdict="possibly slower" if rules.thresholds.given(row) is None else "slower")
 
 
-def _with_resources(baseline: BaselineSet, line: Line, news: Sequence[Replicate]) -> Line:
+def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
     """The same line with what changed in the resources of its kernels."""
     also = ("source", "sampling", "memory")
     now = next((each for each in news if line.key in each.rows and each.rows[line.key].status == "ok"), None)
@@ -272,7 +283,7 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
                 yield f"{each.kernel}: {new} {unit}, not {old}"
 
 
-def _compared(baseline: BaselineSet, line: Line, news: Sequence[Replicate]) -> Line | str:
+def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow | str:
     """The line of a row that is ok on both sides."""
     key, rules = line.key, baseline.rules
     first = next((each for each in news if baseline.comparable(key, each)), None)
@@ -302,7 +313,7 @@ def _compared(baseline: BaselineSet, line: Line, news: Sequence[Replicate]) -> L
     return replace(judged, reason=doubt) if above else judged
 
 
-def timed(line: Line, old: Sequence[Cost], new: Sequence[Cost]) -> Line:
+def timed(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
     """A line with the times of both sides."""
     units = work(line.row)
     times = middle(old).median * units, middle(new).median * units
@@ -342,7 +353,7 @@ def _doubt(rows: Sequence[tuple[Run, Row]]) -> str:
     return f"{why}: measure again with gemmbench check BASE"
 
 
-def judge(rules: Rules, line: Line, ratio: Interval, spread: float, limit: float) -> Line:
+def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit: float) -> ComparedRow:
     """A line with the verdict of its ratio.
 
     Args:
@@ -365,7 +376,7 @@ def judge(rules: Rules, line: Line, ratio: Interval, spread: float, limit: float
     return replace(line, verdict=verdict, reason="", threshold=threshold, ratio=ratio)
 
 
-def interleaved(rules: Rules, line: Line, rows: Sequence[Row]) -> Line | None:
+def interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
     """A line with the verdict of all interleaved pairs in several measurements; None if there are none."""
     new, old = interleaved_seconds(rows, rules.scope)
     if not new:

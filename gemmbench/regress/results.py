@@ -12,7 +12,7 @@ from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.row import MATH, Row
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
-from gemmbench.regress.compare import FAILING, LOST, VERDICTS, Comparison, Line, Verdict
+from gemmbench.regress.compare import FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
 from gemmbench.report.notes import shape
 from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
 from gemmbench.stats.rates import problem_fields
@@ -48,13 +48,13 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     return [*(table for table in tables if table.rows or table.notes), last]
 
 
-def _sheet(comparison: Comparison, lines: Sequence[Line], every: bool) -> Sheet:
+def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict != "unchanged")]
     shown.sort(key=lambda line: (order.index(line.verdict), -line.ratio.median if line.ratio else 0.0))
     unchanged = [] if every else [line for line in lines if line.verdict == "unchanged"]
 
-    def cells(line: Line) -> Iterator[Cell]:
+    def cells(line: ComparedRow) -> Iterator[Cell]:
         style = STYLES[line.verdict]
         yield from (Cell(name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
         yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
@@ -89,7 +89,7 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
     return (before, after) if usable else ("baseline", "new")
 
 
-def _rest(lines: Sequence[Line], comparison: Comparison, more: bool) -> str:
+def _rest(lines: Sequence[ComparedRow], comparison: Comparison, more: bool) -> str:
     """``13 more rows within 10.0 %, the largest +2.2 % (nv-async 1024)``."""
     used = sorted({line.threshold for line in lines})
     within = "within " if len(used) == 1 else "within thresholds of "
@@ -138,7 +138,7 @@ def change(ratio: float) -> str:
     return f"{(ratio - 1) * 100:+.1f} %".replace("-0.0", "+0.0")
 
 
-def interval(line: Line) -> str:
+def interval(line: ComparedRow) -> str:
     """The range of the change: ``+8.1 to +12.3 %``."""
     if line.ratio is None or math.isnan(line.ratio.low):
         return ""
@@ -167,7 +167,7 @@ def name(row: Row, typed: bool = True) -> str:
     return " ".join(filter(None, (clean(row.title), row.dtype if typed else "", where(row), parameters)))
 
 
-def sentence(line: Line) -> str:
+def sentence(line: ComparedRow) -> str:
     """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
     if line.ratio is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
@@ -196,7 +196,7 @@ def to_json(comparison: Comparison) -> str:
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
 
 
-def _flat(line: Line) -> dict[str, object]:
+def _flat(line: ComparedRow) -> dict[str, object]:
     row, ratio = line.row, line.ratio
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
@@ -212,7 +212,7 @@ def _flat(line: Line) -> dict[str, object]:
     }
 
 
-def _failures(comparison: Comparison, strict: bool, missing_fails: bool) -> list[Line]:
+def _failures(comparison: Comparison, strict: bool, missing_fails: bool) -> list[ComparedRow]:
     """The lines that fail a job with these options."""
     return [
         line
@@ -233,7 +233,7 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
     return "\n".join(commands) + "\n"
 
 
-def _commands(level: str, lines: Sequence[Line]) -> list[str]:
+def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
     commands = [_command(level, f"gemmbench: {name(line.row)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):

@@ -638,3 +638,8 @@ def _versus_fields(row: Row) -> dict[str, object]:
     against = versus(row)
     fields = {"": "variant", "_ratio": "median", "_low": "low", "_high": "high", "_scope": "scope"}
     return {f"versus{name}": getattr(against, field, None) for name, field in fields.items()}
+
+
+def is_on_cpu(run: Run, row: Row) -> bool:
+    """Whether a row ran on the host's processor."""
+    return row.device == HOST or row.ran_on == "host" or run.header.devices[row.device].type == "cpu"

@@ -109,9 +109,11 @@ def subfolder(name: str) -> Path:
 def device_key(device: DeviceFacts) -> str:
     """Sixteen hex digits of a device and its driver, for the names of files.
 
-    The compute units are part of it: a CPU driver has those cores alone that its process may use.
+    The compute units are part of it, because a CPU driver only has the cores that its process may use. Twins
+    without a PCI address differ by their position.
     """
-    words = (device.platform, device.name, device.version, device.driver, device.pci, device.compute_units)
+    position = device.pci or device.device_index
+    words = (device.platform, device.name, device.version, device.driver, position, device.compute_units)
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 

@@ -17,7 +17,7 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFi
 from gemmbench.model.units import spelt_out
 from gemmbench.opencl.drivers import no_device_message
 from gemmbench.options import command_line
-from gemmbench.options.measuring import Ladder, Measuring
+from gemmbench.options.measuring import GemmCommandOptions, MeasurementOptions
 from gemmbench.plan import select
 from gemmbench.suite import session
 from gemmbench.suite.cached import KeptPeaks, KeptPresets
@@ -39,7 +39,7 @@ class Outcome:
 class Measurement:
     """What a command measures on this machine, ready to run."""
 
-    options: Measuring
+    options: MeasurementOptions
     header: Header
     plan: Plan
     peaks: KeptPeaks
@@ -81,7 +81,7 @@ class Measurement:
 
 
 @contextmanager
-def prepared(options: Measuring, make_machine: Maker) -> Iterator[Measurement]:
+def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measurement]:
     """Select devices and plan; the measuring process lives as long as the context.
 
     Raises `UsageError` if there is no such device, or the plan cannot be made.
@@ -90,7 +90,7 @@ def prepared(options: Measuring, make_machine: Maker) -> Iterator[Measurement]:
         all_devices, host = every_device(worker)
         devices = select(all_devices, options.device)
         peaks, presets = KeptPeaks(), KeptPresets()
-        ladder = options if isinstance(options, Ladder) else None
+        ladder = options if isinstance(options, GemmCommandOptions) else None
         plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
         if ladder and not ladder.remeasure:
             plan = peaks.fill(plan, devices)

@@ -54,7 +54,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class FinalComparison:
     """The winner beside the shipped preset at one problem."""
 
     problem: Problem
@@ -71,7 +71,7 @@ class Result:
     winner: Parameters | None  # of the finalists; None if there were none, or the shipped preset won
     finished: bool  # the finals were held to their end
     overall: Interval | None  # the same, at the problems of the search together
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[FinalComparison, ...]
     fault: Row | None = None  # of the winner, when it took turns with the shipped preset
 
     @property
@@ -118,7 +118,7 @@ def result(run: Run) -> Result:
         bad = next((row for row in rows if row.status != "ok"), None)
         # The notes of a row that could not be timed in turn with the other side say why.
         why = f"{bad.status}: {bad.reason}" if bad else "" if speedup else "; ".join(rows[0].notes)
-        comparisons.append(Comparison(problem, problem in searched, speedup, why))
+        comparisons.append(FinalComparison(problem, problem in searched, speedup, why))
     together = [speedup for problem in searched if (speedup := speedups.get(problem))]
     overall = _overall(together) if together else None
     finished = bool(rounds) or tried[0].rate is None
@@ -272,7 +272,7 @@ def _finals(outcome: Result) -> Sheet:
     )
 
 
-def _final(comparison: Comparison) -> tuple[Cell, ...]:
+def _final(comparison: FinalComparison) -> tuple[Cell, ...]:
     size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
     if comparison.speedup is None:
         return size, Cell("-"), Cell("-"), Cell(clean_lines(comparison.reason) or "not timed", style="dim")

@@ -23,7 +23,7 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
-from gemmbench.options.comparing import Tune
+from gemmbench.options.comparing import TuneOptions
 from gemmbench.plan import select
 from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
 from gemmbench.suite.run import Outcome, every_device, header_of
@@ -56,7 +56,7 @@ class Task:
 class Tuning:
     """What to tune on this machine, ready to run."""
 
-    options: Tune
+    options: TuneOptions
     task: Task
     host: HostFacts
     worker: Worker
@@ -123,7 +123,7 @@ class Tuning:
 
 
 @contextmanager
-def prepared(options: Tune, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
+def prepared(options: TuneOptions, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
     """Select the device and lay out the space; the measuring process lives as long as the context.
 
     Raises `UsageError` if there is no such device, or nothing in the space suits it.

@@ -23,7 +23,7 @@ import gemmbench as gb
 from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import COUNT, Flag, Options, build, command_line, measuring, specs
-from gemmbench.options.comparing import Tune
+from gemmbench.options.comparing import TuneOptions
 from gemmbench.regress.aa import AAReport
 from gemmbench.regress.compare import Comparison
 from gemmbench.report.progress import Progress
@@ -32,12 +32,12 @@ from tests.cli.test_errors import GOLDEN, LONG, files  # noqa: F401  a fixture
 
 QUICK = {"sizes": [8, 16], "kernels": "naive,tiled", "budget": 0.1}
 COMMANDS: dict[str, type[Options]] = {
-    "peak": measuring.Peak,
-    "square": measuring.Square,
-    "sweep-k": measuring.SweepK,
-    "gemm": measuring.Gemm,
-    "workloads": measuring.Workloads,
-    "tune": Tune,
+    "peak": measuring.PeakOptions,
+    "square": measuring.SquareOptions,
+    "sweep-k": measuring.SweepKOptions,
+    "gemm": measuring.GemmOptions,
+    "workloads": measuring.WorkloadsOptions,
+    "tune": TuneOptions,
 }
 
 
@@ -199,7 +199,7 @@ def test_a_command_line_says_every_option(kind: type[Options]) -> None:
     for name in ("resume", "force", "all"):
         values.pop(name, None)
     values |= {"device": "1", "quiet": True, "verbose": 2, "budget": 0.5}
-    values |= {"kernel": "tiled"} if kind is Tune else {}
+    values |= {"kernel": "tiled"} if kind is TuneOptions else {}
     chosen = build(kind, values)
     again = keywords(list(command_line(chosen)))
     assert again.pop("verbose") is True
@@ -382,7 +382,7 @@ def test_the_functions_are_documented() -> None:
 
 
 def readme_lines() -> list[str]:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/commands.md").read_text(encoding="utf-8")
     (block,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
     return block.splitlines()
 

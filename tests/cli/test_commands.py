@@ -103,7 +103,8 @@ def test_a_crash_is_told_by_the_name_of_its_shape(
     ("words", "labels"),
     [
         ("--set odd,alexnet", {"alexnet conv1", "2^9"}),
-        ("--set all", {"alexnet conv1", "2^9", "token down"}),
+        ("--set alexnet,transformer,odd", {"alexnet conv1", "2^9", "token down"}),
+        ("--set llm", {"8B qkv 1"}),
         ("--file shapes.csv", {"mine"}),
         ("--file shapes.csv --set odd", {"mine", "2^9"}),
     ],
@@ -115,7 +116,7 @@ def test_which_shapes(
     Path("shapes.csv").write_text("name,m,n,k\nmine,8,16,100\n")
     call("workloads", "--kernel", "naive", "--no-peak", "--save", "run.jsonl", *words.split())
     found = {row.label for row in load("run.jsonl").rows}
-    assert found & {"alexnet conv1", "2^9", "token down", "mine"} == labels
+    assert found & {"alexnet conv1", "2^9", "token down", "8B qkv 1", "mine"} == labels
 
 
 def test_types_side_by_side_are_a_chart_of_square(call: Call, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import api
-from gemmbench.doctor.machine import Machine
+from gemmbench.doctor.machine import ExaminedMachine
 from tests.cli.conftest import Call
 from tests.fake_patient import Patient
 
@@ -20,7 +20,7 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     made = Patient(tmp_path / "root")
     made.write(f"sys/bus/pci/devices/{'0000:17:00.0'}/vendor", "0x1a03\n")  # the child lists no GPU
 
-    def look_at(**values: Any) -> Machine:
+    def look_at(**values: Any) -> ExaminedMachine:
         return made.machine(**{"devices": (), "chosen": (), **values})
 
     monkeypatch.setattr(api, "make_patient", look_at)

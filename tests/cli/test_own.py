@@ -16,7 +16,7 @@ from gemmbench import api
 from gemmbench.cli import kernels
 from gemmbench.model.run_file import load
 from gemmbench.options import build, names
-from gemmbench.options.measuring import Square
+from gemmbench.options.measuring import SquareOptions
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_tune import flat
 from tests.compare_runs import save
@@ -71,7 +71,7 @@ def test_a_new_kernel_may_be_named_behind_an_equals_sign(call: Call) -> None:
 def test_own_kernels_join_those_that_are_named() -> None:
     def chosen(kernels: str, baseline: str = "none", **options: object) -> list[str]:
         values = {"kernels": kernels, "kernel_files": ["mine.cl"], "baseline": baseline, **options}
-        return [variant.name for variant in build(Square, values).variants]
+        return [variant.name for variant in build(SquareOptions, values).variants]
 
     assert chosen("tiled", "numpy") == ["tiled", "mine", "numpy"]
     assert chosen("mine,tiled") == ["tiled", "mine"]
@@ -81,7 +81,7 @@ def test_own_kernels_join_those_that_are_named() -> None:
     assert chosen("mine", kernel_files=["two.cl", "mine.cl"]) == ["mine"]
     assert chosen("own", kernel_files=["two.cl", "mine.cl"]) == ["two", "mine"]
     assert chosen("naive,numpy", kernel_files=["two.cl", "mine.cl"]) == ["naive", "two", "mine", "numpy"]
-    options = build(Square, {"kernels": "tiled", "kernel_files": ["mine.cl"], "versus": "mine"})
+    options = build(SquareOptions, {"kernels": "tiled", "kernel_files": ["mine.cl"], "versus": "mine"})
     assert options.partner is not None
     assert (options.partner.name, options.named) == ("mine", ("tiled", "mine"))
 
@@ -155,7 +155,7 @@ def test_a_kernel_is_called_like_no_word_of_the_options(mine: Path) -> None:
     for name in sorted(words):
         mine.write_text(was.replace("/* gemmbench\n", f'/* gemmbench\nname = "{name}"\n'))
         with pytest.raises(gb.UsageError, match=rf'name = "my-{re.escape(name)}"'):
-            build(Square, {"kernel_files": ["mine.cl"]})
+            build(SquareOptions, {"kernel_files": ["mine.cl"]})
 
 
 OVER = "would replace --kernel-file mine.cl, which is read"

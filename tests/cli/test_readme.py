@@ -141,7 +141,7 @@ def test_every_command_is_understood(
 
 def test_the_table_of_commands_has_every_command() -> None:
     table = re.findall(
-        r"^\| `gemmbench ([a-z-]+)[^`]*` \|", (ROOT / "docs/usage.md").read_text(encoding="utf-8"), re.M
+        r"^\| `gemmbench ([a-z-]+)[^`]*` \|", (ROOT / "docs/commands.md").read_text(encoding="utf-8"), re.M
     )
     assert table == list(cli.COMMANDS)
 
@@ -213,7 +213,7 @@ def test_a_readme_without_its_markers_is_an_error(broken: str) -> None:
 
 def test_every_option_that_readme_and_usage_name_exists(call: Call) -> None:
     helps = " ".join(call(name, "--help").stdout for name in cli.COMMANDS)
-    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/usage.md"))
+    text = "".join((ROOT / page).read_text(encoding="utf-8") for page in ("README.md", "docs/commands.md"))
     text = text.replace("uvx --from", "uvx")
     for option in set(re.findall(r"--[a-z][a-z-]+", text)):
         assert option in helps, option

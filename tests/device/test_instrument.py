@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.gemm.opencl_bench import GemmBench
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure.sampling import alone, in_turn
 from gemmbench.model.case import Case, Policy
@@ -25,7 +25,7 @@ QUICK = Policy(budget_s=60.0, batch_s=0.002, min_batches=5, precision=10.0)
 @pytest.fixture
 def queued(monkeypatch: pytest.MonkeyPatch) -> None:
     """CPU devices have a queue as well as GPUs, only nobody uses it."""
-    monkeypatch.setattr(Bench, "_ahead", ("device",))
+    monkeypatch.setattr(GemmBench, "_ahead", ("device",))
 
 
 def prepared(

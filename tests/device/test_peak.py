@@ -14,7 +14,7 @@ from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
 from gemmbench.probes import PROBES
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_in
-from gemmbench.probes.opencl import Chains, ProbeExecutor, Tiles
+from gemmbench.probes.opencl import Chains, MatrixTiles, ProbeExecutor
 from gemmbench.probes.race import control_case, sized, trips_for
 from tests import in_process
 from tests.device.conftest import runtime
@@ -66,7 +66,7 @@ def test_a_matrix_instruction_computes_products(
     lacks = probe.lacks(device, dtype)
     if lacks:
         pytest.skip(lacks)
-    operands = Tiles(runtime(device), probe, dtype, parameters)
+    operands = MatrixTiles(runtime(device), probe, dtype, parameters)
     bench = operands.bench({"chains": probe.chains[-1], "unroll": probe.unrolls[0], "groups": 1})
     product: Any = bench.candidate
     assert product.wrong() == ""

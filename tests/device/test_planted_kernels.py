@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import Bench
+from gemmbench.gemm.opencl_bench import GemmBench
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout
 from gemmbench.model import kernel_files
@@ -51,6 +51,8 @@ PATHS = {
     ),
     "nv-async": Path("nv-async", Gemm(1024, 1024, 128), ("nv_async",)),
     "nv-mma": Path("nv-mma", Gemm(512, 512, 512, "half"), ("nv_mma",)),
+    "nv-thin": Path("nv-thin", Gemm(8, 512, 1024, "half"), ("nv_thin",), {"PARTS": 1}),
+    "nv-thin in parts": Path("nv-thin", Gemm(8, 512, 4096, "bfloat16"), ("nv_thin",), {"PARTS": 4}),
     "nv-wgmma": Path("nv-wgmma", Gemm(512, 512, 512, "half"), ("nv_wgmma",)),
 }
 
@@ -58,7 +60,7 @@ PATHS = {
 IN_PARTS = Path("nv-async", Gemm(256, 256, 8192), ("nv_async", "sum_parts"))  # not the exact test's small k
 
 
-def prepared(device: DeviceFacts, path: Path) -> Bench:
+def prepared(device: DeviceFacts, path: Path) -> GemmBench:
     (case,) = gemm_plan([device], [BY_NAME[path.kernel]], [path.problem])
     if not isinstance(case, Case):
         pytest.skip(case.row.reason)
@@ -111,6 +113,14 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
     "the first slice is not added": ("cpu-packed in slices", "slice = 0;", "slice = 1;", ("exact", "before")),
     "a part is not added by thin": ("thin in parts", "part < parts;", "part < parts - 1;", ("before",)),
     "the first part is not added by thin": ("thin in parts", "part = 0;", "part = 1;", ("exact", "before")),
+    "a part is not added by nv-thin": ("nv-thin in parts", "q < parts;", "q < parts - 1;", ("before",)),
+    "nv-thin does not wait for all parts": (
+        "nv-thin in parts",
+        "== parts - 1;",
+        "== parts - 2;",
+        ("before",),
+    ),
+    "a warp is not added by nv-thin": ("nv-thin", "w < WARPS;", "w < WARPS - 1;", ("exact", "before")),
     "the second part is not added by nv-async": (
         *("nv-async in parts", "p = 1; p < parts;", "p = 2; p < parts;"),
         ("before",),

@@ -12,7 +12,7 @@ import pyopencl as cl
 import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import Bench, Comparer, Prepared
+from gemmbench.gemm.opencl_bench import GemmBench, PreparedLaunch, ResultComparer
 from gemmbench.ladder import BY_NAME
 from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
@@ -236,10 +236,10 @@ def skip_launches(monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on launches do nothing."""
     nothing = cache(lambda queue: cl.Buffer(queue.context, cl.mem_flags.READ_WRITE, 16))
 
-    def skipping(self: Prepared, queue: Any) -> Any:
+    def skipping(self: PreparedLaunch, queue: Any) -> Any:
         return cl.enqueue_fill_buffer(queue, nothing(queue), np.uint32(0), 0, 16)
 
-    monkeypatch.setattr(Prepared, "enqueue", skipping)
+    monkeypatch.setattr(PreparedLaunch, "enqueue", skipping)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
@@ -263,7 +263,7 @@ def test_a_batch_is_judged_by_what_it_left_not_by_the_next(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a GPU the next is in the queue before a batch is read."""
-    monkeypatch.setattr(Bench, "_ahead", ("device",))
+    monkeypatch.setattr(GemmBench, "_ahead", ("device",))
     bench = prepared(device, 0.0, "staged")
     with monkeypatch.context() as patch:
         skip_launches(patch)
@@ -292,7 +292,7 @@ def test_a_batch_that_leaves_other_bits_is_no_fault_where_they_are_right(
 def test_a_comparison_finds_a_single_bit_in_any_word(device: DeviceFacts) -> None:
     runtime = Runtime(device)
     values = np.arange(1, 1001, dtype=np.float32)
-    comparer = Comparer(runtime, runtime.filled(values), values.nbytes)
+    comparer = ResultComparer(runtime, runtime.filled(values), values.nbytes)
     assert not comparer.compare(runtime.filled(values)).differs()
     for word, bit in ((0, 0), (777, 9), (999, 31)):
         changed = values.copy()
@@ -301,7 +301,9 @@ def test_a_comparison_finds_a_single_bit_in_any_word(device: DeviceFacts) -> Non
     assert not comparer.compare(runtime.filled(values)).differs()
 
 
-def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False, size: int = SIZE) -> Bench:
+def prepared(
+    device: DeviceFacts, beta: float, memory: str, cold: bool = False, size: int = SIZE
+) -> GemmBench:
     """Naive, verified once."""
     (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size, beta=beta)])
     assert isinstance(case, Case)
@@ -310,7 +312,7 @@ def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False, 
     return bench
 
 
-def run_batches(bench: Bench, clock: str) -> None:
+def run_batches(bench: GemmBench, clock: str) -> None:
     """Two, whose last problems run on an erased C."""
     for _ in range(2):
         running = bench.start(clock, 4)
@@ -318,7 +320,7 @@ def run_batches(bench: Bench, clock: str) -> None:
             running.finish()
 
 
-def in_turn(device: DeviceFacts, first: str, second: str, memory: str) -> tuple[Bench, Bench]:
+def in_turn(device: DeviceFacts, first: str, second: str, memory: str) -> tuple[GemmBench, GemmBench]:
     """Two kernels on the same operands."""
     runs, policy = GemmExecutor(Runtime(device)), replace(QUICK, memory=memory)
     one, other = gemm_plan([device], [BY_NAME[first], BY_NAME[second]], [Gemm(SIZE, SIZE, SIZE)])
@@ -328,7 +330,7 @@ def in_turn(device: DeviceFacts, first: str, second: str, memory: str) -> tuple[
     return bench, runs.prepare(other, policy, bench)
 
 
-def scribble(bench: Bench, name: str, offset: int = 64) -> None:
+def scribble(bench: GemmBench, name: str, offset: int = 64) -> None:
     """Write where a kernel may not."""
     bench._on_device()
     cl.enqueue_fill_buffer(bench.runtime.queue, bench._buffers[0][0][name], np.uint8(1), offset, 4)

@@ -25,9 +25,8 @@ from gemmbench.model.dtypes import HostArray, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.options.comparing import Tune
-from gemmbench.options.measuring import Gemm as GemmOptions
-from gemmbench.options.measuring import Square, Workloads
+from gemmbench.options.comparing import TuneOptions
+from gemmbench.options.measuring import GemmOptions, SquareOptions, WorkloadsOptions
 from gemmbench.plan import gemm_plan, rebuild, why_not
 from gemmbench.stats import rates
 from gemmbench.stats.panels import panels, sweep_axis
@@ -202,17 +201,17 @@ def test_a_timed_answer_that_is_wrong_in_one_problem_has_no_rate(
 
 
 def test_options_and_a_column_say_how_many(tmp_path: Path) -> None:
-    assert Square(sizes="16,32", batch=3).shapes[1] == Shape("", 32, 32, 32, batch=3)
+    assert SquareOptions(sizes="16,32", batch=3).shapes[1] == Shape("", 32, 32, 32, batch=3)
     assert GemmOptions(m=4, batch=7).shapes[0].batch == 7
     file = tmp_path / "shapes.csv"
     file.write_text("m,n,k,batch\n64,64,64,1024\n64,64,64,\n64,64,64,2\n")
     assert [shape.batch for shape in read_shapes(file)] == [1024, 1, 2]
-    assert [shape.batch for shape in Workloads(file=file).shapes] == [
+    assert [shape.batch for shape in WorkloadsOptions(file=file).shapes] == [
         1024,
         1,
         2,
     ]  # three problems, no two alike
-    (problem,) = Tune(kernel="naive", m=8, batch=6).problems(fake.CPU)
+    (problem,) = TuneOptions(kernel="naive", m=8, batch=6).problems(fake.CPU)
     assert problem == Gemm(8, 8, 8, batch=6)
 
 
@@ -220,7 +219,7 @@ def test_options_and_a_column_say_how_many(tmp_path: Path) -> None:
     ("make", "why"),
     [
         (lambda here: GemmOptions(batch=2, n=8, a=here / "a.npy"), "--batch generates its operands"),
-        (lambda _: Tune(kernel="naive", batch=2).problems(fake.CPU), "give --sizes or -m too"),
+        (lambda _: TuneOptions(kernel="naive", batch=2).problems(fake.CPU), "give --sizes or -m too"),
     ],
 )
 def test_bad_input_is_refused_in_a_sentence(tmp_path: Path, make: Callable[[Path], object], why: str) -> None:

@@ -18,7 +18,7 @@ from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.options.rules import Rules, Thresholds
 from gemmbench.regress import check
 from gemmbench.regress.baseline import BaselineSet
-from gemmbench.regress.compare import Comparison, Line
+from gemmbench.regress.compare import ComparedRow, Comparison
 from tests.compare_runs import again, repeated, small
 from tests.in_process import NoControl
 
@@ -84,7 +84,7 @@ def is_(row: Row, variant: str, size: int = 512) -> bool:
     return row.variant == variant and row.problem is not None and row.problem.m == size
 
 
-def of(found: Comparison, variant: str, size: int = 512) -> Line:
+def of(found: Comparison, variant: str, size: int = 512) -> ComparedRow:
     return next(line for line in found.lines if is_(line.row, variant, size))
 
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
+import multiprocessing
 import os
-import select
 import signal
 import subprocess
 import sys
@@ -30,6 +29,7 @@ from gemmbench.measure.child import (
     encode,
     its_device,
     named,
+    protocol_of,
 )
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
@@ -319,26 +319,22 @@ def test_a_whole_run_is_a_row_whatever_happens() -> None:
 def test_names_that_are_no_text_cross_the_pipe() -> None:
     path = os.fsdecode(b"caf\xe9 \xff.npy")
     request = instrument.Prepare(0, Case("gemm", 0, "x", "float", {}, operands=Operands(path)), None, POLICY)
-    line = encode(request)
-    assert line.endswith(b"\n")
-    assert line.count(b"\n") == 1
-    assert decode(line) == request
+    assert decode(encode(request)) == request
 
 
 def test_anybody_can_speak_it(tmp_path: Path) -> None:
     """Another language than Python, say, in a folder with modules of its own."""
     (tmp_path / "msgspec.py").write_text("raise SystemExit('the wrong one')")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONSAFEPATH": "1"}
-    done = subprocess.run(
-        [sys.executable, "-m", "gemmbench.measure.instrument", *named(make)],
-        input=b'["Open", {}]\n["Release", {"handle": 7}]\n',
-        stdout=subprocess.PIPE,
-        cwd=tmp_path,
-        env=environment,
-        check=True,
-    )
-    kinds = [json.loads(line)[0] for line in done.stdout.splitlines()]
-    assert kinds == ["Opened", "Released"]
+    ours, theirs = multiprocessing.Pipe()
+    handle = theirs.fileno()
+    command = [sys.executable, "-m", "gemmbench.measure.instrument", str(handle), *named(make)]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, pass_fds=(handle,)):
+        theirs.close()
+        for request, kind in ((b'["Open", {}]', "Opened"), (b'["Release", {"handle": 7}]', "Released")):
+            ours.send_bytes(request)
+            assert json.loads(ours.recv_bytes())[0] == kind
+        ours.close()
 
 
 def test_nothing_is_imported_from_the_working_directory(
@@ -388,7 +384,7 @@ def test_no_thread_of_the_other_process_runs_while_one_measures(child: Worker) -
     assert len(set(processes)) == 2
     for turn in (0, 1, 0):
         handles[turn].start("device", 1)
-        while not select.select([handles[turn].instrument._pipe], [], [], 0.05)[0]:  # type: ignore[attr-defined]
+        while not handles[turn].instrument._pipe.wait(0.05):  # type: ignore[attr-defined]
             assert states(processes[1 - turn]) == {"T"}
             assert "T" not in states(processes[turn])
         assert handles[turn].finish().count == 1
@@ -500,20 +496,34 @@ def checkout(folder: Path, instrument: str) -> Path:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b'["Opened", {"colour": "blue"}]', "failed: not of protocol 1 of the instrument: "),
-        (b"hello", "failed: not of protocol 1 of the instrument: "),
+        (b'["Opened", {"colour": "blue"}]', "failed: not of protocol 2 of the instrument: "),
+        (b"hello", "failed: not of protocol 2 of the instrument: "),
         (
             encode(Opened((fake_runs.CPU,), fake_runs.HOST, PROTOCOL + 1, "9.9")).strip(),
-            "gemmbench 9.9 speaks protocol 2 of the instrument, this one 1",
+            "gemmbench 9.9 speaks protocol 3 of the instrument, this one 2",
         ),
     ],
 )
 def test_another_checkout_answers_and_is_refused_by_its_protocol(
     answer: bytes, reason: str, tmp_path: Path
 ) -> None:
-    source = f"import sys\nsys.stdin.readline()\nsys.stdout.buffer.write({answer!r} + b'\\n')"
+    source = (
+        "import sys\nfrom multiprocessing.connection import Connection\npipe = Connection(int(sys.argv[1]))\n"
+        f"pipe.recv_bytes()\npipe.send_bytes({answer!r})"
+    )
     with Worker(make, checkout(tmp_path, source)) as worker, pytest.raises(WorkerError, match=reason):
         worker.devices()
+
+
+@pytest.mark.parametrize(("stated", "protocol"), [("PROTOCOL = 1\n", 1), ("", 0), (None, 0)])
+def test_the_protocol_of_a_checkout_is_known_from_its_source(
+    stated: str | None, protocol: int, tmp_path: Path
+) -> None:
+    (tmp_path / "gemmbench/model").mkdir(parents=True)
+    if stated is not None:
+        (tmp_path / "gemmbench/model/instrument.py").write_text(stated)
+    assert protocol_of(tmp_path) == protocol
+    assert protocol_of(Path(__file__).parents[2]) == PROTOCOL
 
 
 def test_a_checkout_without_an_instrument_is_one_sentence(tmp_path: Path) -> None:
@@ -546,14 +556,14 @@ def test_the_device_of_another_version() -> None:
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
 def test_ctrl_c_ends_a_wait_though_another_thread_is_handed_it() -> None:
     ignored = signal.signal(signal.SIGINT, signal.default_int_handler)  # as a job in the background has it
-    source, sink = os.pipe()
-    pipe = Pipe(os.fdopen(source, "rb"), io.BytesIO())
+    ours, theirs = multiprocessing.Pipe()
+    pipe = Pipe(ours)
     threading.Timer(0.2, lambda: signal.pthread_kill(threading.get_ident(), signal.SIGINT)).start()
     begin = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
         pipe.wait(20)
     assert time.monotonic() - begin < 10
-    os.close(sink)
+    theirs.close()
     assert pipe.ended(10)
     pipe.close()
     signal.signal(signal.SIGINT, ignored)

@@ -14,14 +14,14 @@ from gemmbench.model.row import Check, Launch, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
 from gemmbench.options.rules import DIFFERENCES, Rules, Thresholds
 from gemmbench.regress.baseline import device_map, exact_positions, only_preset_differs
-from gemmbench.regress.compare import Comparison, Line, compare
+from gemmbench.regress.compare import ComparedRow, Comparison, compare
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 
 SLOW = {("tiled", 512): 1.2}
 
 
-def line(found: Comparison, variant: str, size: int) -> Line:
+def line(found: Comparison, variant: str, size: int) -> ComparedRow:
     return next(each for each in found.lines if (each.row.variant, m(each.row)) == (variant, size))
 
 

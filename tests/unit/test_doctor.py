@@ -15,7 +15,7 @@ import pytest
 from rich.console import Console
 
 from gemmbench import api
-from gemmbench.doctor import Report, examine, page, pointer, to_record
+from gemmbench.doctor import Diagnosis, examine, page, pointer, to_record
 from gemmbench.doctor import machine as reading
 from gemmbench.doctor.host import CHECKS
 from gemmbench.doctor.machine import Finding, ranges
@@ -38,7 +38,7 @@ def patient(tmp_path: Path) -> Patient:
     return Patient(tmp_path / "root")
 
 
-def named(report: Report) -> list[tuple[str, int | None]]:
+def named(report: Diagnosis) -> list[tuple[str, int | None]]:
     return [(finding.check, finding.device) for finding in report.findings]
 
 
@@ -224,7 +224,7 @@ def test_every_check_has_a_planted_cause() -> None:
 
 def test_a_healthy_machine_gives_no_finding_and_everything_is_looked_at(patient: Patient) -> None:
     report = examine(patient.machine())
-    assert report == Report((), (), report.passed)
+    assert report == Diagnosis((), (), report.passed)
     assert len(report.passed) == sum({"host": 1, "gpu": 1, "cpu": 2}[check.of] for check in CHECKS)
 
 
@@ -390,7 +390,7 @@ def test_processors_that_a_control_group_takes_are_its_owners(patient: Patient) 
 # --- what is shown ------------------------------------------------------------------------------------------
 
 
-def shown(report: Report, width: int = 80, verbose: bool = False) -> str:
+def shown(report: Diagnosis, width: int = 80, verbose: bool = False) -> str:
     console = Console(file=StringIO(), width=width, highlight=False, markup=False, emoji=False)
     console.print(page(report, (CPU_DEVICE, GPU_DEVICE, POCL_DEVICE), verbose), crop=False)
     assert isinstance(console.file, StringIO)
@@ -429,7 +429,7 @@ def test_json_has_every_finding_and_what_could_not_be_read(patient: Patient) -> 
 
 
 def test_the_page_of_the_checks_is_that_of_the_table() -> None:
-    page = (ROOT / "docs/doctor.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
     rows = (
         page.partition("| check | reads | warns of |\n|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
     )

@@ -162,7 +162,7 @@ def test_operands_are_read_as_they_are_stored(problem: Gemm, along: bool) -> Non
     laid = laid_out(THIN, problem)
     assert [step.kernel for step in laid.steps(known)] == ["thin_many"]
     assert [step.kernel for step in laid.steps({**known, "MANY": 0})] == ["thin"]
-    assert few._along(known) == along
+    assert few.along_k(known) == along
     long = few._thin_tile(known)[0 if known["COLUMNS"] else 1]
     assert long == (known["LY"] * known["DEEP"] if along else known["LX"] * known["WIDE"] * known["WIDTH"])
 

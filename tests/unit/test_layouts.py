@@ -278,10 +278,10 @@ def test_a_users_matrix_is_stored_as_it_says(tmp_path: Path) -> None:
     for name, values in (("a", a), ("b", b)):
         np.save(tmp_path / f"{name}.npy", values)
     files = {name: tmp_path / f"{name}.npy" for name in "ab"}
-    (shape,) = build(measuring.Gemm, {**files, "trans_a": True, "trans_b": True}).shapes
+    (shape,) = build(measuring.GemmOptions, {**files, "trans_a": True, "trans_b": True}).shapes
     assert (shape.m, shape.n, shape.k) == (9, 5, 7)
     with pytest.raises(UsageError, match=r"makes k 5, but .*a.npy makes it 7"):
-        build(measuring.Gemm, {**files, "trans_a": True})
+        build(measuring.GemmOptions, {**files, "trans_a": True})
     operands = Operands(str(files["a"]), str(files["b"]))
     case = Case("gemm", -1, "numpy", "float", {}, stored("TT"), operands=operands)
     row = in_process.measured(NumpyExecutor(), case, QUICK)
@@ -306,7 +306,7 @@ def test_the_hosts_blas_takes_every_layout(ops: str) -> None:
 def test_a_file_of_shapes_says_how_they_are_stored(tmp_path: Path) -> None:
     path = tmp_path / "shapes.csv"
     path.write_text("m,n,k,lda,trans_a,trans_b\n4,5,6,,,\n4,5,6,7,1,0\n4,5,6,6,false,TRUE\n")
-    shapes = build(measuring.Workloads, {"file": path, "trans_b": True}).shapes
+    shapes = build(measuring.WorkloadsOptions, {"file": path, "trans_b": True}).shapes
     assert [(shape.ld, shape.trans_a, shape.trans_b) for shape in shapes] == [
         (None, False, True),
         ((7, 5, 5), True, False),
@@ -315,15 +315,15 @@ def test_a_file_of_shapes_says_how_they_are_stored(tmp_path: Path) -> None:
     assert shapes[0].name.startswith("shapes.csv:2 = shapes.csv:4")
     path.write_text("m,n,k,lda,trans_a\n4,5,6,5,0\n")
     with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
-        build(measuring.Workloads, {"file": path})
+        build(measuring.WorkloadsOptions, {"file": path})
 
 
 def test_options_reach_the_plan_of_every_command() -> None:
     for command in (
-        measuring.Square,
-        measuring.SweepK,
-        measuring.Workloads,
-        measuring.Gemm,
+        measuring.SquareOptions,
+        measuring.SweepKOptions,
+        measuring.WorkloadsOptions,
+        measuring.GemmOptions,
     ):
         made = build(command, {"trans_a": True, "trans_b": True, "peak": False, "kernels": "naive"})
         steps = made.plan([fake.CPU], lambda *_: None)

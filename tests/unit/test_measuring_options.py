@@ -131,7 +131,7 @@ def test_both_rates_their_ratio_and_both_residuals_are_shown() -> None:
 )
 def test_what_does_not_go_together_is_a_sentence(values: dict[str, object], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        build(measuring.Square, values)
+        build(measuring.SquareOptions, values)
 
 
 # --- --seed, and the numbers of small problems --------------------------------------------------------------
@@ -147,15 +147,17 @@ def test_a_seed_draws_other_operands() -> None:
 
 
 def test_a_seed_is_part_of_how_a_run_is_measured() -> None:
-    assert build(measuring.Square, {"seed": 7}).policy == replace(build(measuring.Square, {}).policy, seed=7)
+    assert build(measuring.SquareOptions, {"seed": 7}).policy == replace(
+        build(measuring.SquareOptions, {}).policy, seed=7
+    )
 
 
 def test_a_seed_beside_a_users_own_matrices_is_refused(tmp_path: Path) -> None:
     for name in "ab":
         np.save(tmp_path / f"{name}.npy", np.ones((3, 3), np.float32))
     with pytest.raises(UsageError, match="all of them are yours"):
-        build(measuring.Gemm, {"a": tmp_path / "a.npy", "b": tmp_path / "b.npy", "seed": 2})
-    assert build(measuring.Gemm, {"a": tmp_path / "a.npy", "k": 3, "n": 3, "seed": 2}).seed == 2
+        build(measuring.GemmOptions, {"a": tmp_path / "a.npy", "b": tmp_path / "b.npy", "seed": 2})
+    assert build(measuring.GemmOptions, {"a": tmp_path / "a.npy", "k": 3, "n": 3, "seed": 2}).seed == 2
 
 
 def verified(problem: Gemm, operands: Operands | None = None) -> dict[str, tuple[tuple[float, ...], ...]]:
@@ -284,24 +286,25 @@ def test_what_lies_between_rows_counts_as_memory() -> None:
 )
 def test_a_leading_dimension_below_the_width_is_a_sentence(values: dict[str, int], sentence: str) -> None:
     with pytest.raises(UsageError, match=sentence):
-        build(measuring.Gemm, values)
+        build(measuring.GemmOptions, values)
 
 
 def test_leading_dimensions_as_long_as_the_rows_are_none() -> None:
     assert (
-        build(measuring.Gemm, {"m": 5, "lda": 5, "ldc": 5}).shapes == build(measuring.Gemm, {"m": 5}).shapes
+        build(measuring.GemmOptions, {"m": 5, "lda": 5, "ldc": 5}).shapes
+        == build(measuring.GemmOptions, {"m": 5}).shapes
     )
-    assert build(measuring.Gemm, {"m": 5, "ldc": 6}).shapes[0].ld == (5, 5, 6)
+    assert build(measuring.GemmOptions, {"m": 5, "ldc": 6}).shapes[0].ld == (5, 5, 6)
 
 
 def test_a_file_of_shapes_may_have_leading_dimensions(tmp_path: Path) -> None:
     path = tmp_path / "shapes.csv"
     path.write_text("ldb,m,n,k,name\n,4,5,6,tight\n8,4,5,6,apart\n5,4,5,6,tight again\n")
-    shapes = build(measuring.Workloads, {"file": path}).shapes
+    shapes = build(measuring.WorkloadsOptions, {"file": path}).shapes
     assert [(shape.name, shape.ld) for shape in shapes] == [
         ("tight = tight again", None),
         ("apart", (6, 8, 5)),
     ]
     path.write_text("m,n,k,lda\n4,5,6,5\n")
     with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
-        build(measuring.Workloads, {"file": path})
+        build(measuring.WorkloadsOptions, {"file": path})

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.gemm.opencl_bench import Bench, Timed, Turns
+from gemmbench.gemm.opencl_bench import GemmBench, Timed, Turns
 from gemmbench.gemm.operands import load_operands
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Built
@@ -75,7 +75,7 @@ def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
         _stored=SimpleNamespace(a=values, b=values, c=values), stamped=False,
         runtime=SimpleNamespace(queue=queue), _device_s=0.0,
     )  # fmt: skip
-    Bench._host_run(bench, 0, CYCLE, [])
+    GemmBench._host_run(bench, 0, CYCLE, [])
     kept, lost = cl.map_flags.READ | cl.map_flags.WRITE, cl.map_flags.WRITE_INVALIDATE_REGION
     first = [("A", lost), ("B", lost), ("C", lost if beta else kept)]
     assert flags == [*first, ("A", kept), ("B", kept), ("C", kept)]
@@ -86,7 +86,7 @@ def test_kernels_on_shared_operands_are_judged_by_their_own_sums_and_answer_for_
     problem = Gemm(24, 24, 4096, "half")
     case = Case("gemm", 0, "naive", "half", {}, problem)
     values = load_operands(case)
-    bench = Bench.__new__(Bench)
+    bench = GemmBench.__new__(GemmBench)
     vars(bench).update(_problem=problem, _policy=Policy(), _values=values, _buffers=[], _turns=Turns(1))
     timed = {sums: Timed(lambda *_: [], str, Built(), sums=sums) for sums in ("float", "half")}
     bench._bound(timed["float"], case)

@@ -357,7 +357,7 @@ def test_an_svg_keeps_its_words_and_its_points_and_no_names_of_others() -> None:
         axes.plot([1, 2], [3, 4], "o")
         pane.mark(axes, 2, 4, "<here>")
 
-    shared = pane.Shared()
+    shared = pane.SharedTexts()
     with matplotlib.rc_context():
         (figure,) = pane.each_alone(lambda: [pane.Pane(2.0, paint)])
         first, second = pane.to_svg(figure, shared, "a <label>"), pane.to_svg(figure, shared, "b")

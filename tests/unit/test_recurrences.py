@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.probes.reference import RECURRENCES, SEEDS, Operands, expected_sums
+from gemmbench.probes.reference import RECURRENCES, SEEDS, ChainOperands, expected_sums
 
 CASES = [
     ("linear", "float"),
@@ -23,7 +23,7 @@ CASES = [
 ]
 
 
-def drawn(name: str, dtype: str, width: int = 2) -> Operands:
+def drawn(name: str, dtype: str, width: int = 2) -> ChainOperands:
     return RECURRENCES[name].draw(DTYPES[dtype], width, np.random.default_rng(5))
 
 
@@ -39,14 +39,14 @@ def dot4(x: int, a: int, b: int) -> int:
 
 def test_a_linear_step_multiplies_and_adds() -> None:
     dtype = DTYPES["float"]
-    operands = Operands(np.arange(1, 9).astype(dtype.numpy), np.array([3, 5, 7, 11]).astype(dtype.numpy))
+    operands = ChainOperands(np.arange(1, 9).astype(dtype.numpy), np.array([3, 5, 7, 11]).astype(dtype.numpy))
     got = expected_sums(RECURRENCES["linear"], dtype, operands, items=5, width=2, chains=2, steps=1)
     assert got[0] == 1 * 3 + 7 + 2 * 5 + 11 + 3 * 3 + 7 + 4 * 5 + 11
     assert got[4] == got[0]  # seeds repeat after eight elements
 
 
 def test_integers_wrap_around() -> None:
-    operands = Operands(np.array([200, 3], np.uint8), np.array([1, 77], np.uint8))
+    operands = ChainOperands(np.array([200, 3], np.uint8), np.array([1, 77], np.uint8))
     got = expected_sums(RECURRENCES["square"], DTYPES["char"], operands, items=2, width=1, chains=1, steps=2)
     for item, seed in enumerate((200, 3)):
         once = (seed * seed + 77) % 256
@@ -55,7 +55,7 @@ def test_integers_wrap_around() -> None:
 
 
 def test_a_chain_is_multiplied_by_the_next_and_the_last_by_the_first() -> None:
-    operands = Operands(np.array([2, 3, 5, 7], np.uint32), np.array([1, 11], np.uint32))
+    operands = ChainOperands(np.array([2, 3, 5, 7], np.uint32), np.array([1, 11], np.uint32))
     got = expected_sums(RECURRENCES["cross"], DTYPES["int"], operands, items=1, width=1, chains=3, steps=1)
     first, second = 2 * 3 + 11, 3 * 5 + 11
     assert got[0] == first + second + (5 * first + 11)

@@ -16,7 +16,7 @@ from gemmbench.model.case import Case
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
-from gemmbench.opencl.runtime import Built, Runtime, registers_and_spills
+from gemmbench.opencl.runtime import BuiltProgram, Runtime, registers_and_spills
 from gemmbench.plan import gemm_plan
 from tests.fake_runs import fake_square
 from tests.unit.test_plan import DEVICE
@@ -79,7 +79,7 @@ def built_for(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, int] 
     executor = GemmExecutor(runtime)
     (case,) = gemm_plan([DEVICE], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
     assert isinstance(case, Case)
-    programs = dict.fromkeys(BY_NAME[name].files, Built(None, 0.5, ""))
+    programs = dict.fromkeys(BY_NAME[name].files, BuiltProgram(None, 0.5, ""))
     smaller = executor._smaller_groups(case, programs)
     return executor._built(case, programs, smaller), smaller_notes(smaller)
 

@@ -294,7 +294,7 @@ def test_a_batch_is_put_behind_another_in_the_same_queue_alone(other: int) -> No
     assert order == (["start 0", "finish 0", f"start {other}", f"finish {other}"] if other else behind)
 
 
-@pytest.mark.parametrize("failure", [None, ValueError("not of protocol 1")])
+@pytest.mark.parametrize("failure", [None, ValueError("not of protocol 2")])
 def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
     failure: Exception | None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -307,15 +307,15 @@ def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
 
     for name, instead in (
         ("serve", serve),
-        ("_take_over_stdio", lambda: None),
+        ("connected", lambda _: None),
         ("_die_with_parent", lambda: None),
     ):
         monkeypatch.setattr(child, name, instead)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("os._exit", ends.append)
-    child.main("nobody:makes")
+    child.main("3", "nobody:makes")
     assert ends[0] == bool(failure)
-    assert ("not of protocol 1" in capsys.readouterr().err) == bool(failure)
+    assert ("not of protocol 2" in capsys.readouterr().err) == bool(failure)
 
 
 @pytest.mark.parametrize("cores", [2, 1])

@@ -23,7 +23,7 @@ NAMES: dict[str, Any] = {
 }
 
 
-def drawn(kind: str, instruction: Instruction, count: int = 3) -> reference.Tiles:
+def drawn(kind: str, instruction: Instruction, count: int = 3) -> reference.TileOperands:
     return reference.draw(kind, instruction, count, np.random.default_rng(2))
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 import pyopencl as cl
 
-from gemmbench.gemm.opencl_bench import Prepared
+from gemmbench.gemm.opencl_bench import PreparedLaunch
 from gemmbench.model.device import DeviceFacts
 from gemmbench.opencl import discovery, drivers
 from gemmbench.plan import select
@@ -72,7 +72,7 @@ def measure(facts: DeviceFacts) -> tuple[float, float]:
     target = cl.Buffer(context, cl.mem_flags.READ_WRITE, 64)
     kernel.set_args(target, np.int32(7))
 
-    launch = Prepared("multiply", "one", kernel, (1,), (1,), {"a": target})
+    launch = PreparedLaunch("multiply", "one", kernel, (1,), (1,), {"a": target})
 
     def prepared() -> None:
         for _ in range(BATCH):

@@ -1,0 +1,104 @@
+"""nv-thin: products with 1 to 16 rows or columns in 16 bits, on NVIDIA's tensor cores."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from gemmbench.ladder.few import along_k
+from gemmbench.ladder.nvidia import compiled_for
+from gemmbench.ladder.variant import OURS, PLAIN, Parameter, Values, Variant, multiply, switch
+from gemmbench.model.device import DeviceFacts
+from gemmbench.model.dtypes import MMA
+from gemmbench.model.problem import Gemm
+from gemmbench.model.units import ceil_div
+
+_FEW, _LONG = 16, 64  # most rows or columns of the small operand; those of the large one in a tile
+_WARP = 32
+_STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
+_VECTOR = 8  # elements of a load
+_DTYPES = ("half", "bfloat16")
+
+
+def _tiles(v: Values) -> tuple[int, int]:
+    """Tiles along the long side of C, and along the short one."""
+    long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
+    return ceil_div(long, _LONG), ceil_div(few, v["THIN"])
+
+
+def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
+    """The large operand, warps of a group, and parts of k. Few tiles get 16 warps each, and share k."""
+    columns = p.get("COLUMNS", int(problem.n < problem.m))
+    long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
+    along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})
+    tiles, units = max(1, problem.batch * ceil_div(long, _LONG)), max(1, device.compute_units)
+    is_many = tiles >= 2 * units
+    plan = {"COLUMNS": columns, "THIN": 8 if few <= 8 else _FEW, "WARPS": 4 if is_many else 16}
+    plan = {**plan, "AHEAD": (4 if along else 2) if is_many else (1 if along else 2), **p}
+    deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
+    return {**plan, "PARTS": max(1, min(round(units / tiles), deepest, 64))}
+
+
+def _is_whole(v: Values) -> bool:
+    """Whether rows of the large operand begin, and end if they run along k, where vectors do."""
+    ld = v["lda"] if v["COLUMNS"] else v["ldb"]
+    return ld % _VECTOR == 0 and (not along_k(v) or v["k"] % _VECTOR == 0)
+
+
+def _items(v: Values) -> tuple[int, int]:
+    long, few = _tiles(v)
+    return long * _WARP * v["WARPS"], few * v["PARTS"]
+
+
+_MULTIPLY = multiply(
+    "25_nv_thin.cl", "nv_thin", _items, lambda v: (_WARP * v["WARPS"], 1), (*PLAIN, "P", "PARTS", "COUNTS")
+)
+
+NV_THIN = Variant(
+    name="nv-thin",
+    family=OURS,
+    idea="few rows or columns, by mma.sync",
+    source="gemmbench; the instruction as NVIDIA's PTX ISA describes it",
+    passes=(
+        replace(
+            _MULTIPLY,
+            role="map",
+            kernel="nv_thin_counts",
+            arguments=("tiles", "COUNTS"),
+            items=lambda v: (v["tiles"], 1),
+            group=lambda _: (_WARP, 1),
+            any_group=True,
+            once=True,
+        ),
+        replace(_MULTIPLY, when=_is_whole),
+        replace(_MULTIPLY, kernel="nv_thin_ragged", when=lambda v: not _is_whole(v)),
+    ),
+    parameters={
+        "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
+        "THIN": Parameter("rows or columns of C in a tile", (8, _FEW)),
+        "WARPS": Parameter("warps of a group, which share k", (4, 8, 16)),
+        "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
+        "PARTS": Parameter("parts of k, one for each group of a tile", (1, 2, 4, 8), launch=True),
+    },
+    presets={"default": {}},
+    choose=_plan,
+    extents={"tiles": lambda v: _tiles(v)[0] * _tiles(v)[1] if "THIN" in v else 1},
+    temporaries={
+        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * _LONG * 2,  # float
+        "COUNTS": lambda v: 2 * v["tiles"],  # of 4 bytes
+    },
+    local_elements=lambda p: 2 * p.get("WARPS", 16) * 8 * (_LONG + 4),
+    dtypes=_DTYPES,
+    matrix_units=_DTYPES,
+    lacks=MMA.lacks,
+    compiled_for=compiled_for,
+    sums={"half": "float"},
+    batches=True,
+    edge=lambda _: _LONG,
+    tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
+    either=lambda _: ("A", "B"),
+    unfit=lambda problem: (
+        "" if min(problem.m, problem.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less"
+    ),
+)
+
+VARIANTS = (NV_THIN,)
