@@ -34,6 +34,7 @@ check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the packa
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
 	$(BIN)/python -m tools.generate_readme --check
 	$(BIN)/python -m tools.man_page --check
+	$(BIN)/python -m tools.plain_english
 	$(BIN)/python tools/house.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
