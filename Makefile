@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 THREE  := -n 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races browser gate soak plots readme man docs dist bench clean
+.PHONY: help setup run test check fmt races drivers browser gate soak plots readme man docs dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -34,6 +34,7 @@ check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the packa
 	$(BIN)/python -m pytest -q tests/unit/test_layers.py
 	$(BIN)/python -m tools.generate_readme --check
 	$(BIN)/python -m tools.man_page --check
+	$(BIN)/python -m tools.plain_english
 	$(BIN)/python tools/house.py --check
 
 fmt: $(VENV)/.dev  ## format the code and fix what ruff can
@@ -43,6 +44,10 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
 	$(BIN)/python -m pytest -m races $(THREE) tests/races $(ARGS)
+
+drivers: $(VENV)/.dev  ## verify every kernel in every type on every OpenCL device found
+	$(BIN)/gemmbench square --sizes 100 --kernel all --baseline none --device all --no-peak --budget 0.01 \
+	  --dtype float,double,half,bfloat16,tf32,char,e4m3,e5m2 $(ARGS)
 
 browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own protocol (apt-get install chromium)
 	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)

@@ -12,7 +12,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -49,9 +49,9 @@ from gemmbench.regress.aa import AAReport
 from gemmbench.regress.aa import report as aa_report
 from gemmbench.regress.baseline import BaselineSet
 from gemmbench.regress.check import CheckOutcome
-from gemmbench.regress.compare import Comparison
+from gemmbench.regress.results import sheets
 from gemmbench.report.progress import Progress, row_label
-from gemmbench.report.table import stdout
+from gemmbench.report.table import stack, stdout
 from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome
@@ -200,6 +200,18 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def _shown(run: run_file.Run) -> Run:
     """A run with its tables and charts."""
     return Run(run.header, run.rows, run.path)
+
+
+class Comparison(comparisons.Comparison):
+    """New runs compared with baseline runs, a line for each row, with their table."""
+
+    def show(self, verbose: bool = False) -> None:
+        """Print the table of ``gemmbench compare``."""
+        stdout().print(stack(sheets(self, verbose)))
+
+
+def _with_table(comparison: comparisons.Comparison) -> Comparison:
+    return Comparison(**{each.name: getattr(comparison, each.name) for each in fields(comparison)})
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
@@ -467,10 +479,10 @@ def compared(
     chosen.check_paths((*old_paths, *new_paths), chosen.plot)
     for run in (*baselines, *news):
         _check_rows(run)
-    return comparisons.compare(baselines, news, chosen.rules)
+    return _with_table(comparisons.compare(baselines, news, chosen.rules))
 
 
-def draw_comparison(comparison: Comparison, path: Path) -> bool:
+def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
     """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
     if not any(line.ratio for line in comparison.lines):
         return False
@@ -529,7 +541,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
         draw_comparison(comparison, chosen.plot)
     if chosen.report:
         report_comparison(comparison, chosen.report)
-    return comparison
+    return _with_table(comparison)
 
 
 def check_repeated(job: checking.Job) -> None:
@@ -561,7 +573,7 @@ def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutc
         return checking.follow(job, progress.handle)
 
 
-def comparison_of(job: checking.Job, outcome: CheckOutcome) -> Comparison:
+def comparison_of(job: checking.Job, outcome: CheckOutcome) -> comparisons.Comparison:
     """What came of a check, or of its rows so far."""
     baseline = job.baseline
     return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
@@ -629,7 +641,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     write_text(path, html(runs, wanted))
 
 
-def report_comparison(comparison: Comparison, path: Path) -> None:
+def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
     """Write a page of a comparison, its runs and the verdicts; errors as of `write_report`."""
     from gemmbench.pages import Wanted
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,15 @@ from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined
-from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, too_slow
+from gemmbench.model.instrument import (
+    Batch,
+    Handle,
+    Instrument,
+    LostError,
+    NotMeasuredError,
+    Verified,
+    too_slow,
+)
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
 from gemmbench.model.units import rate
 from gemmbench.stats import ceilings, rates
@@ -218,26 +226,39 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
                 raise _of_other(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
             raise (_of_other(case, error) if error.handle == former.number else error) from None
-        (samples, notes), (before, doubts) = map(_trusted, sides)
-        if bool(notes) != bool(doubts):  # one clock for both
-            samples, before = (_by_wall_clock(side) for side in sides)
-        elif on_host:  # whose only clock is the wall's
-            samples |= {name: scope for name, scope in _by_wall_clock(sides[0]).items() if name in clocks}
-        built = former.prepared.built
-        library = [f"{name} is {built.choice[BLAS]}"] if BLAS in built.choice else []
-        partner = Partner(built.source, before, resources=built.resources, launches=verified.launches)
-        if case.versus:
-            partner = replace(partner, variant=past.variant, parameters=past.parameters)
-        row = replace(
-            row,
-            samples=samples,
-            former=partner,
-            notes=(*row.notes, *library, *(notes or doubts)),
-            conditions=joined([sampled.conditions for sampled in sides[0]]),
-        )
+        row = _with_pairs(row, case, former, verified, sides, clocks)
         if case.versus:
             row = yield from _beside_samples(now, row, device, policy)
     return beside_ceiling(row, device)
+
+
+def _with_pairs(
+    row: Row,
+    case: Case,
+    former: Handle,
+    verified: Verified,
+    sides: tuple[Sequence[Sampled], Sequence[Sampled]],
+    clocks: Collection[str],
+) -> Row:
+    """A row with the samples of both sides, on one clock."""
+    name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
+    (samples, notes), (before, doubts) = map(_trusted, sides)
+    if bool(notes) != bool(doubts):  # one clock for both
+        samples, before = (_by_wall_clock(side) for side in sides)
+    elif on_host:  # whose only clock is the wall's
+        samples |= {each: scope for each, scope in _by_wall_clock(sides[0]).items() if each in clocks}
+    built = former.prepared.built
+    library = [f"{name} is {built.choice[BLAS]}"] if BLAS in built.choice else []
+    partner = Partner(built.source, before, resources=built.resources, launches=verified.launches)
+    if case.versus:
+        partner = replace(partner, variant=case.versus.variant, parameters=case.versus.parameters)
+    return replace(
+        row,
+        samples=samples,
+        former=partner,
+        notes=(*row.notes, *library, *(notes or doubts)),
+        conditions=joined([sampled.conditions for sampled in sides[0]]),
+    )
 
 
 def _share_operands(present: Case, other: Case) -> bool:

@@ -120,15 +120,11 @@ def _workloads_sheet(
     ]
     if len(lines) > 1:
         ratios = (rates.versus(line.best, scope) for line in lines if line.best)
-        times = _mean(ratio.median for ratio in ratios if ratio)
+        times = [figure(units.number, _mean(ratio.median for ratio in ratios if ratio))] if versus else []
+        means = (figure(form, _mean(values)) for _, form, values in columns)
+        blank = [Cell("")] * 4
         body.append(
-            (
-                Cell("geometric mean"),
-                *[Cell("")] * 4,
-                *(figure(form, _mean(values)) for _, form, values in columns),
-                *([figure(units.number, times)] if versus else []),
-                *(sweep_table.cells(None) if energy else ()),
-            )
+            (Cell("geometric mean"), *blank, *means, *times, *(sweep_table.cells(None) if energy else ()))
         )
     best = [row for line in lines for row in (line.best, line.host) if row]
     shown = [*best, *(row for row in rows if row.status in (*FAILED, "skipped"))]

@@ -55,7 +55,6 @@ class Workload:
 
 # --- AlexNet: a convolution lowered by im2col is one product for each group of channels --------------------
 
-
 # fmt: off
 CONVOLUTIONS = (  # of one tower
     # name  filters   pixels  channels x filter  towers

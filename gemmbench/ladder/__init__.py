@@ -74,7 +74,7 @@ VARIANTS: tuple[Variant, ...] = (
     *gpu.VARIANTS,
     *few.VARIANTS,
     *nvidia.VARIANTS,
-    *nv_thin.VARIANTS,
+    nv_thin.NV_THIN,
     *cpu.INTEL_VARIANTS,
     *published.FP8_VARIANTS,
     *_LIBRARIES,

@@ -143,21 +143,7 @@ def _grid(
     start: float,
     copy: int,
 ) -> tuple[int, int]:
-    """How many blocks of C go down and across: see `_blocks`.
-
-    Args:
-        tiles: micro-tiles down C.
-        panels: micro-tiles across C.
-        tallest: the most micro-tiles down a block.
-        cores: of the device.
-        height: rows of a micro-tile.
-        width: its columns.
-        batch: problems, each cut into such a grid.
-        start: micro-tiles that a block costs beside its own, where it copies nothing, so that blocks may be
-            small: a core that begins later (drivers let threads sleep between launches) then takes fewer.
-            0 where each block copies its panels of B.
-        copy: multiplications in the time that an element of B takes to be copied, or to come from far.
-    """
+    """How many blocks of C go down and across: see `_blocks`."""
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid

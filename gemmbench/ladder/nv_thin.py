@@ -79,7 +79,6 @@ NV_THIN = Variant(
         "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
         "PARTS": Parameter("parts of k, one for each group of a tile", (1, 2, 4, 8), launch=True),
     },
-    presets={"default": {}},
     choose=_plan,
     extents={"tiles": lambda v: _tiles(v)[0] * _tiles(v)[1] if "THIN" in v else 1},
     temporaries={
@@ -100,5 +99,3 @@ NV_THIN = Variant(
         "" if min(problem.m, problem.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less"
     ),
 )
-
-VARIANTS = (NV_THIN,)

@@ -103,13 +103,7 @@ def _devices_of(platform: Any) -> list[Any]:
 
 
 def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
-    """One property; the default if the driver, or this version of pyopencl, does not know it.
-
-    Args:
-        thing: a platform or device.
-        keys: ``cl.platform_info`` or ``cl.device_info``.
-        default: also sets the type of the answer, unless it is None.
-    """
+    """One property; the default if the driver, or this version of pyopencl, does not know it."""
     try:
         value = thing.get_info(getattr(keys, name))
         return value if default is None else type(default)(value)

@@ -508,9 +508,9 @@ class SweepKOptions(GemmCommandOptions):
 class WorkloadsOptions(GemmCommandOptions):
     """Measure real shapes: AlexNet, a transformer, or your own.
 
-    The sets are the layers of AlexNet as GEMMs, the projections of a 7B transformer for one token and for a
-    prompt, the layers of two language models (llm), and odd sizes. --file reads your own shapes. The table
-    names the best kernel for each shape; -v shows every kernel. --dry-run lists the shapes and their sources.
+    The sets are AlexNet's layers as GEMMs, the projections of a 7B transformer, the layers of two language
+    models (llm), and odd sizes. --file reads your own shapes. The table names the best kernel for each shape;
+    -v shows every kernel. --dry-run lists the shapes and their sources.
     """
 
     command: ClassVar[str] = "workloads"

@@ -21,7 +21,6 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.rules import Rules
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate
-from gemmbench.report.table import stack, stdout
 from gemmbench.stats.intervals import Interval, interleaved_ratio
 from gemmbench.stats.rates import interleaved_seconds, is_on_cpu, is_uncertain, work
 
@@ -110,12 +109,6 @@ class Comparison:
     def ok(self) -> bool:
         """Whether there is no regression: nothing slower, nothing broken."""
         return not any(line.fails for line in self.lines)
-
-    def show(self, verbose: bool = False) -> None:
-        """Print the table of ``gemmbench compare``."""
-        from gemmbench.regress.results import sheets
-
-        stdout().print(stack(sheets(self, verbose)))
 
     @property
     def counts(self) -> Counter[Verdict]:

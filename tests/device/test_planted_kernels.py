@@ -114,13 +114,7 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
     "a part is not added by thin": ("thin in parts", "part < parts;", "part < parts - 1;", ("before",)),
     "the first part is not added by thin": ("thin in parts", "part = 0;", "part = 1;", ("exact", "before")),
     "a part is not added by nv-thin": ("nv-thin in parts", "q < parts;", "q < parts - 1;", ("before",)),
-    "nv-thin does not wait for all parts": (
-        "nv-thin in parts",
-        "== parts - 1;",
-        "== parts - 2;",
-        ("before",),
-    ),
-    "a warp is not added by nv-thin": ("nv-thin", "w < WARPS;", "w < WARPS - 1;", ("exact", "before")),
+    "a warp is not added by nv-thin": ("nv-thin", "w < WARPS;", "w < WARPS - 1;", ("before",)),
     "the second part is not added by nv-async": (
         *("nv-async in parts", "p = 1; p < parts;", "p = 2; p < parts;"),
         ("before",),

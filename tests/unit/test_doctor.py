@@ -143,6 +143,11 @@ def plant_busy_board(patient: Patient) -> None:
     board(ComputeRunningProcesses=[SimpleNamespace(pid=4711)])(patient)
 
 
+def plant_busy_board_without_utilization(patient: Patient) -> None:
+    del patient.board["nvmlDeviceGetUtilizationRates"]
+    board(ComputeRunningProcesses=[SimpleNamespace(pid=4711)])(patient)
+
+
 # name, what is planted, what must be found, words of the problem, of what was seen, and of the command
 CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, str, str]], ...] = (
     ("no driver", plant_no_driver, "driver-missing", HOST,
@@ -187,6 +192,8 @@ CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, 
      ("990 instead of 1980 MHz: up to 50.0 % slower", "990 MHz", "-rac")),
     ("MIG", board(MigMode=[1, 1]), "mig", GPU, ("slice", "MigMode: 1", "-mig 0")),
     ("busy board", plant_busy_board, "gpu-load", GPU, ("GPU 97 % busy", "4711", "nvidia-smi")),
+    ("busy board, utilization refused", plant_busy_board_without_utilization, "gpu-load", GPU,
+     ("keep the GPU busy", "4711", "nvidia-smi")),
 )  # fmt: skip
 
 

@@ -4,6 +4,7 @@
 """
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -249,6 +250,25 @@ def test_what_is_forbidden_is_found(module: str, source: str) -> None:
 )
 def test_what_is_allowed_passes(module: str, source: str) -> None:
     assert not violations(module, source)
+
+
+def test_no_files_import_each_other_in_a_cycle() -> None:
+    """Imports within functions count, those for type checkers alone do not."""
+    files = {f"gemmbench.{module_name(path)}": path for path in MODULES if module_name(path)}
+    graph: dict[str, set[str]] = {}
+    for name, path in files.items():
+        text = re.sub(
+            r"^if TYPE_CHECKING:.*?^(?=\S)", "", path.read_text(encoding="utf-8"), flags=re.M | re.S
+        )
+        targets = [target for _, target in imported(module_name(path), text, path.name == "__init__.py")]
+        nearest = (each if each in files else each.rpartition(".")[0] for each in targets)
+        graph[name] = {each for each in nearest if each in files} - {name}
+    ends = {""}
+    while ends:  # what imports nothing that is left, or is imported by nothing that is left
+        used = set().union(*graph.values())
+        ends = {name for name, others in graph.items() if not others & graph.keys() or name not in used}
+        graph = {name: others for name, others in graph.items() if name not in ends}
+    assert not graph, f"these files import each other: {', '.join(sorted(graph))}"
 
 
 def test_help_loads_no_heavy_library() -> None:
