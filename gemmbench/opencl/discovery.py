@@ -136,6 +136,7 @@ def _facts(
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
     extensions = tuple(text("EXTENSIONS").split())
     images = bool(number("IMAGE_SUPPORT"))
+    image2d_max = number("IMAGE2D_MAX_WIDTH", _LEAST_IMAGE), number("IMAGE2D_MAX_HEIGHT", _LEAST_IMAGE)
     sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
     cores = len(usable_cores() or ()) if kind == "cpu" else 1
     warning = drivers.target_warning(of_platform("VERSION"), text("VERSION")) if kind == "cpu" else ""
@@ -163,9 +164,7 @@ def _facts(
         timer_resolution_ns=number("PROFILING_TIMER_RESOLUTION", 1),
         unified_memory=kind == "cpu" or bool(number("HOST_UNIFIED_MEMORY")),
         images=images,
-        image2d_max=(number("IMAGE2D_MAX_WIDTH", _LEAST_IMAGE), number("IMAGE2D_MAX_HEIGHT", _LEAST_IMAGE))
-        if images
-        else (0, 0),
+        image2d_max=image2d_max if images else (0, 0),
         dtypes=tuple(
             name
             for name, row in ((name, DTYPES[name]) for name in DEVICE_DTYPES)

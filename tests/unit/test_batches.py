@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from msgspec import UNSET
 
-from gemmbench import UsageError
+from gemmbench import UsageError, plan
 from gemmbench.gemm.freivalds import drawn
 from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, gemm
 from gemmbench.gemm.operands import Matrices
@@ -81,7 +81,10 @@ def test_passes_over_a_batch_have_a_third_dimension_and_a_temporary_for_each_pro
         assert "BATCH" not in kernel_files.source(file, single.options(single.dtypes[0], parameters))
 
 
-def test_what_computes_one_problem_says_so_and_a_batch_may_be_larger_than_an_index() -> None:
+def test_what_computes_one_problem_says_so_and_a_batch_may_be_larger_than_an_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(plan, "free_memory_bytes", lambda: 1 << 50)
     (step,) = gemm_plan([fake.GPU], [BY_NAME["image-4x8"]], [Gemm(64, 64, 64, batch=2)])
     assert isinstance(step, Skip)
     assert step.row.reason == "image-4x8 computes one problem in a launch, and no batch"

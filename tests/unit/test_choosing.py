@@ -80,7 +80,9 @@ def test_affinity_that_the_system_refuses_means_all_cores(
     assert usable_cores() is None
     assert host.cores() == os.cpu_count()
     assert "POCL_AFFINITY" not in for_threads()
+    host.all_cores.cache_clear()
     assert host.all_cores() == ()
+    host.all_cores.cache_clear()
 
 
 GROUP = "sys/fs/cgroup/job"
