@@ -22,17 +22,17 @@ from gemmbench import NothingMeasured, UsageError, __version__
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
     "devices": ("kernels", "List the OpenCL devices and their drivers."),
-    "doctor": ("kernels", "Find what slows this machine down, and say how to fix it."),
+    "doctor": ("kernels", "Find what slows this machine down and how to fix it."),
     "peak": ("measuring", "Measure what the device can do: arithmetic, memory, transfers."),
     "kernels": ("kernels", "List the GEMM kernels, or explain one."),
-    "gemm": ("measuring", "Measure one problem, on generated or on your own matrices."),
+    "gemm": ("measuring", "Measure one problem, with generated matrices or your own."),
     "square": ("measuring", "Sweep square problems: m = n = k."),
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
     "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
     "tune": ("measuring", "Search for a kernel's best parameters on this device."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
     "plot": ("compare", "Draw charts from saved runs."),
-    "report": ("compare", "Write one page of saved runs, to send or to keep."),
+    "report": ("compare", "Write one page about saved runs, to send or keep."),
     "compare": ("compare", "Compare a saved run with baseline runs."),
     "check": ("compare", "Measure a baseline's cases again and compare."),
 }
@@ -97,7 +97,7 @@ class _Lazy(click.Group):
             drop_output()
             return 0
 
-    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]  # click overloads it
+    def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run; errors are one sentence on stderr and exit status 2, never a traceback."""
         extra["standalone_mode"] = False
         if os.environ.get("COLUMNS") == "0":

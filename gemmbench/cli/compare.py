@@ -37,11 +37,11 @@ from gemmbench.report.table import Entry, catalogue, markdown, stack
 def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
     """Compare a saved run with baseline runs.
 
-    The last file is the new run and the others are baselines. For several new runs use `--`: compare
-    base1 base2 -- new1 new2. A row fails if it takes more than 1.5 times as long on a GPU, twice as long on a
-    CPU without other programs, or more than a given --threshold. The run fails if half of its rows take over
-    1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3
-    possibly slower, with --strict.
+    The last file is the new run and the others are baselines. For several new runs, use `--`: compare
+    base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, twice as long on a CPU
+    without other programs, or longer than --threshold allows. The run fails if half of its rows take over 1.5
+    times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3
+    possibly slower (with --strict).
     """
     bases, news = _split(files)
     finish(api.compared(api.runs_of(bases), api.runs_of(news), options), options)
@@ -104,8 +104,8 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
 
     Suspicious rows are measured twice more, interleaved with a control row. A row fails if every measurement
     is above the limits of compare. --against interleaves each kernel with its old version, which finds much
-    smaller changes. --aa measures how far rows differ from run to run on this machine; its --save file is a
-    good baseline. Devices, budget, --cold and --memory are the baseline's unless given. Exit status as for
+    smaller changes. --aa measures how much rows vary from run to run on this machine; its --save file is a
+    good baseline. Devices, budget, --cold and --memory default to the baseline's. The exit status is as for
     compare.
     """
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
@@ -162,7 +162,7 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
     "--out",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Write to a file, and replace it.",
+    help="Write to a file, replacing it.",
 )
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and every scope.")
@@ -192,7 +192,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
 @click.option(
     "--kind",
     metavar="KIND",
-    help="What to draw. `list` names the kinds. `all` draws every kind that applies into a file of its own: "
+    help="What to draw. `list` names the kinds. `all` draws every applicable kind, each to its own file: "
     "out-ladder.png.  [default: what suits the run]",
 )
 @click.option(
@@ -202,12 +202,12 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
     "out",
     type=click.Path(path_type=Path),
     metavar=CHART,
-    help="File of the chart.  [default: the first run's name, .png]",
+    help="Chart file.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     """Draw charts from saved runs.
 
-    Sweeps of several runs share a chart. A run of `peak --all` provides peak and bandwidth for the others.
+    Sweeps from several runs share a chart. A run of `peak --all` provides peak and bandwidth for the others.
     """
     from gemmbench import chart_views  # matplotlib takes a second to import
 
@@ -245,9 +245,9 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
 @takes(ReportOptions)
 def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
-    """Write one page of saved runs, to send or to keep.
+    """Write one page about saved runs, to send or keep.
 
     It starts with a summary, a chart and the fastest kernels. Then come comparisons of runs on the same
-    device, and a section for each run. The page makes no requests. A folder stands for every .jsonl in it.
+    device, and a section for each run. The page makes no network requests. A folder means every .jsonl in it.
     """
     api.say(f"Wrote {api.reported(files, options)}.")

@@ -43,7 +43,7 @@ from gemmbench.suite.run import every_device, header_of
 def kernels(options: KernelsOptions) -> None:
     """List the GEMM kernels, or explain one.
 
-    --device, --kernel and --dtype are for --resources.
+    --device, --kernel and --dtype apply to --resources.
     """
     if new := options.new:
         if others := [name for name in running.given_options() if name != "--new"]:
@@ -279,7 +279,7 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
 
 
 @click.command(cls=Grouped)
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with an object per device.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices(as_json: bool) -> None:
     """List the OpenCL devices and their drivers."""
     listed, host, problems = api.devices_and_host()

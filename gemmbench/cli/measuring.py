@@ -134,9 +134,9 @@ def _listed(values: Iterable[object]) -> str:
 def tune(options: TuneOptions) -> None:
     """Search for a kernel's best parameters on this device.
 
-    The search takes a random sample of the space, then climbs from the best. It verifies every configuration
-    in a separate process, which may crash. The best few then alternate with the shipped preset. The
-    winner is saved for all commands if it is faster with confidence. The same command continues a stopped
+    The search takes a random sample of the space, then hill-climbs from the best. It verifies every
+    configuration in a separate process, which may crash. The best few then alternate with the shipped preset.
+    The winner is saved for all commands if it is clearly faster. The same command resumes an interrupted
     search.
     """
     if options.forget:

@@ -89,8 +89,8 @@ FP8_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if name.startswith((
 GEMM_DTYPES: tuple[str, ...] = (*PLAIN_DTYPES, "bfloat16", "tf32", "char", *FP8_DTYPES)
 """Every type that some kernel multiplies."""
 GEMM_DTYPES_HELP = (
-    "float, double, half, bfloat16, tf32, char (int8), e4m3, e5m2 (fp8 into float; e4m3-half, e4m3-bfloat16, "
-    "e5m2-half and e5m2-bfloat16 into those)"
+    "float, double, half, bfloat16, tf32, char (int8), e4m3, e5m2 (fp8 with C in float), "
+    "e4m3-half, e4m3-bfloat16, e5m2-half, e5m2-bfloat16 (fp8 with C in that type)"
 )
 DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """What `DeviceFacts.dtypes` tells of. Every device has the other integers; the rest are matters of probes."""

@@ -53,12 +53,12 @@ COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
 
 
 def _threshold_option(help: str) -> Any:
-    more = "'5 %', or 'NAME=10 %' for one kernel; several with commas.  [default: 10 %]"
+    more = "'5 %', or 'NAME=10 %' for one kernel; comma-separated.  [default: 10 %]"
     return option(f"{help}. {more}", metavar="PERCENT", group=COMPARISON, common=True)
 
 
 def _scope_option() -> Any:
-    help = "Time to compare. finest: the kernel's, or the host's for libraries that run there."
+    help = "Time to compare. finest: the kernel's, or the host's for host libraries."
     return option(help, click.Choice(("finest", *SCOPES)), "finest", group=COMPARISON)
 
 
@@ -69,20 +69,20 @@ class ComparisonOptions(Options):
     threshold: str | None = _threshold_option("How much longer a row may take")
     scope: str = _scope_option()
     across: str | None = option(
-        f"Compare although these differ. {', '.join(DIFFERENCES)}; several with commas.",
+        f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
         group=COMPARISON,
     )
     missing: str = option(
-        "Whether a baseline row without a new result fails.",
+        "What to do if a baseline row has no new result.",
         click.Choice(("tell", "fail")),
         "tell",
         shell=True,
         group=COMPARISON,
     )
     fail_on: str | None = option(
-        "Fail if a kernel uses more registers, spills or local memory.",
+        "Fail if a kernel uses different registers, spills or local memory.",
         click.Choice(("resources",)),
         group=COMPARISON,
     )
@@ -96,7 +96,7 @@ class ComparisonOptions(Options):
         common=True,
     )
     write: tuple[str, ...] = option(
-        "Write a file too: junit=report.xml; may be repeated.",
+        "Also write a file: junit=report.xml; repeatable.",
         default=(),
         many=True,
         metavar="FORMAT=FILE",
@@ -143,7 +143,7 @@ class CompareOptions(ComparisonOptions):
     command: ClassVar[str] = "compare"
 
     plot: Path | None = option("Draw the changes.", FILE, metavar=CHART, common=True)
-    verbose: bool = flag("Print unchanged rows too.", flags=("-v", "--verbose"), shell=True, common=True)
+    verbose: bool = flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,7 +153,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     command: ClassVar[str] = "check"
 
     aa: int | None = option(
-        "Measure the run-to-run variation, and compare nothing.",
+        "Measure run-to-run variation; compare nothing.",
         Whole(1),
         metavar="TIMES",
         group=COMPARISON,
@@ -162,7 +162,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     against: Path | None = option(
         "Alternate each kernel with its old version. PATH is a folder of kernels, a checkout (a folder with "
         "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (for several "
-        "files their folder).",
+        "files, their folder).",
         FILE,
         metavar="PATH",
         group=COMPARISON,
@@ -322,24 +322,24 @@ class TuneOptions(Options):
         "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, group=PROBLEM, common=True
     )
     sizes: str | None = option(
-        "m = n = k, with commas.  [default: 4096 on a graphics card, else 1024]",
+        "Comma-separated m = n = k.  [default: 4096 on a graphics card, else 1024]",
         metavar="LIST",
         group=PROBLEM,
         common=True,
     )
-    m: int | None = _size("Rows of A and C, for a problem that is not square.", "-m")
+    m: int | None = _size("Rows of A and C, for a non-square problem.", "-m")
     n: int | None = _size("Columns of B and C.  [default: m]", "-n")
     k: int | None = _size("Columns of A, rows of B.  [default: m]", "-k")
     trans_a: bool = flag(measuring.TRANS_A, group=PROBLEM)
     trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
-        "Time for the whole search. Two thirds search, the rest times the best few again.", 300.0, common=True
+        "Time for the whole search. Two thirds to search, the rest to retime the best.", 300.0, common=True
     )
-    seed: int = option("Seed of the search.", LENGTH, 1, group=TIMING)
+    seed: int = option("Seed for the search.", LENGTH, 1, group=TIMING)
     device: str = measuring.device_option()
     cache: Path | None = option(
-        "File of all measured configurations. The same command continues it.  [default: in the user's cache "
+        "File for all measured configurations. The same command resumes it.  [default: in the user's cache "
         "folder]",
         INPUT,
         metavar="FILE.jsonl",
@@ -355,7 +355,7 @@ class TuneOptions(Options):
     report: Path | None = option("Write a page with all tables.", FILE, metavar=PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
     forget: bool = flag(
-        "Delete tuned parameters of the device. With --kernel or --dtype only those.", shell=True
+        "Delete the device's tuned parameters; with --kernel or --dtype, only those.", shell=True
     )
     quiet: bool = flag("Print the table only, without progress and advice.", flags=("-q", "--quiet"))
     verbose: int = option(
@@ -425,15 +425,15 @@ class ReportOptions(Options):
     command: ClassVar[str] = "report"
 
     out: Path | None = option(
-        "The page, replaced if it exists.  [default: the name of the first file or folder, .html]",
+        "The page; replaced if it exists.  [default: the first file or folder's name, .html]",
         FILE,
         flags=("-o", "--out"),
         metavar=PAGE,
         common=True,
     )
-    title: str | None = option("Title of the page.  [default: the devices]", metavar="TEXT", common=True)
+    title: str | None = option("Page title.  [default: the devices]", metavar="TEXT", common=True)
     charts: str = option(
-        "all, none, or kinds with commas (see plot --kind list).  [default: all but time]",
+        "all, none, or comma-separated kinds (see plot --kind list).  [default: all but time]",
         default="",
         metavar="KINDS",
         common=True,
@@ -452,16 +452,16 @@ class ReportOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions(Options):
-    """Find what slows this machine down, and say how to fix it.
+    """Find what slows this machine down and how to fix it.
 
     Doctor checks clocks, limits, other programs, drivers, numpy's BLAS and NVIDIA boards. It changes nothing
-    and measures nothing. The exit status is 0 with and without warnings.
+    and measures nothing. The exit status is 0, with or without warnings.
     """
 
     command: ClassVar[str] = "doctor"
 
     device: str = measuring.device_option()
-    json: bool = flag("Print an object for other programs.", shell=True, common=True)
+    json: bool = flag("Print a JSON object.", shell=True, common=True)
     verbose: bool = flag(
         "Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True
     )
@@ -480,7 +480,7 @@ class KernelsOptions(Options):
         group=KERNELS,
         common=True,
     )
-    resources: bool = flag("Build kernels, and show registers and memory.", group=KERNELS, common=True)
+    resources: bool = flag("Build kernels and show registers and memory.", group=KERNELS, common=True)
     plot: Path | None = option("With --resources: draw work-group sizes.", FILE, metavar=CHART, common=True)
     new: Path | None = option(
         "Write an example kernel to start from.", FILE, metavar="FILE.cl", group=KERNELS, common=True

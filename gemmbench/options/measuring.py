@@ -67,16 +67,16 @@ TRANS_B = "Store B as n x k: op(B) is its transpose."
 RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetrics")
 FORMAT = f"What to print: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
-SIZES = "These sizes, with commas, instead of a range."
-DTYPES_HELP = f"Data types, with commas. {GEMM_DTYPES_HELP}."
+SIZES = "Comma-separated sizes, instead of a range."
+DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
 
 
 def device_option(default: str = "the best found") -> Any:
     """Which device; `default` is what help says is used without it."""
     return option(
-        "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1); several with commas.  "
-        f"[default: {default}]",
+        "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
+        f"comma-separated.  [default: {default}]",
         default="",
         group=PROBLEM,
         common=True,
@@ -86,9 +86,9 @@ def device_option(default: str = "the best found") -> Any:
 
 
 def kernels_option(
-    help: str = "Names with commas, default, ladder, best or all. default: ten steps from naive on, and the "
-    "best kernel of each other family; ladder: every published kernel; best: gemmbench's own; all: every "
-    "kernel that the device runs. `gemmbench kernels` lists the names.",
+    help: str = "Comma-separated: names, default, ladder, best or all. default: ten steps from naive on, and "
+    "the best kernel of each other family; ladder: every published kernel; best: gemmbench's own; all: every "
+    "kernel that the device can run. `gemmbench kernels` lists the names.",
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
@@ -98,8 +98,8 @@ def kernels_option(
 
 
 def kernel_files_option(
-    help: str = "Your own kernel, described in its file; may be repeated. It joins those of --kernel, unless "
-    "that names it. `gemmbench kernels --new` writes an example.",
+    help: str = "Your own kernel, described in its file; may be repeated. Added to those of --kernel, unless "
+    "named there. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """Files with the user's own kernels."""
     return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl", group=KERNELS)
@@ -143,7 +143,7 @@ class MeasurementOptions(Options):
     plot: Path | None = option("Draw the result.", FILE, metavar=CHART, common=True)
     report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
     budget: float | None = seconds_option(
-        "Sampling time for each row. Problems slower than this and than 2 s are not run.  "
+        "Sampling time for each row. Problems slower than both this and 2 s are skipped.  "
         f"[default: {Policy.budget_s}]",
         common=True,
     )
@@ -157,7 +157,7 @@ class MeasurementOptions(Options):
         group=TIMING,
     )
     cold: bool = flag("Rotate operands past the last-level cache.  [default: warm]", group=TIMING)
-    energy: bool = flag("Measure joules too, for 2 to 3 s more per row.", group=TIMING)
+    energy: bool = flag("Also measure joules; adds 2 to 3 s per row.", group=TIMING)
     dry_run: bool = flag("List what would be measured, and stop.", shell=True, common=True)
     quiet: bool = flag("Print the table only, without progress and advice.", flags=("-q", "--quiet"))
     verbose: int = option(
@@ -216,23 +216,23 @@ class MeasurementOptions(Options):
 class PeakOptions(MeasurementOptions):
     """Measure what the device can do: arithmetic, memory, transfers.
 
-    Each data type gets its best multiply-add: several forms, chain counts and unroll depths compete. A rate
-    is shown only if the results match the host's and twice the work takes twice the time. --all adds the
-    other types, bandwidths, caches, transfers and latencies. Peaks are cached, so that the sweeps can show
-    per cent of peak without measuring again.
+    For each data type, several multiply-add forms, chain counts and unroll depths compete. A rate is shown
+    only if the results match the host's and twice the work takes twice the time. --all adds the other types,
+    bandwidths, caches, transfers and latencies. Peaks are cached, so sweeps can show the percentage of peak
+    without measuring again.
     """
 
     command: ClassVar[str] = "peak"
 
     types: str | None = option(
-        f"Data types, with commas.  [default: {','.join(PEAK_DTYPES)}]",
+        f"Comma-separated data types.  [default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
         names=ALL_DTYPES,
         group=PROBLEM,
         common=True,
     )
     only: str | None = option(
-        f"{', '.join(FAMILIES)}, with commas.  [default: {COMPUTE}]",
+        f"Comma-separated: {', '.join(FAMILIES)}.  [default: {COMPUTE}]",
         metavar="FAMILIES",
         names=tuple(FAMILIES),
         group=PROBLEM,
@@ -284,15 +284,15 @@ class GemmCommandOptions(MeasurementOptions):
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = dtype_option()
     baseline: str = option(
-        f"Libraries: {', '.join(ladder.BASELINES)}, all or none. Several with commas. default: numpy (the "
-        "host's BLAS), and on a GPU cublas or else clblast, if installed.",
+        f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
+        "BLAS) and, on a GPU, cublas or else clblast, if installed.",
         default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
         group=KERNELS,
     )
     params: tuple[str, ...] = option(
-        "Set a kernel parameter; may be repeated. Several values with commas measure every valid "
+        "Set a kernel parameter; may be repeated. Comma-separated values measure every valid "
         f"combination, at most {names.MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
@@ -308,7 +308,7 @@ class GemmCommandOptions(MeasurementOptions):
         group=KERNELS,
     )
     versus: str | None = option(
-        "Alternate with this kernel, and show the ratio.",
+        "Alternate with this kernel and show the ratio.",
         metavar="NAME",
         names=ladder.ORDER,
         group=KERNELS,
@@ -325,9 +325,9 @@ class GemmCommandOptions(MeasurementOptions):
     trans_a: bool = flag(TRANS_A, group=PROBLEM)
     trans_b: bool = flag(TRANS_B, group=PROBLEM)
     batch: int = batch_option()
-    seed: int = option("Seed of generated operands.", LENGTH, Policy.seed, group=PROBLEM)
+    seed: int = option("Seed for generated operands.", LENGTH, Policy.seed, group=PROBLEM)
     scope: str | None = option(
-        "Time to show: of the kernel alone, of all device work, or from host memory to host memory.  "
+        "Time to show: the kernel alone, all device work, or from host memory to host memory.  "
         "[default: kernel; device with a library, which reports no kernel time]",
         click.Choice((*SCOPES, "all")),
     )
@@ -467,8 +467,8 @@ def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Var
 class SquareOptions(GemmCommandOptions):
     """Sweep square problems: m = n = k.
 
-    Sizes are the powers of two from --min to --max, or those of --sizes. Every kernel is verified before it
-    is timed. The summary says from which size on the device beats the host's BLAS, including transfers.
+    Sizes are the powers of two from --min to --max, or those in --sizes. Every kernel is verified before it
+    is timed. The summary gives the size from which the device beats the host's BLAS, including transfers.
     """
 
     command: ClassVar[str] = "square"
@@ -487,7 +487,7 @@ class SquareOptions(GemmCommandOptions):
 class SweepKOptions(GemmCommandOptions):
     """Sweep k with m and n fixed.
 
-    k takes the powers of two from --k-min to --k-max, or the values of --sizes.
+    k takes the powers of two from --k-min to --k-max, or the values in --sizes.
     """
 
     command: ClassVar[str] = "sweep-k"
@@ -517,21 +517,21 @@ class WorkloadsOptions(GemmCommandOptions):
 
     kernels: str = kernels_option(default="best")
     set: str | None = option(
-        f"{', '.join(SETS)} or all. Several with commas.  [default: all but llm; none with --file]",
+        f"Comma-separated: {', '.join(SETS)} or all.  [default: all but llm; none with --file]",
         metavar="NAMES",
         names=(*SETS, "all"),
         group=PROBLEM,
         common=True,
     )
     file: Path | None = option(
-        "Your own shapes. Columns m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
+        "Your own shapes. Columns: m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
         FILE,
         metavar="FILE.csv",
         group=PROBLEM,
         common=True,
     )
-    batch: int = option("Images or sequences at once.", SIZE, 1, group=PROBLEM)
-    prompt: int = option("Tokens of a prompt.", SIZE, PROMPT, group=PROBLEM)
+    batch: int = option("Images or sequences per batch.", SIZE, 1, group=PROBLEM)
+    prompt: int = option("Tokens per prompt.", SIZE, PROMPT, group=PROBLEM)
 
     @cached_property
     def set_names(self) -> tuple[str, ...]:
@@ -563,10 +563,10 @@ def _length(help: str, **spec: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GemmOptions(GemmCommandOptions):
-    """Measure one problem, on generated or on your own matrices.
+    """Measure one problem, with generated matrices or your own.
 
     The table lists the fastest kernel first. -v adds the time of every scope and launch. --plot draws the
-    kernels as bars up to the measured peak.
+    kernels as bars against the measured peak.
     """
 
     command: ClassVar[str] = "gemm"
@@ -575,17 +575,17 @@ class GemmOptions(GemmCommandOptions):
     m: int | None = _length(f"Rows of op(A) and C.  [default: {_DEFAULT_SIZE}]", flags=("-m",), common=True)
     n: int | None = _length("Columns of op(B) and C.  [default: m]", flags=("-n",), common=True)
     k: int | None = _length("Columns of op(A), rows of op(B).  [default: m]", flags=("-k",), common=True)
-    lda: int | None = _length("Elements from row to row of A as stored.  [default: k; m with --trans-a]")
-    ldb: int | None = _length("Elements from row to row of B as stored.  [default: n; k with --trans-b]")
-    ldc: int | None = _length("Elements from row to row of C.  [default: n]")
+    lda: int | None = _length("Row stride of A as stored, in elements.  [default: k; m with --trans-a]")
+    ldb: int | None = _length("Row stride of B as stored, in elements.  [default: n; k with --trans-b]")
+    ldc: int | None = _length("Row stride of C, in elements.  [default: n]")
     a: Path | None = option(
         "Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy", group=PROBLEM
     )
     b: Path | None = option(
         "Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy", group=PROBLEM
     )
-    c: Path | None = option("Your own C (m x n), for beta.", INPUT, metavar="C.npy", group=PROBLEM)
-    out: Path | None = option("Write C to a file; needs one --kernel.", INPUT, metavar="OUT.npy")
+    c: Path | None = option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy", group=PROBLEM)
+    out: Path | None = option("Write C to a file; needs a single --kernel.", INPUT, metavar="OUT.npy")
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
 
