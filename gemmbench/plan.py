@@ -226,7 +226,7 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Why a device cannot run a variant on a problem with these parameters, or ""."""
+    """Why a device cannot run a variant on a problem with these parameters, or ""; host memory aside."""
     variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
@@ -270,7 +270,7 @@ def _gemm_case(
         return Skip(case.row("skipped", broken))
     if reason:
         return Skip(case.row("unsupported", reason))
-    reason = _too_large(device, variant, problem, full)
+    reason = _too_large(device, variant, problem, full) or _lacks_host_memory(device, variant, problem, full)
     return Skip(case.row("skipped", reason)) if reason else case
 
 
@@ -382,7 +382,16 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     total = sum(buffers.values())
     if total > device.global_mem_bytes:
         return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"
-    on_host = _HOST_COPIES * sum(problem.bytes_of.values()) + (total if device.type == "cpu" else 0)
+    return ""
+
+
+def _lacks_host_memory(
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]
+) -> str:
+    """How much host memory a case needs and how much is free, or "" if it fits."""
+    operands = sum(problem.bytes_of.values())
+    temporaries = sum(variant.temporary_bytes(problem, parameters).values())
+    on_host = _HOST_COPIES * operands + (operands + temporaries if device.type == "cpu" else 0)
     if on_host > (free := free_memory_bytes()):
         return f"needs {size(on_host)} of host memory, {size(free)} is free"
     return ""

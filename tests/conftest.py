@@ -5,11 +5,10 @@ Golden files are text that a person can read and a test compares; ``pytest --upd
 
 from __future__ import annotations
 
+import math
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -76,30 +75,32 @@ def no_disk(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def skips(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Once a fake machine hangs and all others wait for it, an hour goes by: limits need not be short.
+    """Once a machine hangs and all others wait for it, its time limit is over: limits need not be short.
 
-    A limit that is waited for is outlasted by others, too, where the machine is busy.
+    A short limit is exceeded by others, too, where the machine is busy.
     """
     pid = tmp_path / "hangs"
     monkeypatch.setenv("GEMMBENCH_FAKE_PID", str(pid))
     children: set[child.Worker] = set()
-    hung: set[int] = set()
-    limit = child.Worker.limit
+    limit, wait = child.Worker.limit, child.Pipe.wait
 
     def limited(self: child.Worker, seconds: float) -> None:
         children.add(self)
         limit(self, seconds)
 
-    def monotonic() -> float:
+    def hangs() -> bool:
         workers = [worker for each in children for worker in each._family]
         at_work = {worker._process.pid for worker in workers if worker._process and worker._is_active}
-        hangs = int(pid.read_text() or 0) if pid.exists() else 0
-        if at_work == {hangs}:
-            hung.add(hangs)
-        return time.monotonic() + 3600 * len(hung)
+        return pid.exists() and at_work == {int(pid.read_text() or 0)}
+
+    def waited(self: child.Pipe, seconds: float | None = 0.0) -> bool:
+        left_s = math.inf if seconds is None else seconds
+        while not (is_there := wait(self, min(left_s, 0.1))) and left_s > 0 and not hangs():
+            left_s -= 0.1
+        return is_there
 
     monkeypatch.setattr(child.Worker, "limit", limited)
-    monkeypatch.setattr(child, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(child.Pipe, "wait", waited)
 
 
 @pytest.fixture

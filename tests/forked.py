@@ -39,18 +39,13 @@ _LONGEST = 1 << 17  # of a request, in bytes
 class Forked:
     """What `subprocess.Popen` is to `measure.child.Worker`."""
 
-    def __init__(self, words: Sequence[str], stderr: IO[bytes], env: Mapping[str, str]) -> None:
+    def __init__(self, handle: int, words: Sequence[str], stdout: IO[bytes], env: Mapping[str, str]) -> None:
         self.returncode: int | None = None
         self._asking = threading.Lock()
-        child_in, stdin = os.pipe()
-        stdout, child_out = os.pipe()
         self._status, status = os.pipe()
         request = json.dumps({"words": words, "env": dict(env), "folder": str(Path.cwd())}).encode()
-        handed = [child_in, child_out, stderr.fileno(), status]
-        socket.send_fds(_server(), [request], handed)
-        for number in (child_in, child_out, status):
-            os.close(number)
-        self.stdin, self.stdout = os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb")
+        socket.send_fds(_server(), [request], [handle, stdout.fileno(), status])
+        os.close(status)
         (self.pid,) = struct.unpack("i", os.read(self._status, 4))
 
     def poll(self) -> int | None:
@@ -84,9 +79,9 @@ class Forked:
 def started(words: Sequence[str], **how: Any) -> Any:
     """A fork of the server for a fake machine's child, else a process like any other."""
     folders = how["env"]["PYTHONPATH"].split(os.pathsep)
-    is_fake = words[1:3] == ["-c", INSTRUMENT] and words[3].partition(":")[0] in MACHINES
+    is_fake = words[1:3] == ["-c", INSTRUMENT] and words[4].partition(":")[0] in MACHINES
     if is_fake and folders == [*filter(None, sys.path)] and sys.platform == "linux":
-        return Forked(words[3:], how["stderr"], how["env"])
+        return Forked(int(words[3]), words[4:], how["stdout"], how["env"])
     return subprocess.Popen(words, **how)
 
 
@@ -128,30 +123,31 @@ def _serve(number: int) -> None:
 
 def _wait_for_child(request: dict[str, Any], handed: list[int]) -> int:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    *streams, status = handed
+    handle, output, status = handed
     child = os.fork()
     if child == 0:
         os.close(status)
-        os._exit(_run(request, streams))
-    for each in streams:
-        os.close(each)
+        os._exit(_run(request, handle, output))
+    os.close(handle)
+    os.close(output)
     os.write(status, struct.pack("i", child))
     with contextlib.suppress(BrokenPipeError):  # the test has ended
         os.write(status, struct.pack("i", os.waitpid(child, 0)[1]))
     return 0
 
 
-def _run(request: dict[str, Any], streams: list[int]) -> int:
+def _run(request: dict[str, Any], handle: int, output: int) -> int:
     from gemmbench.measure import instrument
 
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
+    os.setsid()
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     os.environ.clear()
     os.environ.update(request["env"])
     os.chdir(request["folder"])
     try:
-        instrument.main(*request["words"])
+        instrument.main(str(handle), *request["words"])
     except BaseException:
         traceback.print_exc()
     return 1

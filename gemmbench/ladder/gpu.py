@@ -201,7 +201,11 @@ _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes be
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
     """Parameters with each form that they leave open; with the last where they fit none."""
-    fit = {rates: {**form, **p} for rates, form in _FORMS.items() if {**form, **p}.items() >= form.items()}
+    fit = {
+        rates: {**form, **p}
+        for rates, form in _FORMS.items()
+        if all(p.get(name, value) == value for name, value in form.items())
+    }
     return fit or {_UNKNOWN: {**_LAST, **p}}
 
 

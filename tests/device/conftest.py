@@ -1,4 +1,4 @@
-"""Every OpenCL device found; finding none is a failure."""
+"""The best OpenCL device, or with the marker ``every_driver`` each of them; finding none is a failure."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from gemmbench.measure.machine import OpenCLMachine, caching
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl.runtime import Runtime
+from gemmbench.plan import select
 
 _KERNELS = Path(__file__).parents[2] / "build" / "test-kernels"  # `make clean` removes it
 _EXECUTORS: dict[int, GemmExecutor] = {}
@@ -50,12 +51,14 @@ def runtime(device: DeviceFacts) -> Runtime:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A test that takes ``device`` runs on every device there is; without one it runs, and fails.
+    """A test with ``device`` runs on the best device; with the marker ``every_driver`` on every device.
 
-    Its name tells the driver, not the index, which another driver may change.
+    Without a device it runs and fails. Its name has the driver, as another driver may change the index.
     """
     if "device" in metafunc.fixturenames:
         devices = all_devices()
+        if devices and not metafunc.definition.get_closest_marker("every_driver"):
+            devices = select(devices, "")
         ids = [f"{device.platform.split()[0]}-{device.driver}" for device in devices]
         metafunc.parametrize("device", devices or [None], ids=ids or ["none"], scope="session")
 

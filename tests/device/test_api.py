@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import gemmbench as gb
-from gemmbench.model.device import BUSY_CORES, DeviceFacts
+from gemmbench.model.device import DeviceFacts
 
-TINY = {"sizes": "32,64", "kernels": "naive,tiled", "budget": 0.05, "quiet": True}
+TINY = {"sizes": "32,64", "kernels": "naive,tiled", "budget": 0.05, "peak": False, "quiet": True}
 
 
 @pytest.fixture(autouse=True)
@@ -19,13 +19,12 @@ def _own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("GEMMBENCH_DEVICE", raising=False)
 
 
+@pytest.mark.every_driver
 def test_devices_are_those_of_the_machine(device: DeviceFacts) -> None:
     assert gb.devices()[device.index].name == device.name
 
 
 def test_a_run(device: DeviceFacts, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if device.index:
-        pytest.skip("a run is the same on every device")
     path = tmp_path / "run.jsonl"
     base = gb.square(device=device.index, save=path, **TINY)
     assert base.ok
@@ -40,10 +39,6 @@ def test_a_run(device: DeviceFacts, tmp_path: Path, capsys: pytest.CaptureFixtur
     thread = threading.Thread(target=lambda: again.append(gb.square(device=device.index, **TINY)))
     thread.start()
     thread.join()
-    kept = [row["variant"] for row in again[0].records() if row["measured_utc"]]
-    measured = [row["variant"] for row in rows if row["kind"] == "peak" and row["check"]["verdict"] == "ok"]
-    if base.header.host.busy < BUSY_CORES:  # peaks that were measured beside other programs are not kept
-        assert set(kept) >= set(measured), "the peaks of the first run serve the second"
     comparison = gb.compare(path, again[0], across="sampling")
     assert comparison.compared
     comparison.show()

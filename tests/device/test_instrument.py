@@ -38,6 +38,7 @@ def prepared(
     return instrument.prepare(case, device, policy, like.number if like else None)
 
 
+@pytest.mark.every_driver
 @pytest.mark.usefixtures("queued")
 def test_batches_run_behind_each_other(device: DeviceFacts) -> None:
     handle = prepared(device)
@@ -70,6 +71,7 @@ def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: Device
     assert first.batch("device", 2).seconds["device"] > 0  # operands go back to the device
 
 
+@pytest.mark.every_driver
 def test_operands_go_to_the_device_when_the_host_had_them(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -86,6 +88,7 @@ def test_operands_go_to_the_device_when_the_host_had_them(
     assert counts == [3, 0, 3, 3]  # before the host has them what launches wrote is looked for, once
 
 
+@pytest.mark.every_driver
 def test_the_hosts_clock_holds_the_devices_batch(device: DeviceFacts) -> None:
     handle = prepared(device)
     begin = time.perf_counter()

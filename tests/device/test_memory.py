@@ -46,6 +46,7 @@ def test_answers_are_right_and_rows_whole(device: DeviceFacts, name: str) -> Non
             assert row.work.bytes == moved
 
 
+@pytest.mark.every_driver
 def test_a_map_in_shared_memory_is_called_zero_copy(device: DeviceFacts) -> None:
     if not device.unified_memory:
         pytest.skip("host and device have memories of their own")
@@ -63,6 +64,7 @@ def test_the_set_is_stated_in_the_row(device: DeviceFacts) -> None:
     assert "last-level cache of 64.0 KiB" in row.notes[0]
 
 
+@pytest.mark.every_driver
 def test_emulated_local_memory_is_called_so(device: DeviceFacts) -> None:
     row = memory.run(device, memory.case(device, "local-read"))
     assert any("emulated" in note for note in row.notes) == device.local_mem_emulated

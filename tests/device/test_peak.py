@@ -41,6 +41,7 @@ MATRIX_ROWS = [
 ]
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize(("probe", "dtype", "form", "width"), CHAIN_FORMS)
 def test_a_form_computes_what_it_says(
     device: DeviceFacts, probe: ChainProbe, dtype: str, form: Form, width: int

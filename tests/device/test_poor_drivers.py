@@ -31,6 +31,7 @@ class NoProfiling:
         return cl._cl.CommandQueue(context, device)  # its events raise PROFILING_INFO_NOT_AVAILABLE
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("refuses", [True, False])
 def test_without_event_times_the_wall_clock_is_used_and_a_note_says_so(
     device: DeviceFacts, refuses: bool, monkeypatch: pytest.MonkeyPatch
@@ -50,6 +51,7 @@ def test_without_event_times_the_wall_clock_is_used_and_a_note_says_so(
     assert bench.verify("after").check.verdict == "ok"
 
 
+@pytest.mark.every_driver
 def test_zeros_and_empty_lists_mean_the_minimum_of_the_specification(device: DeviceFacts) -> None:
     class Silent:
         """Answers every number with 0 and every list with nothing."""

@@ -12,6 +12,7 @@ from gemmbench.plan import gemm_plan
 from tests.device.conftest import executor
 
 
+@pytest.mark.every_driver
 @pytest.mark.parametrize("name", ["naive", "tiled", "padded", "image-4x8"])
 def test_a_variant_is_inspected_pass_by_pass(device: DeviceFacts, name: str) -> None:
     variant = BY_NAME[name]

@@ -76,6 +76,7 @@ def test_a_tuner_does_not_keep_every_program(device: DeviceFacts, monkeypatch: p
     assert build(8) is not second
 
 
+@pytest.mark.every_driver
 def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(
     device: DeviceFacts, tmp_path: Path
 ) -> None:
