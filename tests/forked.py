@@ -32,6 +32,7 @@ MACHINES = (
     "tests.cli.fake_machine",
     "tests.cli.slow_machine",
     "tests.faults.machine",
+    "tests.unit.test_child",
 )
 _LONGEST = 1 << 17  # of a request, in bytes
 

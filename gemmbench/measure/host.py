@@ -113,25 +113,35 @@ _OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads`
 def free_memory_bytes(root: Path = Path("/")) -> int:
     """Bytes of host memory that this process can still get, by the system and by its control groups."""
     free = int(psutil.virtual_memory().available)
+    for limit, used, stat in _limited_groups(root):
+        with suppress(OSError, ValueError):
+            limit_bytes, used_bytes = int(limit.read_text()), int(used.read_text())
+            counts = dict(line.split() for line in stat.read_text().splitlines())
+            free = min(free, max(0, limit_bytes - used_bytes + int(counts.get("inactive_file", 0))))
+    return free
+
+
+@cache
+def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
+    """The files with limit, usage and statistics of each control group that limits this process's memory.
+
+    Groups without a limit are left out, because a plan asks for the free memory once per case.
+    """
+    groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
             _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
             base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
-            if not controllers or "memory" in controllers.split(","):
-                group = base / path.strip("/")
-                for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
-                    free = min(free, _left_in(folder, free))
-    return free
-
-
-def _left_in(group: Path, free: int) -> int:
-    """Bytes left in a control group of either version; `free` if it has no limit or cannot be read."""
-    for limit, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
-        with suppress(OSError, ValueError):  # "max" is no number
-            limit_bytes, used_bytes = (int((group / f"memory.{name}").read_text()) for name in (limit, used))
-            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-            return max(0, limit_bytes - used_bytes + int(stat.get("inactive_file", 0)))
-    return free
+            limit, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+            group = base / path.strip("/")
+            for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
+                files = folder / f"memory.{limit}", folder / f"memory.{used}", folder / "memory.stat"
+                with suppress(OSError, ValueError):  # "max" is no number
+                    int(files[0].read_text())
+                    groups.append(files)
+    return tuple(groups)
 
 
 def _busy_cores() -> float:

@@ -49,7 +49,7 @@ from gemmbench.model.instrument import (
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 from gemmbench.opencl import drivers
-from tests import fake_runs
+from tests import fake_runs, forked
 from tests.in_process import result_of
 
 POLICY = Policy(budget_s=0.1, batch_s=0.001, min_batches=3)
@@ -145,6 +145,11 @@ def make() -> Machine:
 def make_with(text: str, other: str) -> Machine:
     assert (text, other) == ("a b", "ä")
     return Machine()
+
+
+@pytest.fixture(autouse=True)
+def forks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gemmbench.measure.child.subprocess", forked.STARTS)
 
 
 @pytest.fixture
@@ -259,11 +264,17 @@ def test_nothing_is_read_any_more_once_a_handle_is_released(
     assert closed == [1]
 
 
+def kill(worker: Worker) -> None:
+    """Kill a worker's process from outside, and wait until it is gone."""
+    assert worker._process
+    os.kill(worker._process.pid, signal.SIGKILL)
+    worker._process.wait()
+
+
 def test_one_that_died_while_idle_is_nobodys_fault(child: Worker) -> None:
     handle = prepared(child)
     before = pid(handle)
-    os.kill(before, signal.SIGKILL)
-    os.waitid(os.P_PID, before, os.WEXITED | os.WNOWAIT)
+    kill(child)
     assert pid(handle) != before
 
 
@@ -341,6 +352,7 @@ def test_nothing_is_imported_from_the_working_directory(
     child: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PYTHONSAFEPATH sees to it from Python 3.11 on only."""
+    monkeypatch.setattr("gemmbench.measure.child.subprocess", subprocess)  # a new interpreter
     for name in ("random", "runpy", "msgspec"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
@@ -358,6 +370,7 @@ def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: py
         seen.update(env)
         raise FileNotFoundError
 
+    monkeypatch.setattr("gemmbench.measure.child.subprocess", subprocess)
     monkeypatch.setattr(subprocess, "Popen", popen)
     with Worker(make) as worker, pytest.raises(FileNotFoundError):
         worker.open()
@@ -414,8 +427,7 @@ def test_a_stopped_process_can_be_killed_and_is_replaced(child: Worker, dying: i
     handles = prepared(child), on_host(child)
     before = [pid(handle) for handle in handles]
     pid(handles[1 - dying])
-    os.kill(before[dying], signal.SIGKILL)
-    os.waitid(os.P_PID, before[dying], os.WEXITED | os.WNOWAIT)
+    kill(child._host if dying else child)
     assert pid(handles[1 - dying]) == before[1 - dying]
     assert pid(handles[dying]) != before[dying]
     child.stop()
