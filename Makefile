@@ -13,7 +13,7 @@ PIP    := $(BIN)/python -m pip --disable-pip-version-check --no-input
 THREE  := -n 3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test check fmt races drivers browser gate soak plots readme man docs dist bench clean
+.PHONY: help setup run test check fmt races faults drivers browser gate soak plots readme man docs dist bench clean
 .DELETE_ON_ERROR:
 
 help:  ## show this list
@@ -24,8 +24,8 @@ setup: $(VENV)/.dev  ## create .venv with gemmbench, a CPU driver and the tools 
 run: $(VENV)/.run  ## gemmbench peak on this machine; make run ARGS="square --max 512" for anything else
 	@$(BIN)/gemmbench $(or $(ARGS),peak)
 
-test: $(VENV)/.dev  ## every test but the races and the browser's; make test ARGS="-k plan" for some of them
-	$(BIN)/python -m pytest -m "not races and not browser" $(THREE) --dist worksteal $(ARGS)
+test: $(VENV)/.dev  ## every test but those of races, faults and browser; make test ARGS="-k plan" for some of them
+	$(BIN)/python -m pytest -m "not races and not browser" --ignore tests/faults $(THREE) --dist worksteal $(ARGS)
 
 check: $(VENV)/.dev  ## lint, format, types, import rules, the size of the package, and that no generated page is stale
 	$(BIN)/ruff check .
@@ -44,6 +44,9 @@ fmt: $(VENV)/.dev  ## format the code and fix what ruff can
 races: $(VENV)/.dev  ## run every kernel at small sizes under Oclgrind, which finds data races
 	@command -v oclgrind >/dev/null || { echo "make races needs Oclgrind: sudo apt-get install oclgrind" >&2; exit 2; }
 	$(BIN)/python -m pytest -m races $(THREE) tests/races $(ARGS)
+
+faults: $(VENV)/.dev  ## kill, starve, damage and interrupt runs, a few times each
+	$(BIN)/python -m pytest $(THREE) --dist worksteal tests/faults $(ARGS)
 
 drivers: $(VENV)/.dev  ## verify every kernel in every type on every OpenCL device found
 	$(BIN)/gemmbench square --sizes 100 --kernel all --baseline none --device all --no-peak --budget 0.01 \

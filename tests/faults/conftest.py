@@ -1,4 +1,4 @@
-"""Real faults, tried a few times in `make test` and in full by `make soak`."""
+"""Real faults, tried a few times in `make faults` and in full by `make soak`."""
 
 from __future__ import annotations
 

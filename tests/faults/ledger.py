@@ -14,7 +14,7 @@ SOAK = "GEMMBENCH_SOAK"  # if it is set, every fault is tried in full
 class Fault:
     title: str
     promise: str  # what the tests assert
-    few: int  # times in `make test`
+    few: int  # times in `make faults`
     many: int  # times in `make soak`
 
 

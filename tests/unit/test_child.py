@@ -52,6 +52,7 @@ from gemmbench.opencl import drivers
 from tests import fake_runs, forked
 from tests.in_process import result_of
 
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are stopped on Linux alone")
 POLICY = Policy(budget_s=0.1, batch_s=0.001, min_batches=3)
 _FLIGHT_S = 0.5
 
@@ -264,6 +265,13 @@ def test_nothing_is_read_any_more_once_a_handle_is_released(
     assert closed == [1]
 
 
+@on_linux
+def test_fake_machines_are_forks(child: Worker) -> None:
+    """A new interpreter each time costs half of the tests' time."""
+    child.open()
+    assert isinstance(child._process, forked.Forked)
+
+
 def kill(worker: Worker) -> None:
     """Kill a worker's process from outside, and wait until it is gone."""
     assert worker._process
@@ -379,8 +387,6 @@ def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: py
 
 
 # --- the host's BLAS has a process of its own ---------------------------------------------------------------
-
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="processes are stopped on Linux alone")
 
 
 def states(process: int) -> set[str]:
