@@ -28,8 +28,8 @@ from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import TRANSPOSED, shared_options
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Status
-from gemmbench.opencl.runtime import NO_CLOCK, SVM, BuiltProgram, Runtime, choose, errors, resources_of
+from gemmbench.model.row import NO_CLOCK, Status
+from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors, resources_of
 
 
 class GemmExecutor:

@@ -39,6 +39,9 @@ CHAIN = "chain"
 It is compared with a CUDA graph of cuBLAS.
 """
 
+NO_CLOCK = "the driver has no event times, so the host's clock timed the kernel"
+"""The note of a row that was timed by the host."""
+
 GRAPH = "graph"
 """The device's time of a CUDA graph of launches, in the saved runs that compare kernels with cuBLAS."""
 

@@ -33,7 +33,6 @@ _FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``
 
 _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
-NO_CLOCK = "the driver has no event times, so the wall clock timed it"
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 

@@ -14,8 +14,8 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Parameters, Work
-from gemmbench.opencl.runtime import NO_CLOCK, Runtime, errors, page_aligned
+from gemmbench.model.row import NO_CLOCK, Parameters, Work
+from gemmbench.opencl.runtime import Runtime, errors, page_aligned
 from gemmbench.probes import PROBES, reference
 from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, FAILED, Row, Status, titled
+from gemmbench.model.row import CHAIN, FAILED, NO_CLOCK, Row, Status, titled
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.report.table import Cell, Note
@@ -98,6 +98,8 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
     kinds["skipped"] = [row for row in kinds["skipped"] if not is_too_slow(row)]
     lines = [_kind(status, alike, where, every, each) for status, alike in kinds.items() if alike]
     lines += doubts(rows, where, each)
+    if any(NO_CLOCK in row.notes for row in rows if row.status == "ok"):
+        lines.append(Note("", f"{NO_CLOCK[0].upper()}{NO_CLOCK[1:]}.", "dim"))
     if slow:
         budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
         about = units.age(len(slow) * budget)

@@ -14,8 +14,9 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
+from gemmbench.model.row import NO_CLOCK
 from gemmbench.opencl import discovery, runtime
-from gemmbench.opencl.runtime import NO_CLOCK, Runtime
+from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan, select
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rich.cells import cell_len
 from gemmbench import api
 from gemmbench.cli import running
 from gemmbench.ladder import order_of
+from gemmbench.model.row import NO_CLOCK
 from gemmbench.model.run_file import load
 from gemmbench.report import table
 from gemmbench.report.progress import Progress
@@ -92,3 +94,11 @@ def test_progress_is_live_on_interactive_terminals_alone(
         monkeypatch.setenv(name, value)
     monkeypatch.setattr("sys.stderr", Terminal(is_terminal))
     assert (Progress(api.stderr(), quiet=False, verbose=0)._bar is not None) == is_live
+
+
+def test_rows_that_the_host_timed_are_one_remark() -> None:
+    run = load(ROOT / "plots" / "cpu-intel-square.jsonl")
+    timed = tuple(replace(row, notes=(NO_CLOCK,)) if row.variant == "naive" else row for row in run.rows)
+    shown = text(show(replace(run, rows=timed), order_of(run)), 80)
+    assert shown.count("driver has no event times") == 1
+    assert "driver has no event times" not in text(show(run, order_of(run)), 80)
