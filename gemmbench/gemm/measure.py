@@ -11,8 +11,8 @@ from functools import partial
 import numpy as np
 
 from gemmbench.ladder import variant_of
-from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
+from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined
 from gemmbench.model.instrument import (

@@ -16,7 +16,7 @@ import numpy as np
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
@@ -164,7 +164,7 @@ class NumpyBench:
 def _last_level_cache_bytes() -> int:
     from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
 
-    return discovery.last_level_cache_bytes(cores=host.all_cores() or None)
+    return discovery.last_level_cache_bytes(cores=machine.all_cores() or None)
 
 
 def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
@@ -195,6 +195,6 @@ def scipy_title() -> str:
     """scipy with its own BLAS: ``scipy (OpenBLAS 0.3.30, 2 threads)``."""
     import scipy.linalg.blas
 
-    pool = host.pool_of(scipy)
-    title = host.pool_title({**pool, "architecture": ""}) if pool else "unknown BLAS"
+    pool = machine.pool_of(scipy)
+    title = machine.pool_title({**pool, "architecture": ""}) if pool else "unknown BLAS"
     return f"scipy ({title.replace('openblas', 'OpenBLAS')})"

@@ -20,7 +20,7 @@ from gemmbench.gemm.opencl_bench import Bind, GemmBench, PreparedLaunch, Step, T
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
-from gemmbench.measure.host import file_of
+from gemmbench.measure.machine import file_of
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts

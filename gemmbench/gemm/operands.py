@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.rounding import DrawnRows
-from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
+from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, widened
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache

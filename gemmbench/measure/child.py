@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar, get_args
 import msgspec
 
 from gemmbench import UsageError
-from gemmbench.measure.conditions import Monitor
+from gemmbench.measure.sensors import Monitor
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores

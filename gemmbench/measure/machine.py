@@ -1,19 +1,34 @@
-"""The real machine: the OpenCL devices of this process with their libraries, or the host's BLAS.
+"""The machine: the OpenCL devices of this process with their libraries, the host and its BLAS.
 
-Its name is part of the instrument's protocol: other versions of gemmbench are asked for `default` of it.
+The name of this module is part of the instrument's protocol: other versions of gemmbench are asked for
+`default` of it.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
-from dataclasses import replace
+import platform
+import re
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+import psutil
+import threadpoolctl
+
 from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
-from gemmbench.measure.host import host_facts, limit_blas_threads, pin_blas_threads
 from gemmbench.model.case import Case
-from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
 from gemmbench.opencl import drivers
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
@@ -101,3 +116,257 @@ def caching(folder: str) -> OpenCLMachine:
     os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
     os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
     return OpenCLMachine()
+
+
+# --- The machine around the devices, as saved runs describe it ----------------------------------------------
+
+
+_LOOK_S = 0.2
+
+
+Pool = dict[str, Any]  # what threadpoolctl says of a library: its file, its version, its threads
+
+
+def blas_pools() -> list[Pool]:
+    """Every BLAS that this process has loaded."""
+    return [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
+
+
+def numpy_pool() -> Pool | None:
+    """The BLAS that numpy uses; None if threadpoolctl does not know it."""
+    return pool_of(np)
+
+
+def pool_of(package: ModuleType) -> Pool | None:
+    """The BLAS that numpy or scipy uses, once it is loaded: each may bring one of its own."""
+    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs beside it
+
+    def order(pool: Pool) -> tuple[bool, bool]:
+        file = str(pool.get("filepath"))
+        return not file.startswith(own), ".libs" in file
+
+    return min(blas_pools(), key=order, default=None)
+
+
+@cache
+def all_cores() -> tuple[int, ...]:
+    """The cores that this process may use; to be asked before the caller is pinned to one of them."""
+    return tuple(sorted(usable_cores() or ()))
+
+
+def pin_blas_threads() -> None:
+    """Pin the caller and each thread of its BLAS to a core of its own, for the process of the host's BLAS.
+
+    Linux may wake a thread on its caller's core and leave it there. Each then waits for the other until a
+    tick ends its turn: a product of 512 x 512 takes 24 ms, not 2. Nothing is pinned if the BLAS has another
+    number of threads, as a user's variable may ask for, or if the system refuses, as a container may.
+    """
+    caller, *cores = all_cores() or (0,)
+    python = {thread.native_id for thread in threading.enumerate()}
+    threads = sorted({thread.id for thread in psutil.Process().threads()} - python)
+    if not hasattr(os, "sched_setaffinity") or len(threads) % max(1, len(cores)):
+        return
+    with suppress(OSError):
+        for thread, core in zip(threads, cycle(cores)):  # those of scipy's BLAS follow those of numpy's
+            os.sched_setaffinity(thread, {core})
+        os.sched_setaffinity(threading.get_native_id(), {caller})
+
+
+def limit_blas_threads() -> None:
+    """Give numpy's BLAS one thread, for a CPU device's process: others would spin after a verification."""
+    threadpoolctl.threadpool_limits(1, "blas")
+
+
+def pool_title(pool: Pool) -> str:
+    """A library with its threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
+    parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
+    parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
+    return ", ".join([*parts, *([kernels] if kernels else [])])
+
+
+def host_facts() -> HostFacts:
+    """What the saved file says about the machine."""
+    pool = numpy_pool()
+    return HostFacts(
+        cpu=_cpu_name(),
+        cores=cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release().split('-')[0]}",
+        python=platform.python_version(),
+        numpy=np.__version__,
+        blas=pool_title(pool) if pool else "unknown BLAS",
+        busy=_busy_cores(),
+        environment={
+            name: value
+            for name, value in sorted(os.environ.items())
+            if _VARIABLES.match(name) and not (name in _OURS and value == _OURS[name])
+        },
+    )
+
+
+_VARIABLES = re.compile("(PYOPENCL|POCL|CUDA|OCL|OMP|OPENBLAS|MKL|RUSTICL|CL_CONFIG)_")
+_OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads` sets these
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int:
+    """Bytes of host memory that this process can still get, by the system and by its control groups."""
+    free = int(psutil.virtual_memory().available)
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            if not controllers or "memory" in controllers.split(","):
+                group = base / path.strip("/")
+                for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
+                    free = min(free, _left_in(folder, free))
+    return free
+
+
+def _left_in(group: Path, free: int) -> int:
+    """Bytes left in a control group of either version; `free` if it has no limit or cannot be read."""
+    for limit, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
+        with suppress(OSError, ValueError):  # "max" is no number
+            limit_bytes, used_bytes = (int((group / f"memory.{name}").read_text()) for name in (limit, used))
+            stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+            return max(0, limit_bytes - used_bytes + int(stat.get("inactive_file", 0)))
+    return free
+
+
+def _busy_cores() -> float:
+    """Cores that others use of those that this process may use, over a fifth of a second; 0 where unknown.
+
+    A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
+    """
+    looks = []
+    for pause_s in (0.0, _LOOK_S):
+        try:
+            time.sleep(pause_s)
+        except OSError:  # under a library that shifts the clock
+            return 0.0
+        looks.append(usage(time.perf_counter(), os.getpid(), usable_cores()))
+    before, after = looks
+    others, stolen = after.since(before) if before and after else (None, None)
+    return round((others or 0.0) + (stolen or 0.0), 2)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(usable_cores() or ()) or os.cpu_count() or 1
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.split(":", 1)[1].split())
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+class _SymbolFile(ctypes.Structure):
+    """What ``dladdr`` tells of an address."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def file_of(function: Any) -> Path | None:
+    """The file that a library's function is in, links followed; None if the system does not tell."""
+    symbol = _SymbolFile()
+    try:
+        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
+    except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
+        return None
+    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None
+
+
+# --- How busy the cores are ---------------------------------------------------------------------------------
+
+
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the system had counted at one moment, in seconds since some time before."""
+
+    at_s: float
+    cores: int
+    busy_s: float
+    idle_s: float
+    own_s: float  # of this process and its children
+    steal_s: float
+
+    def since(self, before: Usage) -> tuple[float | None, float | None]:
+        """Cores that others used, and cores that were stolen, since another moment."""
+        seconds = self.at_s - before.at_s
+        if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
+            return None, None
+        others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
+        return (
+            round(max(0.0, others_s / seconds), 3),
+            round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
+        )
+
+
+def usage(
+    now: float,
+    own: int,
+    cores: Collection[int] | None = None,
+    system: Any = None,
+) -> Usage | None:
+    """What has been counted so far; None where the system does not tell.
+
+    Args:
+        now: the time.
+        own: this process; its children and theirs count as its own.
+        cores: the numbers of those that this process may use; None for all.
+        system: a replacement for psutil.
+    """
+    system = system or psutil
+    try:
+        times = [
+            each
+            for number, each in enumerate(system.cpu_times(percpu=True))
+            if cores is None or number in cores
+        ]
+        return Usage(
+            now,
+            len(times),
+            busy_s=sum(getattr(each, field, 0.0) for each in times for field in _BUSY),
+            idle_s=sum(getattr(each, field, 0.0) for each in times for field in ("idle", "iowait")),
+            own_s=sum(map(_process_s, family(own, system))),
+            steal_s=sum(getattr(each, "steal", 0.0) for each in times),
+        )
+    except (psutil.Error, OSError):
+        return None
+
+
+def family(own: int, system: Any = None) -> list[psutil.Process]:
+    """A process and its descendants."""
+    process = (system or psutil).Process(own)
+    return [process, *process.children(recursive=True)]
+
+
+def processes(system: Any = None) -> dict[int, tuple[str, float]]:
+    """Every process by its number: its name and the seconds it has used so far."""
+    listed = (system or psutil).process_iter(["name", "cpu_times"])
+    return {
+        each.pid: (each.info["name"] or "", times.user + times.system)
+        for each in listed
+        if (times := each.info["cpu_times"]) is not None
+    }
+
+
+def _process_s(process: psutil.Process) -> float:
+    """Seconds of a process and of its children that are gone and were waited for; 0 if it is gone."""
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system + times.children_user + times.children_system)
+    return 0.0

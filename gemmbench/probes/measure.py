@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, alone
+from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError

@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Literal
 
+import numpy as np
+
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import DeviceFacts, broad_type, last_level_cache
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Kind, Parameters
 from gemmbench.model.units import GIB, KIB, MIB
@@ -289,3 +292,94 @@ def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Param
     if probe.bench == "image" and not device.images:
         return Skip(case.row("unsupported", "the device has no images"))
     return case
+
+
+# --- What memory probes read, and what the host knows about it: a table of random floats, repeated ----------
+# The table's length is prime, so that no stride of a kernel falls into step with it, and the host can tell
+# the sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
+# enough for every memory system, and exact in STREAM's triad with or without contraction.
+
+TABLE_ELEMENTS = (1 << 20) - 3  # prime
+SCALAR = 3.0  # of the triad, as in global.cl
+_LARGEST = 1 << 21  # b + 3 c stays below 2^24
+_KNUTH = np.uint64(2654435761)  # as in global.cl
+_SPREAD = np.uint64(0x9E3779B1)  # as in working_set.cl
+_SEED = 20261121
+_WRAP = 1 << 32
+
+
+class RepeatedTable:
+    """The endless sequence of floats that sets are filled with."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(_SEED).integers(-_LARGEST + 1, _LARGEST, TABLE_ELEMENTS)
+        self.table: HostArray = draw.astype(np.float32)
+        bits = self.table.view(np.uint32)
+        self._before: HostArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
+
+    def values(self, first: int, count: int) -> HostArray:
+        positions = (first + np.arange(count)) % TABLE_ELEMENTS
+        return np.asarray(self.table[positions])
+
+    def sum_before(self, count: int) -> int:
+        """Sum of the bits of the first elements, modulo 2^32."""
+        return int(self._sums_before(np.array([count], np.uint64))[0]) % _WRAP
+
+    def sum_of(self, first: int, count: int) -> int:
+        """Sum of the bits of a stretch, modulo 2^32."""
+        return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
+
+    def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
+        """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
+
+        A set has so many blocks, a power of two; a visit is so many steps, a block each, one after the other
+        and round again.
+        """
+        number = np.arange(groups, dtype=np.uint64)
+        rounds, rest = divmod(steps, blocks)
+        total = np.full(groups, visits * rounds * self.sum_before(block * blocks) % _WRAP, np.uint64)
+        for visit in range(visits):
+            first = _hash(number * _SPREAD + np.uint64(visit)) % np.uint64(blocks)
+            end = first + np.uint64(rest)
+            over = np.where(end > blocks, end - np.uint64(blocks), np.uint64(0))
+            total += self._sums_before((end - over) * block) - self._sums_before(first * block)
+            total += self._sums_before(over * block)
+        return (total % _WRAP).astype(np.uint32)
+
+    def _sums_before(self, counts: HostArray) -> HostArray:
+        """`sum_before` of several unsigned integers, modulo 2^64."""
+        rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
+        return np.asarray(rounds * self._before[-1] + self._before[rest])
+
+
+def written(first: int, count: int) -> HostArray:
+    """What ``global_write`` leaves at elements from a position on, as unsigned integers."""
+    places: HostArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
+    return places.astype(np.uint32)
+
+
+def sum_bits(words: HostArray) -> int:
+    """Sum of 32-bit words, modulo 2^32."""
+    return int(words.view(np.uint32).sum(dtype=np.uint64)) % _WRAP
+
+
+def _hash(words: HostArray) -> HostArray:
+    """The hash of ``working_set``, of the lower 32 bits of each word."""
+    x = words.astype(np.uint32)
+    x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
+    x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
+    return np.asarray((x ^ x >> 16).astype(np.uint64))
+
+
+def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
+    """One random cycle through so many nodes, each `spacing` elements from its neighbour in memory.
+
+    The elements to put into memory (nodes x spacing, flat, unsigned integers), each node's first holding
+    the position of the next node, and the positions in the order of the cycle, which starts at 0.
+    """
+    order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
+    order = np.roll(order, -int(np.argmin(order)))
+    places = order * np.uint32(spacing)
+    memory = np.zeros(nodes * spacing, np.uint32)
+    memory[places] = np.roll(places, -1)
+    return memory, places

@@ -23,14 +23,18 @@ from gemmbench.model.units import ceil_div, size
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
+    SCALAR,
+    TABLE_ELEMENTS,
     TEXEL_BYTES,
     MemoryProbe,
+    RepeatedTable,
     Way,
     candidates,
     image_shape,
     set_bytes,
+    sum_bits,
+    written,
 )
-from gemmbench.probes.reference import SCALAR, TABLE_ELEMENTS, RepeatedTable, sum_bits, written
 
 _SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
 MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int

@@ -16,9 +16,20 @@ from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared,
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Work
 from gemmbench.opencl.runtime import NO_CLOCK, Runtime, errors, page_aligned
-from gemmbench.probes import PROBES, reference
-from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
-from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
+from gemmbench.probes import PROBES
+from gemmbench.probes.arithmetic import (
+    RECURRENCES,
+    ChainOperands,
+    ChainProbe,
+    Form,
+    MatrixProbe,
+    TileOperands,
+    draw_tiles,
+    expected_product,
+    expected_sums,
+    kernels_of,
+)
+from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, RepeatedTable, random_cycle
 from gemmbench.probes.memory_opencl import (
     MOST_TRIPS,
     GlobalMemory,
@@ -35,8 +46,6 @@ from gemmbench.probes.memory_opencl import (
     verified,
 )
 from gemmbench.probes.race import compare_results
-from gemmbench.probes.reference import RECURRENCES, RepeatedTable, expected_sums, random_cycle
-from gemmbench.probes.reference import ChainOperands as Drawn
 
 _BLANK = b"\xff" * FLOAT_BYTES
 
@@ -373,7 +382,7 @@ class Chains:
         self.items = max(1, facts.compute_units) * per_unit
         self.sums = runtime.buffer(self.items * max(4, self.dtype.itemsize))
         self._forms = {form.name: form for form in probe.forms[dtype]}
-        self._drawn: dict[str, tuple[Drawn, Any, Any]] = {}
+        self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
 
     def bench(self, parameters: Parameters) -> MemoryBench:
         """One form, number of chains and depth of unrolling."""
@@ -388,7 +397,7 @@ class Chains:
         chain = Chain(self, launched, form, chains, unroll)
         return MemoryBench(self, chain, choice, unit, (1, MOST_TRIPS))
 
-    def drawn(self, recurrence: str) -> tuple[Drawn, Any, Any]:
+    def drawn(self, recurrence: str) -> tuple[ChainOperands, Any, Any]:
         """The operands on the host, and buffers of seeds and coefficients: once for all such forms."""
         if recurrence not in self._drawn:
             rng = np.random.default_rng((20261121, self.width))
@@ -460,7 +469,7 @@ class MatrixTiles:
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
         self.exact, drawn = (
-            reference.draw(kind, self.instruction, probe.tiles, rng)
+            draw_tiles(kind, self.instruction, probe.tiles, rng)
             for kind in ("exact", str(parameters["operands"]))
         )
         self.checked, self.timed = self._arguments(self.exact), self._arguments(drawn)
@@ -484,7 +493,7 @@ class MatrixTiles:
     def products(self, chains: int) -> int:
         return chains * (_GROUP // _WARP // self.probe.warps)
 
-    def _arguments(self, operands: reference.TileOperands) -> Callable[[int], tuple[Any, ...]]:
+    def _arguments(self, operands: TileOperands) -> Callable[[int], tuple[Any, ...]]:
         a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))
         return lambda trips: (a, b, self.results, np.int32(trips))
 
@@ -516,5 +525,5 @@ class Product:
         product = np.arange(products)
         pairs = np.stack([product // self.chains % count, product % count], axis=1)
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS)
+        host = expected_product(shared.exact, unique, self.steps * _CHECKED_TRIPS)
         return compare_results(got, host[where.reshape(-1)], shared.result, slack=0)

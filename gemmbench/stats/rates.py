@@ -615,7 +615,7 @@ def partner(row: Row) -> str:
 def residual(row: Row) -> float | None:
     """The worst element's residual, before the samples or after, as a fraction of its bound; None if unknown.
 
-    See `gemm.rounding` for the bound.
+    See `gemm.verify` for the bound.
     """
     checks = (row.check, *([row.check_after] if row.check_after else []))
     return max((check.figures["element"] for check in checks if "element" in check.figures), default=None)

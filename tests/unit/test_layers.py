@@ -108,7 +108,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "scipy": ("stats", "regress", "gemm.numpy_blas"),
     "junitparser": ("regress",),
     "psutil": ("measure",),
-    "threadpoolctl": ("measure.host",),
+    "threadpoolctl": ("measure.machine",),
     "pynvml": ("measure", "doctor.machine"),
 }
 
@@ -209,7 +209,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("model.problem", "def late():\n    import scipy.stats"),
         ("model.problem", "from gemmbench.facts import units"),
         ("gemm.measure", "def late():\n    import pynvml"),
-        ("measure.energy", "import pyopencl"),
+        ("measure.sensors", "import pyopencl"),
         ("measure.child", "import pyopencl"),
         ("suite.plan", "import gemmbench.api"),
         ("suite.plan", "import pyopencl as cl"),

@@ -1,4 +1,6 @@
-"""Joules for one problem: energy counters, and the window over which one is read.
+"""What sensors say while a row is measured: joules for one problem, and the state of the device and its host.
+
+How joules are measured:
 
 1. Rest, then read the idle draw: half a second at least, with nothing running.
 2. Warm up: batches that grow until one lasts ``_BATCH_S``, and on until clocks have answered.
@@ -12,22 +14,39 @@ joules.
 
 from __future__ import annotations
 
+import os
+import threading
 import time
-from collections.abc import Callable, Iterator
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
+from statistics import fmean, median
 from typing import Any, Protocol
 
 import pynvml
 
-from gemmbench.model.device import DeviceFacts
+from gemmbench.measure.machine import Usage, usage
+from gemmbench.model.device import (
+    HARDWARE,
+    POWER,
+    THERMAL,
+    Conditions,
+    DeviceFacts,
+    Reading,
+    Readings,
+    broad_type,
+    usable_cores,
+)
+from gemmbench.model.instrument import Batch, Watch
 from gemmbench.model.row import Energy
 from gemmbench.model.units import reason_of
 
 POWERCAP = Path("/sys/class/powercap")
 
-Batch = Callable[[int], object]
+RunBatch = Callable[[int], object]
 """Runs so many problems back to back."""
 
 Clock = Callable[[], float]
@@ -63,7 +82,7 @@ class Counter(Protocol):
         """
 
 
-def measure_energy(run: Batch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
+def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
     """Joules for one problem on a device (None: the host), or why they were not measured. Takes seconds."""
     try:
         return measure(open_counter(device, powercap), run)
@@ -90,7 +109,7 @@ def is_nvidia(device: DeviceFacts) -> bool:
 
 
 def measure(
-    counter: Counter, run: Batch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
+    counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
 ) -> Energy:
     """Joules for one problem, the idle draw before it beside them.
 
@@ -153,7 +172,7 @@ def _movement(counter: Counter, step: Callable[[], object], clock: Clock) -> tup
             raise CounterError(f"{counter.name}'s counter stands still")
 
 
-def _warm(run: Batch, clock: Clock) -> tuple[int, float]:
+def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
     """Bring the device up to speed; problems in a batch, and the seconds that it takes."""
     end, batch = clock() + _WARM_S, 1
     while True:
@@ -279,3 +298,188 @@ def _text(file: Path) -> str:
         ) from None
     except OSError as error:
         raise CounterError(f"{file}: {reason_of(error)}") from None
+
+
+# --- The state of a device and its host, read by a thread of the parent -------------------------------------
+
+
+_WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
+_DROP = 0.02  # of the clock, which shows a limit before the driver reports it
+_READ_EVERY_S = 0.01
+_STALE_S = 0.1  # a reading this old says nothing of a batch
+_AT = attrgetter("at_s")
+
+_LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
+    (0x04, POWER),  # SwPowerCap
+    (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
+    (0x08 | 0x80, HARDWARE),  # HwSlowdown, HwPowerBrakeSlowdown
+)
+
+
+class Gauge(Protocol):
+    """Reads a device's clock, power, temperature and limits."""
+
+    def read(self, now: float) -> Reading:
+        """What it says at this moment; what it cannot say is None."""
+
+
+class NvmlGauge:
+    """The gauge of an NVIDIA board.
+
+    Raises:
+        CounterError: there is no board that can be read.
+    """
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self._board = board_of(device)
+        self._max_mhz = self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+        limit_mw = self._number(pynvml.nvmlDeviceGetEnforcedPowerLimit)
+        self._limit_w = limit_mw * 1e-3 if limit_mw else None
+
+    def read(self, now: float) -> Reading:
+        """See `Gauge`; takes about 0.35 ms."""
+        milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
+        reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+        if reasons is None:  # drivers before 535
+            reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        return Reading(
+            now,
+            self._number(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            self._max_mhz,
+            None if milliwatts is None else milliwatts * 1e-3,
+            self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
+            self._limit_w,
+        )
+
+    def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
+        with suppress(pynvml.NVMLError):
+            return float(function(self._board, *arguments))
+        return None
+
+
+# --- the watch ----------------------------------------------------------------------------------------------
+
+
+class Monitor(Watch):
+    """Reads a device and its host while windows are open.
+
+    Args:
+        device: None for the host's own BLAS.
+        gauge: of the device; None to look for one.
+        look: what the host has counted so far.
+        now: seconds; replaced in tests.
+    """
+
+    def __init__(
+        self,
+        device: DeviceFacts | None,
+        gauge: Gauge | None = None,
+        look: Callable[[float], Usage | None] | None = None,
+        now: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._now = now
+        self._gauge = gauge or _gauge_of(device)
+        self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
+        self.warm_s = _WARM_UP_S["cpu" if device is None else broad_type(device)]
+        timers = [time.get_clock_info("perf_counter").resolution]
+        self.tick_s = max(timers + ([device.timer_resolution_ns * 1e-9] if device else []))
+        self._before: Usage | None = None
+        self._readings: list[Reading] = []
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        self.close()  # a window that failed has not ended
+        self._before = self._look(self._now())
+        self._readings = []
+        if self._gauge:
+            self._readings.append(self._gauge.read(self._now()))
+            self._over.clear()
+            self._thread = threading.Thread(target=self._poll, daemon=True)
+            self._thread.start()
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        self.close()
+        after = self._look(self._now())
+        others = after.since(self._before) if after and self._before else (None, None)
+        if not self._readings and others[0] is None:
+            return None
+        other_cores, steal_cores = others
+        readings = replace(
+            assigned(self._readings, batches),
+            window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
+            other_cores=other_cores,
+            steal_cores=steal_cores,
+        )
+        return Conditions(
+            # Between transfers a device rests, and its clock changes.
+            power_limited=clock != "host" and _is_limited(self._readings, batches),
+            max_mhz=next((reading.max_mhz for reading in self._readings), None),
+            cores=after.cores if after else 0,
+            windows={clock: readings},
+        )
+
+    def _poll(self) -> None:
+        assert self._gauge is not None
+        while not self._over.wait(_READ_EVERY_S):
+            self._readings.append(self._gauge.read(self._now()))
+
+    def close(self) -> None:
+        """Read nothing any more, also if a window has not ended."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._over.set()
+            thread.join()
+
+
+def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
+    if device is not None and device.type != "cpu" and is_nvidia(device):
+        with suppress(CounterError):
+            return NvmlGauge(device)
+    return None
+
+
+def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
+    """Whether a limit was reported, or the clock dropped, while the batches ran."""
+    during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
+    if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
+        return True
+    clocks = [reading.clock_mhz for reading in during if reading.clock_mhz]
+    highest = max((reading.clock_mhz or 0.0 for reading in readings), default=0.0)
+    return bool(clocks) and min(clocks) < (1 - _DROP) * highest
+
+
+def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
+    """What the device said, batch by batch: while it ran, or just before; nothing without a reading."""
+    if not readings:
+        return Readings()
+    during = [_during(readings, batch) for batch in batches]
+    return Readings(
+        begin_s=tuple(round(batch.begin, 4) for batch in batches),
+        clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
+        power_w=_column(during, lambda reading: reading.power_w, fmean),
+        celsius=_column(during, lambda reading: reading.celsius, max),
+        limits=tuple(
+            " ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during
+        ),
+    )
+
+
+def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
+    """The readings of a batch, or the last one before it; readings are in order of time."""
+    begin = bisect_left(readings, batch.begin, key=_AT)
+    end = bisect_right(readings, batch.end, begin, key=_AT)
+    if begin == end and begin and readings[begin - 1].at_s >= batch.begin - _STALE_S:
+        begin -= 1
+    return readings[begin:end]
+
+
+def _column(
+    during: Iterable[Sequence[Reading]],
+    value: Callable[[Reading], float | None],
+    middle: Callable[[list[float]], float],
+) -> tuple[float | None, ...]:
+    """One value for each batch; none at all where nothing was ever read."""
+    known = [[figure for reading in part if (figure := value(reading)) is not None] for part in during]
+    return tuple(round(middle(part), 1) if part else None for part in known) if any(known) else ()
