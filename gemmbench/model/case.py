@@ -76,7 +76,7 @@ def checkout_of(former: str) -> str:
 
 
 def kernels_of(former: str) -> str:
-    """The folder of kernels that `Case.former` means; "" for this version's own."""
+    """The folder with the kernels that `Case.former` names; "" for this version's own kernels."""
     if former.startswith(DRIVER) or former.endswith(KERNEL):
         return ""
     return str(Path(former) / "kernels") if checkout_of(former) else former
@@ -115,13 +115,13 @@ class Case:
 
     @property
     def gemm(self) -> Gemm:
-        """The problem of a case that has one, as those of kind gemm have."""
+        """The problem of a case of kind gemm, which always has one."""
         assert self.problem is not None
         return self.problem
 
     @property
     def former_case(self) -> Case:
-        """The case as it was: with the kernel and the parameters that it is held against."""
+        """The case to compare with: it has `former_parameters`, and `former_own` if there is one."""
         own = self.parameters if self.former_parameters is None else self.former_parameters
         past = replace(self, parameters=own, former_parameters=None)
         return replace(past, own=self.former_own, former_own=None, former="") if self.former_own else past
@@ -138,12 +138,15 @@ class Case:
 
     @property
     def math(self) -> str:
-        """One of `MATHS`; "" as the kernel's own flags have it."""
+        """``strict``, ``fast``, or "" for the kernel's own flags."""
         return str(self.parameters.get(MATH, ""))
 
     @property
     def label(self) -> str:
-        """For people, in progress lines."""
+        """The case in a progress line: ``tiled float 512x512x512``, or ``flops float4`` for a probe.
+
+        A GEMM has its name, or a tuner's phase, before the shape. A probe's other parameters follow its type.
+        """
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
@@ -157,6 +160,7 @@ class Case:
         return f"{self.variant} {self.dtype}{width if width != 1 else ''}{''.join(others)}"
 
     def row(self, status: Status, reason: str = "") -> Row:
+        """A row of this case with a status and no samples; `reason` says why there are none."""
         return Row(
             kind=self.kind,
             device=self.device,
@@ -181,7 +185,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Skip:
-    """A case that is not worth starting: its row says why."""
+    """A case that is not started: its row says why."""
 
     row: Row
 
@@ -190,7 +194,7 @@ Plan = tuple[Case | Skip, ...]
 
 
 def saved_problem(problem: Gemm) -> Problem:
-    """The problem as a row stores it (the data type is the row's own field)."""
+    """The problem as a row stores it. The data type is left out, because the row has it."""
     lengths = problem.m, problem.n, problem.k
     layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
     several = problem.batch if problem.batch > 1 else UNSET

@@ -125,7 +125,7 @@ def usable_cores() -> frozenset[int] | None:
 
 
 def broad_type(device: DeviceFacts) -> str:
-    """``cpu`` or ``gpu``, of which the second stands for accelerators, too."""
+    """``cpu`` for CPUs, ``gpu`` for everything else."""
     return "cpu" if device.type == "cpu" else "gpu"
 
 
@@ -133,12 +133,12 @@ _LARGEST_CACHE: Mapping[str, int] = {"cpu": 64 * MIB, "gpu": 256 * MIB}
 
 
 def is_cache_assumed(device: DeviceFacts) -> bool:
-    """Whether `last_level_cache` is no more than an assumption for the device's type."""
+    """Whether `last_level_cache` is only an assumption, because the driver reports less or nothing."""
     return not device.last_level_cache_bytes and device.cache_bytes < last_level_cache(device)
 
 
 def last_level_cache(device: DeviceFacts) -> int:
-    """The bytes of cache to stay clear of: what is known, or the most that such a device may have."""
+    """Bytes of the last-level cache. If unknown, the largest that such a device may have."""
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[broad_type(device)])
 
 
@@ -163,7 +163,7 @@ class Reading:
 class Readings:
     """What was read while the batches of one window ran.
 
-    Tuples have a value for each batch, in their order, or are empty: the device says nothing of it.
+    A tuple has a value for each batch, in their order. It is empty if the device reports no such value.
     """
 
     begin_s: tuple[float, ...] = ()  # of the batches, by `time.perf_counter`
@@ -189,7 +189,11 @@ class Conditions:
 
 
 def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
-    """The conditions of a row, from those of its windows; None where nothing is known of any."""
+    """The conditions of a row from those of its windows; None if nothing is known of any.
+
+    Windows of the same clock are joined end to end. `power_limited` is true if it is in any window. The other
+    fields are those of the first window.
+    """
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -201,7 +205,11 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
 
 
 def _followed(first: Readings, second: Readings) -> Readings:
-    """The readings of two windows; a column that one of them lacks is filled, so that batches keep theirs."""
+    """The readings of one window followed by those of another.
+
+    If only one of them has a column, the other's part is filled with unknown values. The load of other
+    programs and the stolen time are means over both windows; None if unknown in either.
+    """
 
     def column(name: str, unknown: str | None) -> tuple[Any, ...]:
         columns = getattr(first, name), getattr(second, name)

@@ -47,7 +47,7 @@ class Build:
 class Prepare:
     """Compile a case and put its operands in place. Answered by `Prepared`.
 
-    The kernels of a case with a ``former`` folder are those of that folder.
+    If the case has a ``former`` folder, its kernels come from there.
     """
 
     handle: int  # that later requests name it by; the parent's choice
@@ -166,7 +166,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Refusal:
-    """`NotMeasuredError`, on the wire."""
+    """`NotMeasuredError` as a message."""
 
     status: Status
     reason: str
@@ -181,12 +181,12 @@ Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
 
 
 class NotMeasuredError(Exception):
-    """A case ends without a rate; carries the row's status and the reason for the user.
+    """A case ends without a rate. The exception has the row's status and the reason for the user.
 
     Attributes:
-        restart: the driver can no longer be trusted: run the next case in a fresh process.
-        needs_s: what a skipped case would take; None where that is not why.
-        handle: of an instrument, in whose turn it was raised.
+        restart: the driver can no longer be trusted, so the next case needs a new process.
+        needs_s: the predicted seconds of a case that is over budget; else None.
+        handle: the handle whose answer was waited for, if known.
     """
 
     handle: int | None = None
@@ -210,7 +210,7 @@ LONGEST_S = 2.0  # of a problem: a longer one is over budget, unless --budget is
 
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError | None:
-    """Why a problem that takes so long is not measured; None if it is."""
+    """The error for a problem that takes longer than the budget (2 s at least); None if it does not."""
     if predicted_s <= max(LONGEST_S, policy.budget_s):
         return None
     reason = f"one problem takes about {seconds(predicted_s)}; --budget {math.ceil(predicted_s)} runs it"
@@ -251,29 +251,29 @@ class Instrument(Protocol):
     def of_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """What times the former version of a case, with the case and the device as that one knows them.
+        """The instrument that times the former version of a case, and the case and device as it knows them.
 
-        It is this instrument where `Case.former` is a folder of kernels, and another process where it is a
-        checkout or another driver.
+        It is this instrument if `Case.former` is a folder of kernels. For a checkout or another driver it is
+        another process.
         """
 
     def verify(self, handle: int, when: When) -> Verified:
         """Check what the timed launches compute."""
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """Ask for a batch, and do not wait for it."""
+        """Request a batch without waiting for it."""
 
     def finish(self) -> Batch:
-        """The oldest batch that was asked for."""
+        """Wait for the oldest requested batch."""
 
     def release(self, handle: int) -> None:
-        """Give a handle's memory back; where the instrument is gone there is nothing to do."""
+        """Free a handle's memory. Do nothing if the instrument's process is gone."""
 
 
 class Watch:
     """Reads what a device and its host do while batches run; this one reads nothing.
 
-    `measure.conditions.Monitor` is the real one.
+    `measure.sensors.Monitor` is the real one.
 
     Attributes:
         warm_s: how long a row is warmed up.
@@ -287,7 +287,10 @@ class Watch:
         """A window begins."""
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """The window ends: what the device and its host did while the batches ran."""
+        """End the window.
+
+        Returns the state of the device and its host while the batches ran, if it was read.
+        """
         return None
 
 
@@ -308,11 +311,11 @@ class Handle:
         return self.instrument.verify(self.number, when)
 
     def start(self, clock: str, count: int, work: int = 1) -> None:
-        """Ask for a batch, and do not wait for it."""
+        """Request a batch without waiting for it."""
         self.instrument.start(self.number, clock, count, work)
 
     def finish(self) -> Batch:
-        """The batch that was asked for first, of all handles of the instrument."""
+        """Wait for the batch that was requested first, among all handles of the instrument."""
         return self.instrument.finish()
 
     def batch(self, clock: str, count: int, work: int = 1) -> Batch:

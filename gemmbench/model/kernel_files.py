@@ -19,9 +19,9 @@ _INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
 
 @cache
 def folder() -> Path:
-    """The ``kernels`` folder: inside the package in a wheel, beside it in a checkout or editable install.
+    """The ``kernels`` folder: ``_kernels`` inside an installed package, or next to the package in a checkout.
 
-    Raises `FileNotFoundError` where the installation is broken.
+    Raises `FileNotFoundError` if neither exists.
     """
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "_kernels", package.parent / "kernels"):
@@ -31,23 +31,26 @@ def folder() -> Path:
 
 
 def raw(file: str, root: str = "") -> str:
-    """The text of one file as it stands, by its name in gemmbench's own folder of kernels, or another."""
+    """The text of a kernel file, includes not replaced.
+
+    `root` is another kernels folder than gemmbench's own.
+    """
     if file in _OWN:
         return _OWN[file]
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
 
 
 def opening(file: str) -> str:
-    """The comment that a file opens with, without its frame; "" if it opens with none."""
+    """The text of the comment at the top of a file; "" if there is none."""
     comment = re.match(r"/\*(.*?)\*/", _BLOCK.sub("", raw(file)).lstrip(), re.DOTALL)
     return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
 
 
 @cache
 def text(file: str, root: str = "") -> str:
-    """The source of one ``.cl`` file with every ``#include`` replaced; arguments as of `raw`.
+    """The source of a ``.cl`` file with every ``#include`` replaced. Arguments as for `raw`.
 
-    Drivers differ in how they take include paths (spaces, caches), so none is handed to them.
+    Drivers treat include paths differently, so they never get one.
     """
     return _INCLUDE.sub(lambda match: text(match[1], root), raw(file, root))
 
@@ -71,10 +74,10 @@ _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 
 
 def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
-    """As `text`, without what transposed operands or batches alone need and ``options`` do not ask for.
+    """As `text`, without the code that only transposed operands, batches and other unrequested options need.
 
-    So what a kernel is compiled from for one problem whose operands are not transposed does not change with
-    how it takes others: nor does its hash, and rows that were measured before stay comparable.
+    So that code can change without changing the hash of the plain kernel. Rows measured before stay
+    comparable.
     """
     left_out = (option for option in _ASKED_FOR if option not in options)
     return _left(file, root, tuple(option.removeprefix("-D") for option in left_out))
@@ -82,7 +85,10 @@ def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
 
 @cache
 def _left(file: str, root: str, macros: tuple[str, ...]) -> str:
-    """A text without what needs some macros. A search for parameters asks for it a hundred thousand times."""
+    """A file's text with the given macros removed as undefined.
+
+    Cached: a tuner asks a hundred thousand times.
+    """
     lines = text(file, root)
     if "TRANS_" in lines or "BATCHED" in lines:
         for macro in macros:
@@ -91,7 +97,11 @@ def _left(file: str, root: str, macros: tuple[str, ...]) -> str:
 
 
 def _without(source: str, macro: str) -> str:
-    """A source as the preprocessor leaves it where a macro is not defined; other conditions stay."""
+    """A source as the preprocessor leaves it if `macro` is not defined; other conditions stay.
+
+    Handles ``#ifdef``/``#ifndef`` of this macro with ``#else``, and ``defined(macro)`` inside longer
+    conditions.
+    """
     kept: list[str] = []
     within: list[bool | None] = []  # conditions: whether lines are kept, of the macro's; None: another's
     for line in source.splitlines(keepends=True):
@@ -113,13 +123,13 @@ def _without(source: str, macro: str) -> str:
 
 
 def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
-    """The options without the macros that a file does not name, so that variants can share its program."""
+    """The options without the -D of macros that the file does not use, so that variants share its program."""
     names = set(re.findall(r"\w+", text(file, root)))
     return tuple(option for option in options if option[:2] != "-D" or option[2:].partition("=")[0] in names)
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
-    """Sixteen hex digits that change when the kernels or their -D list do: kept in every row."""
+    """Hash of the kernel files and their options, sixteen hex digits. Every row stores it."""
     digest = hashlib.sha256()
     for part in (*(source(file, options, root) for file in files), *options):
         digest.update(part.encode() + b"\0")
@@ -151,14 +161,14 @@ class OwnFile:
 
     @property
     def key(self) -> str:
-        """What `text` and `raw` take for it, once it is kept."""
+        """The name under which `text` and `raw` know this file. Reading the property registers the text."""
         key = f"own/{hashlib.sha256(self.text.encode()).hexdigest()[:12]}/{self.name}"
         _OWN[key] = self.text
         return key
 
     @property
     def description(self) -> str:
-        """The TOML between its ``/* gemmbench`` and ``*/`` lines, on the lines where it stands.
+        """The TOML between the file's ``/* gemmbench`` and ``*/`` lines, on its original line numbers.
 
         Raises `KernelFileError` if there is none, or more than one.
         """
@@ -184,9 +194,9 @@ def shown_name(file: str) -> str:
 
 
 def own_file(path: Path) -> OwnFile:
-    """A user's kernel file with what it includes, and with the TOML file beside it if there is one.
+    """Read a user's kernel file with its includes. A TOML file of the same name is added as a comment.
 
-    Raises `KernelFileError` if it cannot be read, or what it includes is not there.
+    Raises `KernelFileError` if a file cannot be read, or the TOML holds ``*/``.
     """
     source = _expanded(_own_text(path), path.parent, path.name)
     beside = path.with_suffix(".toml")
@@ -199,6 +209,7 @@ def own_file(path: Path) -> OwnFile:
 
 
 def _own_text(path: Path) -> str:
+    """The text of a user's file. `KernelFileError` if it is unreadable, over 1 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise KernelFileError(f"{path} is larger than 1 MiB, which no kernel is")
@@ -212,13 +223,19 @@ def _own_text(path: Path) -> str:
 
 
 def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
-    """Source with every ``#include "FILE"`` of its own folder replaced; gemmbench's header is for `text`."""
+    """A source with every ``#include "FILE"`` replaced, relative to the folder `near`.
+
+    gemmbench's own header stays, for `text` to replace. At the top level ``#line`` keeps the line numbers of
+    the user's file in the driver's log. Raises `KernelFileError` if a file is missing, or includes are more
+    than 8 deep.
+    """
 
     def after(match: re.Match[str]) -> str:
-        """What keeps the driver's log at the lines of the user's file."""
+        """A ``#line`` that restores the file's own line number; "" inside an included file."""
         return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
 
     def replaced(match: re.Match[str]) -> str:
+        """The text for one ``#include``: the file, or gemmbench's header left as it is."""
         file = near / match[1]
         if file.is_file():
             if depth >= _DEPTH:

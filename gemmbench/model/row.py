@@ -129,9 +129,9 @@ BLAS = "blas"
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
-    """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
+    """A kernel or library for people: ``naive fast WX=8``.
 
-    `grid` are those of its own parameters that a run tries several values of.
+    The math mode follows the name, then the parameters named in `grid`, which a run tries several values of.
     """
     values = [listed({name: parameters[name]}) for name in grid]
     return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), *values)))
@@ -150,7 +150,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes as built for a device; None where the driver does not tell."""
+    """What one compiled kernel needs on a device; None if the driver does not report it."""
 
     kernel: str
     role: str  # of its pass: multiply, transpose ...
@@ -165,7 +165,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Partner:
-    """What a row's batches were taken in turn with: its kernel's previous version, or another kernel."""
+    """The other side of interleaved batches: the kernel's previous version, or another kernel."""
 
     source: str  # hash of the other kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
@@ -219,7 +219,7 @@ class Row:
 
     @property
     def key(self) -> RowKey:
-        """What makes this row the same case as a row of another run."""
+        """The identity of the row's case, equal in another run of the same case."""
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
 
     @property
@@ -234,11 +234,12 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name for people; of the host's BLAS the library, if it is not numpy's."""
+        """Its name for people. Rows of the host's BLAS name the library if it is not numpy's."""
         return str(self.choice.get(BLAS) or self.name)
 
     @property
     def kernel_parameters(self) -> Parameters:
+        """The parameters that the title does not show."""
         said = (MATH, *self.grid)
         return {name: value for name, value in self.parameters.items() if name not in said}
 
@@ -249,7 +250,7 @@ class Row:
 
 
 def moment(text: str) -> datetime:
-    """A time as headers and rows hold it; `ValueError` if it is not ISO 8601."""
+    """A time from a header or row, in UTC unless it names a zone. `ValueError` if it is not ISO 8601."""
     time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
@@ -265,15 +266,15 @@ def row_key(
     parameters: Parameters,
     problem: Problem | None,
 ) -> RowKey:
-    """The identity of a case, hashable."""
+    """The identity of a case, hashable; the order of parameters does not matter."""
     return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 
 
 def current(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Rows without those that were measured again: the last of a case stands where the first stood.
+    """Rows without those that were measured again.
 
-    Only a row that says so (`Row.supersedes`) takes the place of others: an A/A measurement has every case
-    several times, and each of them counts. A tuner's phases are cases of their own.
+    A row with `Row.supersedes` replaces the earlier rows of the same case and phase, in the first one's
+    position. Other repeated rows all stay: an A/A measurement has several of every case.
     """
     kept: list[Row | None] = []
     standing: dict[tuple[RowKey, str], list[int]] = {}
