@@ -76,7 +76,7 @@ class Exact:
         return Matrices(self.a, self.b, self.c, generated=True)
 
     def scaled(self, digits: int) -> Exact:
-        """The smaller one of A and B times 2^digits, and C before as well."""
+        """The same problem with C before and the smaller of A and B multiplied by 2^digits."""
         dtype, result = DTYPES[self.problem.dtype], self.problem.result
         a, b = self.a, self.b
         if a.size <= b.size:
@@ -87,11 +87,10 @@ class Exact:
         return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
-        """The first wrong element of C with its tile, or "".
+        """The first wrong element of C with its tile, and how many rows are wrong; "" if all are right.
 
-        Args:
-            c: m x n of every problem, one below the other, as the kernel left it.
-            tile: rows and columns of C that a work-group computes, if known.
+        `c` is m x n of every problem, one below the other. `tile` is the rows and columns of C that a
+        work-group computes, if known.
         """
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(~(_times(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
@@ -118,12 +117,8 @@ class Exact:
 def exact_limit(problem: Gemm, sums: str = "") -> float:
     """The largest integer L up to which all integers are exact in C and in the sums of a kernel.
 
-    Half: 2^11; bfloat16: 2^8; float: 2^24; double: 2^53; int: 2^31 - 1. Of sums that tensor cores keep in
-    fewer digits than float has, half the range: 2^13 for fp8.
-
-    Args:
-        problem: its data type defines C's.
-        sums: the data type that sums are kept in, if it is not C's.
+    Half: 2^11; bfloat16: 2^8; float: 2^24; double: 2^53; int: 2^31 - 1. If tensor cores keep sums in fewer
+    digits than float has, it is half the range: 2^13 for fp8. `sums` is the type of sums if it is not C's.
     """
     result = problem.result
     if not result.is_float:
@@ -134,16 +129,14 @@ def exact_limit(problem: Gemm, sums: str = "") -> float:
 
 @lru_cache(maxsize=2)  # every kernel of a problem, before and after its batches
 def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact:
-    """Operands whose partial sums are exact, of the widest range; other ones in every process.
+    """Random integer operands whose partial sums are exact, with the widest range possible.
 
-    The range of A and B, and the share d of their elements that are not 0, satisfy
-    9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L from `exact_limit`. The host's sums in
-    double precision are exact as well.
+    Each process draws others, and keeps those of the last two problems. The range of A and B, and the share
+    of their elements that are not 0, satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L
+    from `exact_limit`. The host's sums in double precision are exact as well.
 
-    Args:
-        problem: the timed one; alpha becomes 2 or -3, a beta other than 0 becomes -2.
-        sums: as of `exact_limit`.
-        without: "alpha" and "beta" where a kernel does not take them.
+    `problem` is the timed one: alpha becomes 2 or -3, and a beta other than 0 becomes -2. `without` lists
+    "alpha" and "beta" if a kernel does not take them.
     """
     rng = np.random.default_rng(secrets.randbits(64))
     problem = replace(
@@ -163,6 +156,7 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
     density = min(1.0, variance / _mean_square(most))
 
     def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
+        """A batch of matrices of integers from -largest to largest; a share of them is not 0."""
         stored = np.empty((batch * rows, columns), kind.numpy)
         for part in blocks(*stored.shape):
             values = rng.integers(-largest, largest, stored[part].shape, np.int16)
@@ -182,7 +176,7 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
 
 
 def _mean_square(largest: int) -> float:
-    """Of integers from 1 to the largest."""
+    """The mean square of the integers from 1 to the largest."""
     return (largest + 1) * (2 * largest + 1) / 6
 
 
@@ -192,13 +186,16 @@ def _widest(variance: float) -> float:
 
 
 def _most(dtype: DType, wanted: float) -> int:
-    """The largest integer up to the one wanted below which a type holds all; 1 at least."""
+    """The largest integer, up to `wanted`, below which the type holds all integers; at least 1."""
     exact = min(2 / dtype.eps, _MOST_DRAWN) if dtype.is_float else min(dtype.largest, 127)
     return max(1, int(min(wanted, exact)))
 
 
 def _scaled(stored: HostArray, dtype: DType, digits: int) -> HostArray:
-    """Stored elements times 2^digits, which is exact."""
+    """Stored elements multiplied exactly by 2^digits.
+
+    Types of 1 or 2 bytes get it added to their exponents.
+    """
     if not digits:
         return stored
     if dtype.itemsize > 2:
@@ -210,7 +207,7 @@ def _scaled(stored: HostArray, dtype: DType, digits: int) -> HostArray:
 
 
 def _times(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
-    """A stack of stored matrices (batch x rows x columns) times one of vectors, in double precision."""
+    """A stack of stored matrices (batch x rows x columns) times a stack of vectors, in double precision."""
     batch, rows, columns = matrices.shape
     product = np.zeros((batch, rows, x.shape[2]))
     for problems in blocks(batch, rows * columns):
@@ -227,7 +224,7 @@ _ROWS = 512  # of C that are converted to double at a time
 
 
 class Answering(Protocol):
-    """A bench as far as it is verified."""
+    """What verification needs of a bench."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -235,7 +232,7 @@ class Answering(Protocol):
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """Those of them whose launches are not the same as an earlier one's; only the transfers differ."""
+        """The scopes whose launches differ; the others differ only in their transfers."""
 
     @property
     def sets(self) -> int:
@@ -245,31 +242,22 @@ class Answering(Protocol):
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed launches once on an operand set whose C was filled.
+        """Run the timed launches of a scope once, and return C, m x ldc.
 
-        Args:
-            scope: one of `scopes`.
-            index: of the operand set.
-            c: C before, m x ldc.
-            problem: the timed one with another alpha or beta; None for the timed one itself.
-
-        Returns:
-            C afterwards, m x ldc.
+        `index` is the operand set, `c` is C before, m x ldc. `problem` is the timed one with another alpha or
+        beta; None for the timed one.
         """
 
     def left(self) -> HostArray | None:
-        """C as the last batch left it; None if it was filled since, or where every problem added to C."""
+        """C as the last batch left it; None if it was filled since, or if every problem added to C."""
 
 
 class Answers:
-    """What the answers of one bench are compared with.
+    """Verifies the results of one bench.
 
-    Args:
-        case: with the problem, and the file for C.
-        values: its operands.
-        sums: the data type that sums are kept in, if it is not C's.
-        without: "alpha", "beta": what the kernel does not take.
-        tile: rows and columns of C that a work-group computes, if known.
+    `values` are the operands of the case. `sums` is the type of sums if it is not C's. `without` lists
+    "alpha" and "beta" if the kernel does not take them. `tile` is the rows and columns of C that a work-group
+    computes.
     """
 
     def __init__(
@@ -286,27 +274,19 @@ class Answers:
 
     @property
     def before(self) -> HostArray:
-        """C before a problem, m x ldc: poisoned where it must not be read."""
+        """C before a problem, m x ldc; poisoned if beta is 0, because it must not be read."""
         return guarded(self._problem, unwritten(self._problem, self._values.c))
 
     @property
     def verified_result(self) -> HostArray:
-        """C as it was verified on the case's own operands, m x ldc.
-
-        Raises:
-            NotMeasuredError: it was not yet.
-        """
+        """C as verified with the case's own operands, m x ldc. `NotMeasuredError` before the verification."""
         if self._result is None:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
         return guarded(self._problem, self._result)
 
     @property
     def erased_result(self) -> HostArray:
-        """The verified result with every bit inverted, m x ldc: what is not written over it is wrong.
-
-        Raises:
-            NotMeasuredError: nothing was verified yet.
-        """
+        """The verified result with every bit inverted, m x ldc, so that unwritten elements are wrong."""
         right = np.ascontiguousarray(self._inside(self.verified_result))
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
@@ -315,12 +295,15 @@ class Answers:
         return c[:, : self._problem.n]
 
     def verified(self, bench: Answering, when: When) -> Verified:
-        """A check, and the numbers of a small problem."""
+        """Run the checks before or after the batches.
+
+        If they pass, a small problem's matrices are returned too.
+        """
         check = self._before(bench) if when == "before" else self._after(bench)
         return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
 
     def _shown(self) -> dict[str, Elements]:
-        """Those of A, B, C before and the result that have no more than `SHOWN` rows and columns."""
+        """A, B, C before and C by name, if they have at most `SHOWN` rows and columns; none of a batch."""
         if self._problem.batch > 1:
             return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
@@ -340,10 +323,15 @@ class Answers:
         }
 
     def of_batch(self, left: HostArray) -> Check:
-        """What is wrong with the C of a batch, m x ldc, that was filled before its last problem."""
+        """Check C as a batch left it, m x ldc, with C filled before the last problem."""
         return self._repeated(left, "in a batch: ")
 
     def _before(self, bench: Answering) -> Check:
+        """Check the exact problem in every distinct scope, then the case's own operands against rounding
+        bounds.
+
+        The case's own result is stored for later comparisons.
+        """
         exact = drawn(self._problem, self._sums, self._without)
         bench.put(exact.operands.stored(exact.problem))
         checks = [self._exact(bench, scope, 0, exact) for scope in bench.distinct]
@@ -356,6 +344,11 @@ class Answers:
         return merged(checks)
 
     def _after(self, bench: Answering) -> Check:
+        """Check what the last batch left, then a scaled exact problem on one or two random operand sets and
+        scopes.
+
+        If all is right, the user's ``--out`` is written.
+        """
         left = bench.left()
         checks = [] if left is None else [self._repeated(left, "after the last batch: ")]
         rng, (device, *others) = np.random.default_rng(), bench.scopes
@@ -381,9 +374,10 @@ class Answers:
         return check
 
     def _exact(self, bench: Answering, scope: str, index: int, exact: Exact, what: str = "") -> Check:
-        """Freivalds' check of the timed launches on integers, which an operand set holds.
+        """Freivalds' check of one run on the exact operands, which the operand set holds.
 
-        After the batches C before holds numbers, so that a kernel that leaves what is written alone is wrong.
+        After the batches (`what` is not empty) C before holds numbers, so that a kernel that leaves a written
+        C alone is wrong.
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
@@ -392,7 +386,7 @@ class Answers:
         return self._guards(result)
 
     def _guards(self, result: HostArray) -> Check:
-        """Whether the cells between the rows of C are untouched."""
+        """Check that the cells between the rows of C are unchanged."""
         between = result[:, self._problem.n :]
         if (between == between.dtype.type(GUARD)).all():
             return Check("ok")
@@ -400,14 +394,14 @@ class Answers:
 
     @cached_property
     def _rows(self) -> DrawnRows:
-        """Rows of the reference, which all kernels of these operands share."""
+        """Reference rows of the case's operands, computed once for all kernels."""
         values = self._values
         if not values.rows:
             values.rows.append(DrawnRows(self._problem, values.a, values.b, values.generated))
         return values.rows[0]
 
     def _repeated(self, left: HostArray, what: str) -> Check:
-        """Whether a later C is the verified one: the same bits, or as near as another order of summation."""
+        """Check that a later C equals the verified one, bit for bit or as another summation order allows."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")
@@ -433,5 +427,5 @@ class Answers:
 
 
 def unwritten(problem: Gemm, c: HostArray) -> HostArray:
-    """C before a problem: poisoned where it must not be read."""
+    """C before a problem: poisoned if beta is 0, because it must not be read."""
     return c if problem.beta != 0 else np.full_like(c, poison(problem.result))

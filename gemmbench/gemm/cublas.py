@@ -78,7 +78,7 @@ _FORMS: Mapping[str, _Form] = {
 
 
 def step(dtype: str) -> int:
-    """What n, k and leading dimensions must be multiples of."""
+    """What n, k and leading dimensions must be multiples of for a data type."""
     return _LT_STEP if dtype in FP8_DTYPES else _FORMS[dtype].step
 
 
@@ -95,20 +95,16 @@ _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of
 
 
 class CublasLt:
-    """The part of cuBLAS that multiplies fp8, into the same stream.
+    """The part of cuBLAS that multiplies fp8, in the same stream.
 
-    It adds products up as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does.
-    Its scale factors of A and B are left at 1: they are factors of alpha.
+    It accumulates as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does. The
+    scale factors of A and B are 1. `workspace` is the device address of `WORKSPACE_BYTES`.
 
-    Args:
-        stream: of the current CUDA device.
-        workspace: the device address of `WORKSPACE_BYTES` for its use.
-
-    Raises:
-        NotMeasuredError: unsupported: it is not installed, or not for this GPU.
+    Raises `NotMeasuredError` (unsupported) if it is not installed, or not for this GPU.
     """
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
+        """Load the library and create a handle."""
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
         self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
         self._handle = ctypes.c_void_p()
@@ -118,10 +114,10 @@ class CublasLt:
         self._held = ExitStack()  # what the plan is made of
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """As `Cublas.enqueue`, of a B that is stored transposed.
+        """As `Cublas.enqueue`, for a B that is stored transposed. The plan is reused for the same shape and
+        layout.
 
-        Raises:
-            NotMeasuredError: unsupported: not this type, shape or layout; failed: with its status.
+        Raises `NotMeasuredError` as `Cublas.enqueue` does.
         """
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key != self._planned:
@@ -139,7 +135,10 @@ class CublasLt:
         )
 
     def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
-        """Descriptions of the product and its three matrices, and the algorithm that the library prefers."""
+        """Descriptors of the product and its three matrices, and the algorithm that the library prefers.
+
+        Raises `NotMeasuredError` (unsupported) for a type, shape or layout that it does not take.
+        """
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
@@ -179,7 +178,7 @@ class CublasLt:
 
     @staticmethod
     def _lacks(problem: Gemm, layout: Layout) -> str:
-        """What fp8 must be for it: the rest of "only ..."; or ""."""
+        """What a problem lacks for fp8, as the end of the sentence "cuBLAS takes ... only"; or ""."""
         if not problem.dtype.startswith("e4m3"):
             return "by e4m3, not two matrices of it"
         if problem.batch > 1:
@@ -192,7 +191,7 @@ class CublasLt:
         return ""
 
     def _made(self, what: str, *arguments: Any) -> ctypes.c_void_p:
-        """What one of its functions creates, until the next plan."""
+        """A new object of the library, which is destroyed before the next plan."""
         made = ctypes.c_void_p()
         self._call(f"{what}Create", ctypes.byref(made), *arguments)
         self._held.callback(getattr(self._library, f"cublasLt{what}Destroy"), made)
@@ -208,17 +207,15 @@ class CublasLt:
 
 
 class Cublas:
-    """The library, putting its work into one stream of the current CUDA device.
+    """The library, enqueueing into one stream of the current CUDA device.
 
-    Args:
-        stream: of that device.
-        workspace: the device address of `WORKSPACE_BYTES` for its use.
+    `workspace` is the device address of `WORKSPACE_BYTES` for its use.
 
-    Raises:
-        NotMeasuredError: unsupported: it is not installed, or not for this GPU.
+    Raises `NotMeasuredError` (unsupported) if it is not installed, or not for this GPU.
     """
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
+        """Load the library, and create a handle with the stream and workspace."""
         self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
         self._library.cublasGetStatusString.restype = ctypes.c_char_p
         self._handle = ctypes.c_void_p()
@@ -235,21 +232,13 @@ class Cublas:
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """Put C = alpha op(A) op(B) + beta C, row-major, into the stream; returns before it has run.
+        """Enqueue C = alpha op(A) op(B) + beta C, row-major, given the device addresses of A, B and C.
 
-        cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
-        A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
-        so there, too.
+        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. An empty
+        C enqueues nothing.
 
-        Args:
-            problem: any.
-            layout: leading dimensions.
-            a: the device address of A.
-            b: of B.
-            c: of C.
-
-        Raises:
-            NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
+        Raises `NotMeasuredError`: unsupported for a type or shape that it does not take, failed with its
+        status.
         """
         if not problem.m or not problem.n:
             return
@@ -308,7 +297,7 @@ def _scalar(form: _Form, value: float) -> int | float:
 
 
 def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
-    """Library files to try: those of NVIDIA's pip packages first, then the system's, then the toolkit's."""
+    """Library files to try: those of NVIDIA's pip packages, the system's, then the toolkit's."""
     names = [str(path) for path in _packaged(files)]
     names += files
     named = ctypes.util.find_library(files[0].removeprefix("lib").partition(".")[0])
@@ -316,7 +305,7 @@ def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
 
 
 def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
-    """Of CUDA 12's packages it is in ``nvidia/cublas/lib``, of CUDA 13's in ``nvidia/cu13/lib``."""
+    """The library in NVIDIA's pip packages, which are in other folders for CUDA 12 than for CUDA 13."""
     spec = importlib.util.find_spec("nvidia")  # a folder without a module: nothing is imported
     for folder in spec.submodule_search_locations or () if spec else ():
         for file in files:
@@ -338,15 +327,14 @@ _TICK_S = 5e-7  # of CUDA's events
 
 
 class CublasExecutor:
-    """One GPU and the library on it.
+    """Runs gemm cases with cuBLAS on one GPU.
 
-    Raises:
-        NotMeasuredError: unsupported: there is no CUDA, no cuBLAS, or not this GPU.
+    Raises `NotMeasuredError` (unsupported) without CUDA or cuBLAS, or if they do not support this GPU.
     """
 
     @staticmethod
     def is_installed(device: DeviceFacts) -> bool:
-        """Whether the library's file is there for such a GPU. It is not loaded, which takes long."""
+        """Whether the device is an NVIDIA GPU and the library's file exists. Loading it would take long."""
         files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
         return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
 
@@ -370,6 +358,7 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
+        """What is wrong on small exact problems, or "". One test for each type, layout and kind of batch."""
         batch = BATCH if case.gemm.batch > 1 else 1
         key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
@@ -379,7 +368,7 @@ class CublasExecutor:
         return self._exact[key]
 
     def _result(self, test: ExactTest) -> HostArray:
-        """C after a test's problem has run on its operands: flat, with the guard cells behind it."""
+        """C of an exact test after its problem has run: flat, with the guard cells."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = {
@@ -412,17 +401,13 @@ class _Queued:
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:
-        """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
+        """Wait for the batch; its seconds come from CUDA's events around it."""
         took, end = self.cuda.seconds(self.watch), time.perf_counter()
         return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count)
 
 
 class CublasBench:
-    """One problem on the GPU: a `measure.instrument.Bench`.
-
-    Raises:
-        NotMeasuredError: failed: there is not that much memory left.
-    """
+    """One problem on the GPU: a `measure.instrument.Bench`. `NotMeasuredError` if memory does not suffice."""
 
     def __init__(
         self,
@@ -433,6 +418,7 @@ class CublasBench:
         facts: DeviceFacts,
         exact_error: Callable[[], str],
     ) -> None:
+        """Load the case's operands, and allocate and fill every operand set."""
         problem = case.gemm
         self._cuda, self._library, self._problem = cuda, library, problem
         self._exact_error = exact_error
@@ -463,6 +449,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
+        """A new operand set: A, B and C in host memory (pinned or pageable) and on the device."""
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
         made = _Set({}, {})
         for name, matrix in values.items():
@@ -476,7 +463,7 @@ class CublasBench:
         return made
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """See `measure.instrument.Bench`; there are no launches: CUDA has no such stamps."""
+        """See `measure.instrument.Bench`; launches are empty, since CUDA has no such stamps."""
         if when == "exact":
             wrong = self._exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
@@ -495,7 +482,10 @@ class CublasBench:
             self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed call of a scope once, after C was filled; C."""
+        """Run the timed call of a scope once after C was filled; returns C.
+
+        The device scope's time is stored.
+        """
         problem = problem or self._problem
         operands, self._last = self._operands[index], ""
         operands.host["C"][...] = c
@@ -512,6 +502,7 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def left(self) -> HostArray | None:
+        """C as the last batch left it; None if it was filled since, or device batches added to it."""
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         index = (self._next - 1) % self.sets
@@ -521,7 +512,10 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
-        """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
+        """Run a batch in the host scope, or enqueue it in the device scope.
+
+        More problems than operand sets are replayed as a CUDA graph.
+        """
         self._last = clock
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
@@ -537,11 +531,11 @@ class CublasBench:
         return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
-        """So many problems as a CUDA graph, from the operand set that is next or one soon after it.
+        """A CUDA graph of so many problems, captured once for each number of them and first operand set.
 
-        A call of cuBLAS from Python takes 15 to 20 us on the host, many times what a GPU needs for n = 256:
-        a loop of calls would time the host. A graph always begins with the same set, so there are two or
-        three graphs, half of the sets apart. At most half are skipped: the others fill the caches.
+        A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256: a loop would time the
+        host. Graphs begin at set 0 or half-way, so few are captured. That skips up to half of the sets; the
+        others still fill the caches.
         """
         step = max(1, self.sets // 2)
         self._next = ceil_div(self._next % self.sets, step) * step % self.sets
@@ -551,7 +545,7 @@ class CublasBench:
         return self._graphs[key]
 
     def _enqueue_all(self, count: int) -> None:
-        """Problems back to back, on one operand set after the other."""
+        """Enqueue problems back to back, rotating among the operand sets."""
         for number in range(count):
             self._enqueue(self._operands[(self._next + number) % self.sets], self._problem)
 
@@ -566,7 +560,10 @@ class CublasBench:
         self._library.enqueue(problem, Layout.of(self._problem), a, b, c)
 
     def _host_run(self, operands: _Set, clock: str, problem: Gemm) -> dict[str, float]:
-        """From operands in host memory to C in host memory: see `Laps`."""
+        """One problem from host memory to host memory, with its seconds: see `Laps`.
+
+        Short problems are timed as a whole, unless `clock` asks for the parts.
+        """
         host = operands.host
         names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
         self._cuda.finish()
@@ -587,6 +584,6 @@ class CublasBench:
         return laps.end()
 
     def _restore_c(self, operands: _Set) -> None:
-        """Put C back as it was before, where the next problem reads it."""
+        """Restore C in host memory if beta is not 0, because the next problem reads it."""
         if self._problem.beta != 0:
             operands.host["C"][...] = self._stored.c

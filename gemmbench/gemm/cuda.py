@@ -34,13 +34,13 @@ class Stopwatch:
 
 
 class Cuda:
-    """The GPU that OpenCL calls by these facts, as the current CUDA device of this process.
+    """The GPU that OpenCL describes by these facts, as this process's current CUDA device.
 
-    Raises:
-        NotMeasuredError: unsupported: there is no CUDA here, or it does not show this GPU.
+    Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU.
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
+        """Start CUDA on the GPU, with one stream and two stopwatches."""
         self._library = opened("CUDA", _FILES, _ADVICE)
         self._call("cuInit", 0)
         device = self._find(facts)
@@ -54,10 +54,9 @@ class Cuda:
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[int]:
-        """The address of so many bytes on the device.
+        """The address of so many bytes on the device, freed at the end.
 
-        Raises:
-            NotMeasuredError: failed: there is not that much left.
+        `NotMeasuredError` if memory runs out.
         """
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
@@ -68,7 +67,7 @@ class Cuda:
 
     @contextmanager
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[HostArray]:
-        """An uninitialised array in host memory that the device reads and writes by itself."""
+        """An uninitialised array in page-locked host memory, freed at the end."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
         address = ctypes.c_void_p()
         self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
@@ -92,28 +91,29 @@ class Cuda:
         self.finish()
 
     def finish(self) -> None:
-        """Wait for all that was enqueued.
+        """Wait for all enqueued work.
 
-        Raises:
-            NotMeasuredError: failed: some of it did; the process is of no use for CUDA any more.
+        `NotMeasuredError` if some failed; the process cannot use CUDA any longer.
         """
         self._call("cuStreamSynchronize", self.stream)
 
     def start(self) -> Stopwatch:
-        """A stopwatch that starts when the device gets there; the one before it may still be running."""
+        """A stopwatch that starts when the device gets there.
+
+        Two alternate, so the previous one may still run.
+        """
         watch = next(self._watches)
         self._call("cuEventRecord", watch.begin, self.stream)
         return watch
 
     def stop(self, watch: Stopwatch) -> None:
-        """Stop it when the device gets there."""
+        """Stop a stopwatch when the device gets there."""
         self._call("cuEventRecord", watch.end, self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
-        """What a function puts into the stream, as a CUDA graph: nothing runs before `replay`.
+        """What a function enqueues, captured as a CUDA graph: nothing runs before `replay`.
 
-        Raises:
-            NotMeasuredError: as the function does; failed: the driver cannot capture it.
+        Raises the function's errors, and `NotMeasuredError` if the driver cannot capture it.
         """
         captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
@@ -131,22 +131,18 @@ class Cuda:
         return graph
 
     def replay(self, graph: ctypes.c_void_p) -> None:
-        """Put a graph's work into the stream; returns before it has run."""
+        """Enqueue a graph's work without waiting."""
         self._call("cuGraphLaunch", graph, self.stream)
 
     def forget(self, graph: ctypes.c_void_p) -> None:
         self._library.cuGraphExecDestroy(graph)
 
     def reached(self, watch: Stopwatch) -> bool:
-        """Whether the device has stopped it, or failed."""
+        """Whether the device has stopped the stopwatch, or failed."""
         return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
 
     def seconds(self, watch: Stopwatch) -> float:
-        """Wait until it is stopped; the device's seconds on it.
-
-        Raises:
-            NotMeasuredError: failed: some of what was enqueued did.
-        """
+        """Wait until a stopwatch is stopped; its seconds. `NotMeasuredError` if enqueued work failed."""
         self._call("cuEventSynchronize", watch.end)
         milliseconds = ctypes.c_float()
         self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
@@ -159,7 +155,10 @@ class Cuda:
         return watch
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
-        """The GPU in the device's PCI slot; where that is not known, the only one of its name."""
+        """The GPU in the device's PCI slot; if that is unknown, the only one with its name.
+
+        Raises `NotMeasuredError` (unsupported) if CUDA does not show it.
+        """
         device = ctypes.c_int()
         if facts.pci:
             if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
@@ -180,6 +179,10 @@ class Cuda:
         return name.value.decode(errors="replace")
 
     def _call(self, function: str, *arguments: Any) -> None:
+        """Call a function of the driver.
+
+        Errors become `NotMeasuredError`; all but a lack of memory need a new process.
+        """
         status = getattr(self._library, function)(*arguments)
         if status:
             text = ctypes.c_char_p()

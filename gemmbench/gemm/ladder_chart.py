@@ -34,6 +34,7 @@ def _pane(
 
 
 def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
+    """The divisor and the axis label for rates of some data types, by the largest rate."""
     divisor, letter = units.scale(largest)
     unit = "IOPS" if all(map(derive.is_integer, dtypes)) else "FLOPS"
     mixed = f" ({letter}IOPS of integers)" if unit == "FLOPS" and any(map(derive.is_integer, dtypes)) else ""
@@ -41,7 +42,7 @@ def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, st
 
 
 def _ranked(run: Run, setting: Setting, problem: Problem | None) -> dict[str, Standing]:
-    """Those that take part in the comparison, by name, the fastest first."""
+    """The ranked kernels and libraries at a problem by title, the fastest first; none without a problem."""
     ranked = [each for each in standings(run, setting, problem).values() if each.rank] if problem else []
     return {each.row.title: each for each in sorted(ranked, key=lambda each: each.rank or 0)}
 
@@ -50,7 +51,10 @@ _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are bl
 
 
 def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type: the kernels at one problem, the fastest first."""
+    """A pane for each run, device and type: bars of the kernels at one problem, the fastest first.
+
+    The measured peak is the first bar. Panes with fewer than two rows on the device are left out.
+    """
     drawn = []
     for subject in pane.subjects(runs):
         run, setting = subject.run, Setting(subject.device, subject.dtype)
@@ -89,7 +93,10 @@ def colour_of(dtype: str) -> str:
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run and device with two data types or more at the same problem."""
+    """A pane for each run and device with several data types at one problem: a group of bars for each kernel.
+
+    The fastest of a type is bold. The group of measured peaks appears if some kernel comes near them.
+    """
     drawn = []
     for subject in pane.subjects(runs, typed=False):
         run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
@@ -137,7 +144,7 @@ _MOST_VARIANTS = 5
 
 
 def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type whose problems are no sweep: the kernels that win most shapes."""
+    """A pane for each run, device and type with several problems that are no sweep: see `_workloads`."""
     drawn = []
     for subject in pane.subjects(runs):
         gemms = [row for row in subject.run.rows if row.kind == "gemm"]
@@ -147,7 +154,10 @@ def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
-    """A group of bars for each shape, in the scope that the kernels are ranked in."""
+    """A group of bars for each shape: up to five kernels, those that are fastest most often.
+
+    The fastest of a shape is bold. Nothing if no row has a rate.
+    """
     run, scope = subject.run, derive.view_scope(subject.run)
     shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]] = {}
     for row in sorted(subject.rows, key=lambda row: derive.median_rate(row, scope) or 0.0):
@@ -201,10 +211,10 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 
 
 def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type whose host scope was timed by part.
+    """A pane for each run, device and type with a timed split of the host scope: a bar of parts in per cent.
 
-    Of one problem every kernel has a bar; of several, the fastest in the host scope at each. A map cycle has
-    a bar of its own below.
+    One problem gets a bar for each kernel, several problems one for the fastest kernel of each. A map cycle
+    has its own bar.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -234,6 +244,7 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _parts_bar(name: str, split: derive.Split) -> Bar:
+    """The bar of one split: parts in per cent of the whole, and the whole's time as its text."""
     shares: dict[str, float] = {}
     for part in split.seconds:
         shown = _PART_NAMES.get(part, part)
@@ -251,7 +262,10 @@ def _parts_bar(name: str, split: derive.Split) -> Bar:
 
 
 def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each device and type: work-groups as launched, and the largest that each kernel allows."""
+    """A pane for each device and type: work-groups as launched, and the largest that each kernel allows.
+
+    A kernel has the resources of its largest problem.
+    """
     drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
         entries = {}
@@ -267,6 +281,7 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _group_bar(row: Row) -> Bar:
+    """The bar of a row's multiply kernel: its work-group, and up to the largest that the kernel allows."""
     kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
     colour = pane.COLOURS[1] if kernel.most < kernel.group else pane.COLOURS[0]
     rest = BarPart(max(0, kernel.most - kernel.group), pane.PALE, "largest")

@@ -45,7 +45,7 @@ Stages = Generator[Staged, None, Row]
 def _with_samples(
     row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
 ) -> Row:
-    """The row with its samples, window by window."""
+    """The row with the samples, notes and conditions of its windows; wrong if its rate exceeds the peak."""
     samples, notes = _trusted(sampled)
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
@@ -63,7 +63,7 @@ def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
-    top = ceilings.most(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
+    top = ceilings.upper_bound(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
     wrong = ceilings.why_above(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
     if wrong:
         reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
@@ -83,8 +83,8 @@ class WrongError(Exception):
 def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Verify a case, measure it and verify it again, yielding its stages.
 
-    Raises:
-        NotMeasuredError: there is no rate, and why.
+    A case with `former` or `versus` is interleaved with the other kernel. If the other kernel of ``--versus``
+    cannot run, the case is measured alone, with a note. Raises `NotMeasuredError` if there is no rate.
     """
     try:
         if case.former or case.versus:
@@ -98,7 +98,7 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 
 
 def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case that is compared with no other."""
+    """Measure a case that is compared with no other, in one window for each clock."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
@@ -120,9 +120,10 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
 
 
 def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """What is measured once a row has its samples: energy and the host scope's parts; verified after them.
+    """Add what is measured after the samples: energy, the host scope's parts, the map cycle; then verify
+    again.
 
-    A map cycle comes last, so that it is its C that is looked at.
+    The map cycle is last, so that its C is verified.
     """
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
@@ -140,11 +141,12 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
 
 
 def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case in turn with its kernel as it is in the case's other folder, or with another kernel.
+    """Measure a case interleaved with its `former` version or with its `versus` kernel.
 
-    Raises:
-        NotMeasuredError: unsupported: there is nothing to hold the case against.
-        _AloneError: the other kernel cannot run; nothing is known of the case's own yet.
+    Both are verified before and after. The clock of both kernels is the one they have in common.
+
+    Raises `NotMeasuredError` if there is nothing to compare with, and `_AloneError` if only the other kernel
+    of ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -159,6 +161,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
 
         def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
+            """Prepare one side. It shares the other side's operands if both are on one instrument and can."""
             sides = [handle for handle in handles.values() if handle.instrument is of]
             like = sides[0].number if sides and _share_operands(present, past) else None
             handle = handles[side is present] = of.prepare(side, its, policy, like)
@@ -240,7 +243,7 @@ def _with_pairs(
     sides: tuple[Sequence[Sampled], Sequence[Sampled]],
     clocks: Collection[str],
 ) -> Row:
-    """A row with the samples of both sides, on one clock."""
+    """The row with the samples of both sides, which are all events or all wall-clock times."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
     (samples, notes), (before, doubts) = map(_trusted, sides)
     if bool(notes) != bool(doubts):  # one clock for both
@@ -262,7 +265,7 @@ def _with_pairs(
 
 
 def _share_operands(present: Case, other: Case) -> bool:
-    """Whether two cases can: kernels on one device do, unless one has an operand in an image."""
+    """Whether two cases can share operands: the same executor, and no image unless the kernel is the same."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
         kernels[0] is kernels[1] or not any(kernel.images for kernel in kernels)
@@ -270,11 +273,11 @@ def _share_operands(present: Case, other: Case) -> bool:
 
 
 class _AloneError(NotMeasuredError):
-    """The kernel that a case was to be timed in turn with cannot be."""
+    """The other kernel of an interleaved case cannot run."""
 
 
 def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
-    """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
+    """The error to raise if the other kernel failed: nothing is known about the case's own kernel."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     status, reason = of.status, of.reason
@@ -288,11 +291,12 @@ def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredEr
 def refuse_if_too_slow(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> None:
-    """Refuse a case whose problem takes too long, by its flops and the time of a smaller problem.
+    """Refuse a case that is predicted to take longer than the budget, by flops and a smaller problem's time.
 
-    Raises:
-        NotMeasuredError: skipped, with the predicted time.
-        WrongError: the kernel fails its exact test on the way.
+    The smaller problem is the case's `measured` one, or a trial of at most 256 x 256 x 256. A case of less
+    than 8 times its flops is not refused.
+
+    Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if the trial's exact test fails.
     """
     problem = case.gemm
     smaller, took_s = case.measured or (
@@ -312,7 +316,7 @@ def refuse_if_too_slow(
 
 
 def row_of(case: Case, handle: Handle) -> Row:
-    """A case's row as it was prepared, without its samples."""
+    """The row of a prepared case, without samples: build time, resources, choice, memory."""
     prepared = handle.prepared
     return replace(
         case.row("ok"),
@@ -325,11 +329,7 @@ def row_of(case: Case, handle: Handle) -> Row:
 
 
 def check_exact(case: Case, handle: Handle) -> None:
-    """Run a case's kernels on shapes around the tile, with guard cells and NaN where nothing may be read.
-
-    Raises:
-        WrongError: the answer is wrong.
-    """
+    """Run the exact tests of a case's kernels. `WrongError` with the row if an answer is wrong."""
     check = handle.verify("exact").check
     if check.verdict == "wrong":
         row = replace(row_of(case, handle), memory="")  # the operands were not touched
@@ -337,10 +337,9 @@ def check_exact(case: Case, handle: Handle) -> None:
 
 
 def verified_row(case: Case, handle: Handle) -> Row:
-    """A row with its check and launches.
+    """The row of a case whose kernel passes its checks, with launches.
 
-    Raises:
-        WrongError: the answer is wrong.
+    `WrongError` with the row otherwise.
     """
     check_exact(case, handle)
     verified = handle.verify("before")
@@ -353,7 +352,7 @@ def verified_row(case: Case, handle: Handle) -> Row:
 
 
 def verified_row_after(row: Row, handle: Handle) -> Row:
-    """The row with its second check; without samples if that is wrong."""
+    """The row with its check after the batches. If that is wrong, the row is wrong and loses its samples."""
     verified = handle.verify("after")
     check = verified.check
     row = replace(row, check_after=check, launches=verified.launches or row.launches)
@@ -365,7 +364,7 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
 
 
 def _untimed(row: Row, handle: Handle) -> Row:
-    """The row of a product without terms."""
+    """The row of a product without operations, verified but not timed."""
     row = verified_row_after(row, handle)
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
@@ -373,8 +372,8 @@ def _untimed(row: Row, handle: Handle) -> Row:
 def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first.
 
-    Host-scope launches carry events too, so a problem is sampled in the host scope only where ten batches of
-    each scope do not fit in the budget. Not with an image, which the host's upload fills instead of a launch.
+    Only the host's if ten batches of each clock exceed the budget: its launches have events too. Not with
+    images, which the host's upload fills without a launch.
     """
     clocks = handle.prepared.clocks
     is_long = len(clocks) * policy.min_batches * one_s > policy.budget_s and "host" in clocks
@@ -382,16 +381,15 @@ def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[s
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
-    """How many problems are timed part by part; none where one takes longer than the budget."""
+    """How many problems are timed by part, up to 3; none if one takes longer than the budget."""
     fit = policy.budget_s / float(np.median(row.samples["host"].seconds))
     return int(min(_PARTS, max(min(1.0, fit), fit * _PARTS_SHARE)))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-    """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
+    """The samples of windows, checked against the wall clock, and a note if they had to be replaced.
 
-    A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
-    The span from first START to last END lacks at most what launches cost that were made since it began.
+    If the events of most batches contradict the wall clock, kernel and device scope get wall-clock times.
     """
     samples = {name: scope for sampled in reversed(windows) for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
@@ -403,7 +401,7 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
 
 
 def _clocks_agree(batch: Batch) -> bool:
-    """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
+    """Whether a batch's events fit in its wall time and fill it, within 10 % and the cost of launches."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
     launch_s, (start, stop) = batch.launch_s or 0.0, batch.device or (0.0, wall)
@@ -413,7 +411,7 @@ def _clocks_agree(batch: Batch) -> bool:
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
-    """Samples of which those of the device are the wall clock's."""
+    """The samples with wall-clock times in place of device times."""
     samples: dict[str, Scope] = {}
     for sampled in reversed(windows):
         walls = tuple(batch.wall_s for batch in sampled.batches)

@@ -33,7 +33,10 @@ from gemmbench.opencl.runtime import NO_CLOCK, SVM, BuiltProgram, Runtime, choos
 
 
 class GemmExecutor:
-    """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
+    """Runs gemm cases on one OpenCL device.
+
+    Each variant's exact tests run once per data type and parameters.
+    """
 
     bench: type[GemmBench] = GemmBench  # what times a problem
     notes: tuple[str, ...] = ()  # of rows that have samples
@@ -50,6 +53,11 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
+        """Compile a case and put its operands in place, or share those of `like`.
+
+        A trial `problem` replaces the case's own, with generated operands. Without event times the bench uses
+        the wall clock.
+        """
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _of_other_folder(case):
             programs = self._programs_of(case)
@@ -78,6 +86,10 @@ class GemmExecutor:
     def _built(
         self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
+        """Build time, resources, chosen parameters and hash of a case's compiled kernels.
+
+        A smaller work-group of the multiply pass replaces WX and WY in the chosen parameters.
+        """
         variant, numbers = _variant(case), case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
@@ -97,7 +109,7 @@ class GemmExecutor:
     def _smaller_groups(
         self, case: Case, programs: Mapping[str, BuiltProgram]
     ) -> tuple[tuple[Pass, Group, Group], ...]:
-        """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
+        """The passes whose work-group is smaller than planned, with the planned and the launched group."""
         variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
         values = variant.values(case.gemm, {**parameters, **chosen})
@@ -109,7 +121,7 @@ class GemmExecutor:
         return tuple(each for each in groups if each[1] != each[2])
 
     def _compiled(self, case: Case) -> dict[str, int]:
-        """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
+        """The parameters that the kernels of a case's problem are compiled with."""
         return variant_of(case).compiled(case.gemm, self.runtime.facts, case.numbers)
 
     def programs(
@@ -117,11 +129,11 @@ class GemmExecutor:
     ) -> dict[str, BuiltProgram]:
         """The programs of a variant by file, each built once.
 
-        Variants share the programs of their pre- and post-processing kernels, built without a target.
-        `root` is another kernels folder than gemmbench's own.
+        Variants share the programs of their pre- and post-processing kernels, which have no target. `root` is
+        another kernels folder than gemmbench's own.
 
-        Raises:
-            NotMeasuredError: they do not compile, or not for the variant's target.
+        Raises `NotMeasuredError` if they do not compile, or kernels in `root` do not take transposed
+        operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.passes if step.role == "multiply"}
@@ -145,11 +157,10 @@ class GemmExecutor:
         buffers: Mapping[str, Any],
         fixed: bool = False,
     ) -> Sequence[Step]:
-        """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
+        """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
-        Passes that only describe the arguments are enqueued here.
-
-        Images that ``buffers`` holds under their name are taken as filled; ``fixed`` as of `Runtime.fitted`.
+        Temporaries are allocated unless `buffers` has them. Passes that only describe arguments are enqueued
+        here. Images in `buffers` count as filled. `fixed` is as for `Runtime.fitted`.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -193,7 +204,11 @@ class GemmExecutor:
         return prepared
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
-        """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
+        """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
+
+        The result is cached. A user's kernel gets more memory behind its operands, because it may lack
+        checks.
+        """
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
@@ -214,12 +229,12 @@ class GemmExecutor:
         return self._exact[key]
 
     def _tile(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes, if its groups are tiles."""
+        """Rows and columns of C that a work-group computes; None if its groups are no tiles."""
         chosen = variant.chosen(problem, self.runtime.facts, parameters)
         return variant.tile_of({**parameters, **chosen})
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
-        """C after a test's problem has run on its operands: flat, with what stands behind it."""
+        """C of an exact test after its problem has run: flat, with the guard cells."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
@@ -235,11 +250,7 @@ class GemmExecutor:
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
-    """Whether a user's kernel takes the arguments that its description says.
-
-    Raises:
-        NotMeasuredError: it does not.
-    """
+    """Raise `NotMeasuredError` unless a user's kernel takes the described arguments, in number and type."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
         counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
@@ -254,12 +265,12 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
 
 
 def _fixed(case: Case) -> bool:
-    """Whether the user or the tuner said in which groups it is launched."""
+    """Whether the user or the tuner chose the work-group."""
     return variant_of(case).fixes_group(case.given or ())
 
 
 def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ...]:
-    """For a row with passes whose work-groups are smaller than planned; each sentence once."""
+    """Notes for a row about work-groups that are smaller than planned, each once."""
     return tuple(dict.fromkeys(_note(*each) for each in smaller))
 
 
@@ -275,9 +286,9 @@ def _variant(case: Case) -> Variant:
 
 @contextmanager
 def _of_other_folder(case: Case) -> Iterator[None]:
-    """What goes wrong with kernels of another folder is a refusal, and no fault of the process.
+    """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported).
 
-    They may take other arguments than today's host code gives them, and fail in any way.
+    Such kernels may take other arguments than today's host code passes. Own kernels' errors pass unchanged.
     """
     try:
         yield
@@ -322,11 +333,7 @@ _OF_BATCH = "StridedBatched"
 
 
 class Clblast:
-    """The library of this process.
-
-    Raises:
-        NotMeasuredError: unsupported: it is not installed.
-    """
+    """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
 
     def __init__(self) -> None:
         self._library = opened("CLBlast", _candidates(), _ADVICE)
@@ -335,9 +342,9 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """C = alpha op(A) op(B) + beta C, row-major, ready to be put into one of these queues.
+        """C = alpha op(A) op(B) + beta C, row-major, as a call that can be enqueued into any of these queues.
 
-        None of its lengths is 0: CLBlast refuses such. A batch is one call, too.
+        No length may be 0. A batch is one call, too.
         """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
@@ -370,7 +377,7 @@ def _candidates() -> list[str]:
 
 
 def _title(library: ctypes.CDLL) -> str:
-    """``CLBlast 1.5.3``: it does not tell its version, but its file's name does; else the file's name."""
+    """``CLBlast 1.5.3``, with the version in its file's name; without one, the file's name."""
     file = file_of(library.CLBlastSgemm)
     if file is None:
         return "CLBlast"
@@ -396,11 +403,7 @@ class ClblastCall:
     name: str = "CLBlast"
 
     def enqueue(self, queue: Any) -> None:
-        """Put it into a queue; returns before it has run.
-
-        Raises:
-            NotMeasuredError: it refused; with its status.
-        """
+        """Enqueue the call without waiting. `NotMeasuredError` if CLBlast refuses, with its status."""
         # No event: it would be the last pass's alone.
         if status := self.function(*self.arguments, self.queues[queue.int_ptr], None):
             outcome, why = _REFUSALS.get(status, ("failed", "see clblast_c.h"))
@@ -408,10 +411,9 @@ class ClblastCall:
 
 
 class ClblastExecutor(GemmExecutor):
-    """Runs gemm cases with CLBlast on one OpenCL device.
+    """Runs gemm cases with CLBlast on one OpenCL device, timed by the wall clock.
 
-    Raises:
-        NotMeasuredError: unsupported: the library is not installed.
+    Raises `NotMeasuredError` (unsupported) if the library is not installed.
     """
 
     bench = WallBench
@@ -429,6 +431,7 @@ class ClblastExecutor(GemmExecutor):
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
+        """As `GemmExecutor.prepare`; products without operations and shared virtual memory are refused."""
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
         if policy.memory in SVM:
@@ -445,18 +448,15 @@ class ClblastExecutor(GemmExecutor):
         buffers: Mapping[str, Any],
         fixed: bool = False,
     ) -> list[ClblastCall]:
-        """The one call; CLBlast compiles its kernels when it is first made."""
+        """The one call. CLBlast compiles its kernels when the call is first enqueued."""
         queues = self.runtime.queue, self.runtime.plain_queue
         return [self._library.call(problem, layout, buffers, queues)]
 
 
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
-    """The first library that loads.
+    """The first library that loads, among paths and names for the system's loader.
 
-    Candidates are paths, or names that the system's loader looks for; `advice` says what to install.
-
-    Raises:
-        NotMeasuredError: unsupported: none is there, or one is and does not load.
+    Raises `NotMeasuredError` (unsupported) if none does. `advice` says what to install.
     """
     broken = ""
     for candidate in candidates:

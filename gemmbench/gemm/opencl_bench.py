@@ -52,7 +52,7 @@ class Step(Protocol):
         """For people."""
 
     def enqueue(self, queue: Any) -> Any:
-        """Enqueue it; the event, if it has one."""
+        """Enqueue it; its event, if it has one."""
 
 
 Bind = Callable[[Gemm, Layout, Mapping[str, Any]], Sequence[Step]]
@@ -92,13 +92,13 @@ class Timed:
 
 
 class Turns:
-    """The state of operand sets; benches that share them share it: none finds what another left.
+    """The state of operand sets. Benches that share the sets share it too.
 
     Attributes:
-        on_device: whether the operands of every set are the device's, not the host's.
-        last: operand set, clock and bench of the last problem of a batch; None if its C was filled since.
-        are_shared: whether several benches run on them.
-        written: what launches wrote where nothing may be written, in a sentence, before host memory hid it.
+        on_device: whether the device has the current operands of every set.
+        last: operand set, clock and bench of a batch's last problem; None if its C was filled since.
+        are_shared: whether several benches use the sets.
+        written: what launches wrote where nothing may be written, in a sentence.
     """
 
     def __init__(self, sets: int) -> None:
@@ -108,17 +108,21 @@ class Turns:
         self.written = ""
 
     def index(self, after: int = 0) -> int:
-        """The operand set of the problem that runs `after` problems from now."""
+        """The operand set of the problem that comes `after` problems from now."""
         return (self._next + after) % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
-        """A bench has run so many problems."""
+        """Record that a bench has run so many problems."""
         self.last = self.index(count - 1), clock, by
         self._next += count
 
 
 class Queued:
-    """A batch in the queue."""
+    """A batch in the queue: a `measure.instrument.Running`.
+
+    `events` are roles and events of all launches. `look` checks what the last problem left; None if nothing
+    is to be checked.
+    """
 
     def __init__(
         self,
@@ -133,11 +137,17 @@ class Queued:
         self._enqueued = time.perf_counter()
 
     def done(self) -> bool:
+        """Whether the last launch is complete."""
         with errors():
             status = self._events[-1][1].command_execution_status
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
+        """Wait for the batch, and read its events and the wall clock.
+
+        Times are in seconds of one problem. If the last problem ran on an erased C, it is checked, and it is
+        only timed in batches of up to three. GPUs also get the time of the chain of launches.
+        """
         with errors():
             self._events[-1][1].wait()
             end = time.perf_counter()
@@ -166,7 +176,7 @@ class Queued:
 
 
 class GemmBench:
-    """One problem on the device, ready to be run again and again.
+    """One problem on the device, ready to run repeatedly.
 
     Attributes:
         timed: for every batch of the device scope, the seconds of each launch of one problem.
@@ -177,6 +187,7 @@ class GemmBench:
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
+        """Load the operands, allocate and fill every operand set, and bind the launches."""
         problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
@@ -213,7 +224,7 @@ class GemmBench:
             self._fill()
 
     def _fill(self) -> None:
-        """Put A, B, a C that was not written, and the guards behind it into every operand set."""
+        """Fill every operand set: A, B, an unwritten C, and guard bytes behind C. Wait for the device."""
         queue, unwritten = self.runtime.queue, self._answers.before
         for index, (_, _, c) in enumerate(self._operands):
             self.put(self._stored, index)
@@ -225,7 +236,7 @@ class GemmBench:
         self._turns.last, self._turns.written = None, ""
 
     def _bound(self, timed: Timed, case: Case) -> None:
-        """Prepare the launches, for the device and the host scope, of every operand set."""
+        """Bind the launches of both scopes for every operand set, and reset what was measured."""
         layout = Layout.of(self._problem)
         self._timed = timed
         self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
@@ -242,13 +253,14 @@ class GemmBench:
             self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
 
     def sharing(self, timed: Timed, case: Case) -> GemmBench:
-        """Another case's bench of the same problem on the same operands, with other launches."""
+        """A bench of another case with its own launches on the same operands."""
         other, self._turns.are_shared = copy(self), True
         other._bound(timed, case)
         return other
 
     @property
     def prepared(self) -> instrument.Prepared:
+        """The clocks, memory mode, operand sets and notes, for the parent."""
         return instrument.Prepared(
             self.scopes,
             self._ahead,
@@ -262,13 +274,21 @@ class GemmBench:
 
     @property
     def _ahead(self) -> tuple[str, ...]:
-        """A CPU waits for nobody, and what the parent does meanwhile is not to be in its batches."""
+        """The clocks whose batches can be enqueued ahead: the device's, except on a CPU.
+
+        On a CPU the parent would disturb the batch that is running.
+        """
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
 
     def verify(self, when: instrument.When) -> instrument.Verified:
+        """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
+
+        What a batch's own check found wrong comes first. A failure refills the operands. If several benches
+        share them, a write after the batches cannot be attributed, and raises `NotMeasuredError`.
+        """
         if when == "exact":
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
@@ -294,6 +314,10 @@ class GemmBench:
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+        """Run a batch in the host scope, or enqueue it in the device scope.
+
+        The last problem of a batch may run on an erased C, to be checked.
+        """
         with errors():
             if clock == "device":
                 return self._device_batch(count)
@@ -304,7 +328,7 @@ class GemmBench:
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
     def _compared_with(self) -> ResultComparer:
-        """What compares each C with the one that was verified."""
+        """What compares a C with the verified one on the device; made when first needed."""
         if self._comparer is None:
             verified, is_read = self._answers.verified_result, self._problem.beta != 0
             self._comparer = ResultComparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
@@ -313,28 +337,32 @@ class GemmBench:
         return self._comparer
 
     def _looks(self, count: int) -> bool:
-        """Whether the last problem of the next batch runs on an erased C; of single problems every second.
+        """Whether the last problem of the next batch is to run on an erased C and be checked.
 
-        The others of those have nothing between their begin and the kernel, so that events can be checked.
+        Always in batches of several problems, and in every second batch of one: the others have undisturbed
+        times.
         """
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
     def _look(self, comparison: QueuedComparison, c: Any) -> None:
-        """Check what the last problem of a batch left on a C that was erased."""
+        """Check what a batch's last problem left in C, if the device found a difference."""
         if comparison.differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
             self._judge(left)
 
     def _judge(self, left: HostArray) -> None:
-        """Verify what a batch left, where it is not what was verified, bit for bit."""
+        """Verify a C that is not bit for bit the verified one.
+
+        After that, batches are not compared any longer.
+        """
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
     def _compared_problem(self) -> tuple[list[Any], QueuedComparison]:
-        """Put a problem into the queue, erased before and compared behind it; the events of its steps."""
+        """Enqueue a problem on an erased C and its comparison; the launches' events and the comparison."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._turns.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
@@ -344,7 +372,7 @@ class GemmBench:
         return events, comparer.compare(c)
 
     def _written(self) -> Iterator[str]:
-        """What launches wrote where nothing may be written, in sentences."""
+        """Sentences on what launches wrote where nothing may be written: behind C, or into A or B."""
         queue, self._turns.on_device = self.runtime.queue, False
         for (a, b, c), (plain, _) in zip(self._operands, self._buffers, strict=True):
             behind = np.full(c.behind, _GUARD)
@@ -364,7 +392,7 @@ class GemmBench:
                     yield f"{name} was written"
 
     def _without_results(self, index: int) -> None:
-        """Enqueue erasing what the launches of an operand set keep besides A, B and C."""
+        """Enqueue erasing every temporary buffer of an operand set's launches."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
@@ -375,7 +403,7 @@ class GemmBench:
             erase(self.runtime.queue, buffer)
 
     def _device_batch(self, count: int) -> Batch | Queued:
-        """Put so many problems into the queue, back to back."""
+        """Enqueue so many problems back to back; on a CPU also wait for them."""
         plan, looks = self._on_device(), self._looks(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.perf_counter()
@@ -400,11 +428,11 @@ class GemmBench:
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The host scope's launches are others only where an operand goes into an image at once."""
+        """Both scopes if an operand goes into an image, which the host's upload fills without a pass."""
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
+        """Replace A and B of an operand set in host memory, and in the plain buffers of images."""
         a, b, _ = self._operands[index]
         a.fill(values.a)
         b.fill(values.b)
@@ -416,9 +444,10 @@ class GemmBench:
         self._turns.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed launches of a scope once, after C was filled and all else was erased; C.
+        """Fill C, erase all temporaries, run the timed launches of a scope once, and return C.
 
-        With another problem, whose alpha or beta differ, they have its arguments and the same buffers.
+        With another `problem`, which differs in alpha or beta, the launches get its arguments. The device
+        scope's time and stamps are stored.
         """
         queue, self._turns.last = self.runtime.queue, None
         matrix = self._operands[index][2]
@@ -444,7 +473,7 @@ class GemmBench:
     def _with_scalars(
         self, problem: Gemm | None, launches: Sequence[Step], buffers: Mapping[str, Any]
     ) -> Sequence[Step]:
-        """The launches of an operand set with a problem's alpha and beta, on the same temporary buffers."""
+        """The launches with a problem's alpha and beta, on the same buffers; unchanged if it is None."""
         if problem is None:
             return launches
         held = {
@@ -456,6 +485,7 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
+        """C as this bench's last batch left it; None if it was filled since, or device batches add to it."""
         if self._turns.last is None or self._turns.last[2] is not self:
             return None
         index, clock, _ = self._turns.last
@@ -470,7 +500,7 @@ class GemmBench:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
-        """Put ``count`` problems into the queue; each step's role and event."""
+        """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._turns.index(number)]:
@@ -479,7 +509,10 @@ class GemmBench:
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
-        """Run the next operand set from host memory to host memory: see `Laps`."""
+        """Run the next operand set in the host scope, and return its seconds: see `Laps`.
+
+        With `looks` it runs on an erased C, which is checked.
+        """
         index = self._turns.index()
         if looks:
             self._judge(self.answer(clock, index, self._answers.before))
@@ -490,7 +523,7 @@ class GemmBench:
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
-        """The launches of every operand set, all operands being the device's."""
+        """The launches of every operand set, after all operands were moved to the device."""
         if not self._turns.on_device:
             for matrices in self._operands:
                 for matrix in matrices:
@@ -500,10 +533,10 @@ class GemmBench:
         return self._prepared
 
     def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
-        """From operands in host memory to C in host memory: see `Laps`.
+        """One problem from host memory to host memory, with its seconds: see `Laps`.
 
-        A map cycle begins with ordinary arrays and buffers that the device has, and ends with the host having
-        them all.
+        It is timed by part if `clock` asks for that or it takes 5 ms or more, else only as a whole. A map
+        cycle also maps and fills the operands first, and maps them all at the end.
         """
         a, b, c = operands = self._operands[index]
         self._turns.on_device = False
@@ -541,7 +574,7 @@ class GemmBench:
         return laps.end()
 
     def _restore_c(self, index: int) -> None:
-        """Put C back as it was before, where the next problem reads it."""
+        """Restore C in host memory if beta is not 0, because the next problem reads it."""
         if self._problem.beta != 0:
             self._turns.on_device = False
             c = self._operands[index][2]
@@ -550,15 +583,15 @@ class GemmBench:
 
 
 class WallBench(GemmBench):
-    """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
+    """A bench for steps whose events have no times: it uses the wall clock, and has no kernel scope."""
 
     _ahead = ()
     stamped = False
 
     def _device_batch(self, count: int) -> Batch:
-        """Run so many problems back to back; wall seconds of one as the device scope.
+        """Run so many problems back to back and wait; wall seconds of one as the device scope.
 
-        Of several, the last is outside the clock: it runs on an erased C.
+        Of several, the last is not timed: it runs on an erased C and is checked.
         """
         plan, looks = self._on_device(), count > 1 and self._looks(count)
         count -= looks
@@ -574,9 +607,9 @@ class WallBench(GemmBench):
 
 
 def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Seconds from START to END of upload, passes and multiply kernels.
+    """Device seconds of upload, passes and multiply kernels, by their events.
 
-    An upload may have no event, or one without stamps: then all of it is what the host waits.
+    Uploads without an event or stamps count as 0.
     """
     seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
     for role, event in events:
@@ -590,7 +623,7 @@ def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
 
 
 def _stamps(event: Any) -> tuple[float, float, float]:
-    """Queued, submitted and running durations of an event in seconds, never negative."""
+    """Queued, submitted and running durations of an event in seconds, at least 0."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
@@ -609,6 +642,7 @@ class ResultComparer:
     """Compares buffers of one size with a reference, on the device."""
 
     def __init__(self, runtime: Runtime, first: Any, nbytes: int) -> None:
+        """Compare with the buffer `first`, which has `nbytes` bytes."""
         self._queue, self._first = runtime.queue, first
         width = next(width for width in _WORDS if nbytes % width == 0)
         self._words = np.uint32(nbytes // width)
@@ -621,7 +655,7 @@ class ResultComparer:
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
     def compare(self, result: Any) -> QueuedComparison:
-        """Put a comparison into the queue."""
+        """Enqueue a comparison with the reference."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._first, on_device, self._words)

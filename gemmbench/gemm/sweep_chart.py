@@ -61,7 +61,10 @@ class Sweep:
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """The lines with a colour, by label: eight for all runs together, of what all have in common."""
+        """The looks of the lines that get a colour, by label: eight in all runs together, the best of them.
+
+        With several runs, only lines that all of them have get one, if there are such lines.
+        """
         labels = [{curve.label for curve in panel.series} for _, panel in self.parts]
         common = set[str].intersection(*labels) or set[str].union(*labels)
         every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
@@ -70,11 +73,11 @@ class Sweep:
         return lines.looks(best, variants, self.families, max(2, lines.MOST // len(self.parts)))
 
     def look(self, part: int, label: str) -> Look:
-        """A line's; markers of the second run are hollow."""
+        """The look of a line, hollow from the second run on; grey if it has no colour."""
         return replace(self.looks[label], is_hollow=part > 0) if label in self.looks else Look()
 
     def name(self, part: int, curve: Series) -> str:
-        """What a line is called at its end, or nothing if it has no colour."""
+        """The text at a line's end, with the run if there are several; "" for a line without a colour."""
         if curve.label not in self.looks:
             return ""
         host = " (host)" if curve.is_host and self.scope != "host" else ""
@@ -86,11 +89,12 @@ class Sweep:
 
     @property
     def below(self) -> str:
+        """How many lines are grey; "" if none."""
         others = {curve.label for _, panel in self.parts for curve in panel.series} - self.looks.keys()
         return f"Grey: {units.counted(len(others), 'other kernel')}." if others else ""
 
     def having(self, values: Values) -> Sweep:
-        """The lines that have a value."""
+        """The sweep with only the lines that have a value."""
 
         def shown(curve: Series) -> bool:
             return any(values(row, self.scope) for row in curve.rows.values())
@@ -102,13 +106,13 @@ class Sweep:
 
 
 def _best(curve: Series, scope: str) -> float:
-    """The highest rate of a line, in the scope or else in a finer one; 0 if there is none."""
+    """A line's highest median rate in flop/s, in the scope or else in the kernel scope; 0 without one."""
     rates = [derive.median_rate(row, each) for row in curve.rows.values() for each in (scope, "kernel")]
     return derive.best_of(rates[::2]) or derive.best_of(rates) or 0.0
 
 
 def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
-    """Runs that are sweeps, those of one device, type and shape together."""
+    """The runs that are sweeps, grouped by device, type and shape into panes."""
     keyed = [
         ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
@@ -122,7 +126,7 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
 def _drawn(
     run: Run, curve: Series, values: Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
 ) -> list[Point]:
-    """A line's points: of its own sizes only, with NaN where there is no figure."""
+    """A line's points at its sizes, divided by `divisor`, with NaN where a row has no value."""
     points = []
     for size, row in curve.rows.items():
         if size in at:
@@ -142,13 +146,15 @@ def _over_size(
     scale: Literal["zero", "log", ""] = "log",
     more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
 ) -> list[pane.Pane]:
-    """A pane for each sweep that has values.
+    """A pane for each sweep that has values, over size.
 
-    `unit` has what values are divided by and the name of the axis, given the largest value. `scale` is of the
-    axis: linear from zero, logarithmic, or linear. `more` are other lines, in the unit of the values.
+    `values` are of a row in a scope. `unit` returns the divisor and the axis label, given the largest value.
+    `text` formats the ticks. `scale` is of the axis: linear from zero, logarithmic, or linear. `more` adds
+    horizontal lines, in the unit of the values.
     """
 
     def paint(axes: Axes, sweep: Sweep) -> None:
+        """Draw one sweep: its lines, the further lines, and both axes."""
         measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
         divisor, name = unit(sweep, max(measured))
         at = lines.size_axis(axes, sweep.sizes)
@@ -189,12 +195,12 @@ def _flops(sweep: Sweep, largest: float) -> tuple[float, str]:
 
 
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """GFLOPS over size, with libraries and the measured peak."""
+    """Rates over size, with libraries and the measured peak."""
     return _over_size(runs, families, derive.shown_rate, _flops, scale="zero", more=_peaks)
 
 
 def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
-    """The measured peaks of the runs, if a kernel comes near them."""
+    """The measured peak of each run as a line, if a kernel comes near it."""
     drawn = {}
     for run, panel in sweep.parts:
         peak = derive.peak(run, panel.device, panel.dtype, others=runs)
@@ -231,7 +237,7 @@ def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def why_no_energy(runs: Sequence[Run]) -> str:
-    """Why no row of runs has joules, each reason once; "" where they have, or nobody asked for them."""
+    """Why no row of runs has joules, each reason once; "" if some row has, or energy was not requested."""
     rows = [row for run in runs for row in run.rows if row.kind == "gemm" and derive.asked_for_energy(row)]
     if any(row.energy.joules is not None for row in rows):
         return ""
@@ -239,7 +245,7 @@ def why_no_energy(runs: Sequence[Run]) -> str:
 
 
 def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """The rate over that of the kernel of ``--versus``, over size."""
+    """The rate over that of the kernel of ``--versus``, over size, with a line at 1."""
 
     def values(row: Row, _: str) -> Interval | None:
         return derive.versus(row)
@@ -253,7 +259,10 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """GFLOPS with and without transfers: the fastest variants and the host's BLAS."""
+    """Rates with and without transfers over size: the fastest kernels and the host's BLAS.
+
+    Sweeps without a kernel are left out.
+    """
     drawn = []
     for sweep in _sweeps(runs, families):
         parts = tuple(
@@ -266,7 +275,7 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
-    """With transfers (solid) and on the device (dotted), and where the device passes numpy."""
+    """Draw rates with transfers (solid) and on the device (dotted), and the break-even size."""
     at, drawn = lines.size_axis(axes, sweep.sizes), list[Line]()
     for part, (run, panel) in enumerate(sweep.parts):
         for curve in panel.series:
@@ -289,7 +298,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
 
 
 def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
-    """The two kernels that are fastest with transfers, the one of the break-even, and the host's BLAS."""
+    """The two kernels that are fastest with transfers, that of the break-even, and the host's BLAS."""
     kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
     ranked = sorted(kernels, key=lambda curve: _best(curve, "host"), reverse=True)
     fastest = [curve for curve in ranked if _best(curve, "host")][:2]
@@ -298,6 +307,10 @@ def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
 
 
 def _mark_break_even(axes: Axes, sweep: Sweep, panel: Panel, at: Mapping[int, float]) -> None:
+    """Mark the size from which a kernel with transfers beats the host's BLAS, its interval, and a sentence.
+
+    Nothing if there is no such size, or the axis has categories.
+    """
     even = next(iter(break_evens(panel)), None)
     if even is None or even.size is None or sweep.sizes[0] not in at.values():  # categories have no between
         return
@@ -323,7 +336,8 @@ def _mark_break_even(axes: Axes, sweep: Sweep, panel: Panel, at: Mapping[int, fl
 def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type with measured GEMM rows and a peak.
 
-    Peak and bandwidth are the run's own, else those that another of the runs has of the same device.
+    Peak and bandwidth are the run's own, or another run's of the same device. On a CPU the host's BLAS is
+    included.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -353,7 +367,11 @@ def _paint_roofs(
     peak: float,
     bandwidth: float | None,
 ) -> None:
-    """The roofs and a point for each variant and problem; `peak` is in flop/s, `bandwidth` in bytes/s."""
+    """Draw the roofs and a point for each variant and problem, over flop per byte.
+
+    `peak` is in flop/s, `bandwidth` in bytes/s; without one there is no memory roof. Points of a sweep are
+    joined.
+    """
     shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
     numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
     at = {number: derive.intensity(row) for number, row in enumerate(shapes.values())}

@@ -28,16 +28,14 @@ def random_operands(
 ) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    Never zeros, which some devices run faster.
-
-    They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
-    digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
-    char holds.
-    The same problem gives the same operands, however they are stored. A C that is not drawn is zeros.
+    They are as a device stores them: bfloat16 as its bits. tf32 has all of float's digits, as a user's
+    matrices do, so a device has to drop some. Integers are uniform over the range of a char. Equal problems
+    and seeds give equal operands, however they are stored. With `draws_c` false, C is zeros.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> HostArray:
+        """A stored matrix of random numbers, for every problem of the batch."""
         rows *= problem.batch
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
@@ -53,7 +51,10 @@ def random_operands(
 def _each_operand(
     problem: Gemm, draw: Callable[[int, int, DType], HostArray], draws_c: bool = True
 ) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C, or zeros, by a function of rows, columns and data type."""
+    """op(A), op(B) and C, each drawn by a function of rows, columns and data type.
+
+    Without `draws_c`, C is zeros.
+    """
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
     a, b = draw(m, k, dtype), draw(k, n, dtype)
     if draws_c:
@@ -62,12 +63,9 @@ def _each_operand(
 
 
 def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
-    """Like `random_operands` with integers from -2 to 2: every partial sum is exact, whatever the order.
+    """As `random_operands`, with integers from -2 to 2 (a char's range for integers): every sum is exact.
 
-    Of an integer type, all that a char holds.
-
-    Raises:
-        ValueError: k is so large that a sum could leave the integers that C's type holds exactly.
+    Raises `ValueError` if k is so large that a sum could exceed the integers that C's type holds exactly.
     """
     dtype, result = DTYPES[problem.dtype], problem.result
     most = 2 if dtype.is_float else _CHAR
@@ -86,25 +84,25 @@ def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
 
 
 def could_overflow(problem: Gemm) -> bool:
-    """Whether operands of an integer type exist for which a sum leaves C's type."""
+    """Whether a sum of an integer type could exceed C's type with some operands."""
     result = problem.result
     return not result.is_float and _largest_sum(problem, _CHAR) > result.largest
 
 
 def _largest_sum(problem: Gemm, most: int) -> float:
-    """What no sum exceeds if no element does ``most``."""
+    """A bound of all sums if no element exceeds ``most``."""
     product = most * most * problem.k
     return max(product, abs(problem.alpha) * product + abs(problem.beta) * most)
 
 
 def poison(dtype: DType) -> Any:
-    """What stands where nothing may be read, and in C before it is written: NaN, or the largest integer."""
+    """The value of unwritten cells and of those that must not be read: NaN, or the largest integer."""
     # The bits of the largest integer are a NaN of bfloat16 and fp8, which numpy stores as integers.
     return dtype.numpy.type(np.nan if dtype.numpy.kind == "f" else dtype.largest)
 
 
 def _stored(values: HostArray, dtype: DType) -> HostArray:
-    """Values as a device stores them, a block of rows at a time; those that are so already, untouched."""
+    """Values as a device stores them, converted in blocks of rows; unchanged if the type is right already."""
     if values.dtype == dtype.numpy:
         return values
     stored = np.empty(values.shape, dtype.numpy)
@@ -114,7 +112,7 @@ def _stored(values: HostArray, dtype: DType) -> HostArray:
 
 
 def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> HostArray:
-    """alpha A B + beta C in double precision; with beta = 0, C is not read."""
+    """alpha A B + beta C in double precision; C is not read if beta is 0."""
     stacks = (stack(numbers(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
     product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
@@ -123,7 +121,7 @@ def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Ho
 
 
 def stack(matrix: HostArray, batch: int) -> HostArray:
-    """The matrices of a batch that stand one below the other, as a stack: batch x rows x columns."""
+    """The matrices of a batch, which are one below the other, as batch x rows x columns."""
     return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
 
 
@@ -134,10 +132,9 @@ def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
 
 
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
-    """A shape no dimension of which is a multiple of a tile, with alpha and beta that must both be applied.
+    """A shape around a tile of at most `edge`: no dimension is a multiple of it; alpha is 2, beta -1.
 
-    k stays small enough for sums that are exact in every data type. `edge` is the longest side of a tile,
-    `ops` as `Gemm.ops`.
+    k is at most 201, so that sums are exact in every data type. `ops` is as `Gemm.ops`.
     """
     trans_a, trans_b = (each == "T" for each in ops)
     k = min(edge + 1, 201)
@@ -145,9 +142,9 @@ def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
 
 
 def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] | None = None) -> str:
-    """Where an exact answer differs, in words; "" if it does not. NaN differs.
+    """The first element that differs from the expected ones, with its tile, or "". NaN differs.
 
-    Both are m x n; `tile` is the rows and columns of C that a work-group computes, where that is known.
+    Both matrices are m x n; `tile` is the rows and columns of C that a work-group computes, if known.
     """
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
@@ -159,7 +156,7 @@ def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] |
 
 
 def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
-    """The tile of an element of C, for a sentence; "" where tiles are not known."""
+    """The tile that holds an element, as the end of a sentence; "" if tiles are unknown."""
     if tile is None:
         return ""
     rows, columns = (
@@ -169,13 +166,13 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
 
 
 def blocks(length: int, size: int) -> list[slice]:
-    """Parts of a length, of elements of a size each, that are converted together."""
+    """A length cut into slices of at most 8 Mi elements, with `size` elements for each index."""
     step = max(1, _AT_ONCE // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def numbers(stored: HostArray, dtype: DType) -> HostArray:
-    """What a device stores as numbers, in double precision."""
+    """Stored values as numbers in double precision."""
     return np.asarray(decode(stored, dtype), np.float64)
 
 
@@ -198,13 +195,10 @@ class ExactTest:
 
     @classmethod
     def of(cls, problem: Gemm, layout: Layout | None = None, room: int = 0, unread: int = 0) -> ExactTest:
-        """The test of a problem.
+        """The test of a problem that is small enough for exact sums.
 
-        Args:
-            problem: small enough for exact sums.
-            layout: leading dimensions beyond the tight ones; None for odd ones.
-            room: rows behind A, B and C that belong to nobody, besides the guard cells.
-            unread: elements behind A and B that no kernel may read.
+        `layout` is the leading dimensions, None for odd ones. `room` rows behind A, B and C belong to nobody,
+        and `unread` elements behind A and B may not be read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
@@ -226,7 +220,7 @@ class ExactTest:
 
     @property
     def described(self) -> str:
-        """Its shape, scalars and rows, for a sentence."""
+        """Its shape, scalars and leading dimensions, for a sentence."""
         problem, layout = self.problem, self.layout
         ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
@@ -236,7 +230,7 @@ class ExactTest:
         )
 
     def error(self, result: HostArray, tile: tuple[int, int] | None = None) -> str:
-        """What is wrong with C as it came back, flat; or ""; `tile` as of `compare_exactly`."""
+        """The fault in a flat C and its guard cells: a cell written outside, or a wrong element; else ""."""
         m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         inside = result[: m * ldc].reshape(m, ldc)
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
@@ -249,7 +243,7 @@ class ExactTest:
         return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
 
     def _outside(self, result: HostArray) -> str:
-        """The first cell outside C that was written."""
+        """The first cell outside C that was written, in words."""
         m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         written = result != result.dtype.type(GUARD)
         written[: m * ldc].reshape(m, ldc)[:, :n] = False
@@ -259,14 +253,14 @@ class ExactTest:
 
 
 def widened(matrix: HostArray, ld: int, fill: Any) -> HostArray:
-    """A matrix in rows of ``ld`` elements, the rest filled: rows x ld; itself where its rows are as long."""
+    """A matrix in rows of ``ld`` elements, the rest filled; unchanged if its rows have that length."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
     return _embed(matrix, ld, fill).reshape(len(matrix), ld)
 
 
 def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
-    """A matrix in rows of ``ld`` elements, the rest filled, and ``extra`` more elements behind it; flat."""
+    """A flat matrix with rows of ``ld`` elements and ``extra`` more at the end; what is added is filled."""
     rows, columns = matrix.shape
     flat = np.full(rows * ld + extra, fill, matrix.dtype)
     flat[: rows * ld].reshape(rows, ld)[:, :columns] = matrix
@@ -285,11 +279,11 @@ class Kernel:
     """A kernel to be tested.
 
     Attributes:
-        run: runs a test's problem on its operands; C afterwards, flat, with the guard cells behind it.
+        run: runs a test's problem; returns C flat, with the guard cells behind it.
         edge: the longest side of its tiles.
         without: of alpha, beta, lda, ldb, ldc, what it does not take.
-        tile: rows and columns of C that a work-group computes; None where its groups are no such tiles.
-        room: elements behind A, B and C that a missing guard may reach, in rows of each.
+        tile: rows and columns of C that a work-group computes; None if its groups are no such tiles.
+        room: rows behind A, B and C that a kernel without bounds checks may reach.
         ops: how A and B are stored, as `Gemm.ops`.
         batch: problems in a launch.
         step: leading dimensions must be a multiple of this.
@@ -305,7 +299,7 @@ class Kernel:
     step: int = 1
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
-        """Its tests: with ragged rows and with aligned ones, with the scalars that it takes and without."""
+        """Its tests: with ragged rows and with aligned ones, each with alpha and beta and with 1 and 0."""
         odd = edge_problem(dtype, self.edge, self.ops)
         alpha = 1.0 if "alpha" in self.without else odd.alpha
         beta = 0.0 if "beta" in self.without else odd.beta
@@ -325,7 +319,7 @@ class Kernel:
 
 
 def tested(kernel: Kernel, dtype: str) -> str:
-    """What is wrong with a kernel on its exact tests, or ""."""
+    """What is wrong with a kernel on the first exact test that it fails, or ""."""
     errors = (test.error(kernel.run(test), kernel.tile) for test in kernel.tests(dtype))
     return next(filter(None, errors), "")
 
@@ -363,7 +357,7 @@ class Model:
 
     @classmethod
     def of(cls, problem: Gemm, sums: str = "") -> Model:
-        """The model of a kernel that keeps its sums in a data type; "" for C's."""
+        """The rounding of a kernel that keeps its sums in the type `sums`; "" for C's."""
         result = problem.result
         kept, steps, smallest = DTYPES[sums] if sums else result, problem.k + 4, 0.0
         if kept.is_float:
@@ -377,34 +371,27 @@ class Model:
         return cls(kept.eps / 2, result.eps / 2, dropped, steps * smallest, steps, cut)
 
     def random(self, size: HostArray, product: HostArray) -> HostArray:
-        """The bound for random operands.
-
-        Args:
-            size: s.
-            product: alpha A B.
-        """
+        """The bound for random operands, from s (see above) and alpha A B."""
         unit = SAFETY * (2 * self.dropped + self.adding * math.sqrt(self.steps) + self.storing)
         lost = self.cut or self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
         share = 2 * self.dropped + 4 * (self.adding + self.storing) + lost
         return np.asarray(unit * size + share * np.abs(product) + self.smallest)
 
     def worst(self, size: HostArray) -> HostArray:
-        """The bound for any operands; `size` is t."""
+        """The bound for any operands, from t (see above)."""
         share = 2 * self.dropped + max(self.cut, self.adding * self.steps) + self.storing
         return np.asarray(share * size + self.smallest)
 
 
 class DrawnRows:
-    """Rows of C in double precision, made once for the operands of a problem.
+    """32 random rows of C in double precision, computed once for the operands of a problem.
 
-    Args:
-        problem: the problem.
-        a: op(A), m x k of every problem of the batch, one below the other, as stored.
-        b: op(B), k x n, stored in the same way.
-        generated: whether the operands are gemmbench's own, uniform ones.
+    `a` and `b` are op(A) and op(B) of every problem of the batch, one below the other, as stored. `generated`
+    says whether they are gemmbench's own, uniform ones.
     """
 
     def __init__(self, problem: Gemm, a: HostArray, b: HostArray, generated: bool) -> None:
+        """Draw the rows, and compute their products and bounds' sizes block by block."""
         self._problem, self._generated = problem, generated
         every = problem.batch * problem.m
         rng = np.random.default_rng()
@@ -422,12 +409,11 @@ class DrawnRows:
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power
 
     def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
-        """Whether every element of the rows is within its bound. NaN is not.
+        """Whether every element of the rows is within its bound, and the largest error as a fraction of its
+        bound.
 
-        Args:
-            c: m x n of every problem, C after.
-            c0: C before; not read if beta is 0.
-            sums: the data type that the kernel keeps its sums in, if it is not C's.
+        `c` is C after, m x n of every problem. `c0` is C before, which is not read if beta is 0. `sums` is
+        the type of sums if it is not C's. NaN is outside.
         """
         problem, result = self._problem, self._problem.result
         got = numbers(c[self._rows], result)
@@ -452,6 +438,7 @@ class DrawnRows:
         return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
 
     def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
+        """The bound of each element of the rows: 0.5 for integers, else by `Model`."""
         problem, model = self._problem, Model.of(self._problem, sums)
         if not problem.result.is_float:
             return np.full(product.shape, 0.5)
@@ -464,16 +451,15 @@ class DrawnRows:
 def repeat_bounds(
     problem: Gemm, a: HostArray, b: HostArray, c0: HostArray, generated: bool, sums: str
 ) -> Callable[[int, HostArray], HostArray]:
-    """How far results may lie apart whose order of summation differs.
+    """Bounds for the difference of two results whose order of summation differs: twice the bound of one.
 
-    Each is within its bound of the same number. The bound is that of the largest row of A.
-
-    Returns:
-        A function of a problem's number in the batch and its verified rows of C; the bound of each element.
+    Returns a function of a problem's number in the batch and its verified rows of C. It uses the largest
+    elements of A, so one bound holds for all rows.
     """
     dtype, batch, model = DTYPES[problem.dtype], problem.batch, Model.of(problem, sums)
 
     def bounds(number: int, verified: HostArray) -> HostArray:
+        """The bound of each element of some verified rows."""
         if not problem.result.is_float:
             return np.zeros_like(verified)
         largest = np.abs(numbers(stack(a, batch)[number], dtype)).max(initial=0)
@@ -499,7 +485,7 @@ def _limits(dtype: DType) -> Any:
 
 
 def merged(checks: Sequence[Check]) -> Check:
-    """Several checks of one kernel: the worst of each figure, and every reason once."""
+    """Several checks as one: the largest of each figure, and every reason once."""
     figures: dict[str, float] = {}
     for check in checks:
         for name, value in check.figures.items():

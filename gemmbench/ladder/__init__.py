@@ -115,18 +115,18 @@ DEFAULT: Mapping[str, tuple[str, ...]] = {
 
 
 def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
-    """The libraries that are measured without ``--baseline``: the host's BLAS, and the best one for a GPU."""
+    """The libraries measured without ``--baseline``: the host's BLAS, and cuBLAS or else CLBlast on a GPU."""
     return (BASELINE, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
 
 
 def variant_of(case: Case) -> Variant:
-    """The variant of a case, for its layout: of the ladder, or made from the user's own file."""
+    """The variant of a case, adapted to its layout and batch: of the ladder, or from the user's own file."""
     variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
     return laid_out(variant, case.problem) if case.problem else variant
 
 
 def order(own_names: Iterable[str]) -> tuple[str, ...]:
-    """`ORDER` with a user's own kernels: behind the ladder's, before the libraries."""
+    """`ORDER` with a user's own kernels between the ladder's and the libraries."""
     first = ORDER.index(BASELINE)
     return (*ORDER[:first], *own_names, *ORDER[first:])
 

@@ -51,15 +51,13 @@ _ROW_PARTS = 2  # work-items for each core, where C is one row
 
 
 def micro_tile(registers: int) -> tuple[int, int]:
-    """Rows and vectors of the micro-tile with the most products for each load.
+    """Rows and vectors of the micro-tile with the most products for each load, for a number of vector
+    registers.
 
-    Sums, a row of B and an element of A are in registers at once. One, two or four vectors: then lengths
-    that are powers of two leave nothing over. Such tiles have at least the eight sums that keep two units
-    busy while an addition takes four cycles (Low, Igual, Smith and Quintana-Orti, Analytical Modeling is
-    Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
-
-    Args:
-        registers: vector registers of a core.
+    Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors, so
+    that powers of two leave nothing over. Such tiles have at least the eight sums that keep two units busy
+    while an addition takes four cycles (Low, Igual, Smith and Quintana-Orti, Analytical Modeling is Enough
+    for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
     """
     tiles = [((registers - 1 - vectors) // vectors, vectors) for vectors in (1, 2, 4)]
     return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
@@ -70,11 +68,11 @@ def _second_cache(device: DeviceFacts) -> int:
 
 
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
-    """The micro-tile and the depth of a panel of B, by what a device says of itself.
+    """MR, NV, WIDTH and DEPTH from a device's registers and caches: the micro-tile and the depth of a panel
+    of B.
 
-    The analytical model of Low et al. (see `micro_tile`) with the roles that this loop has: a panel of B
-    (depth x NR) stays in the second cache while rows of A go past, so that it gets a share of that cache, and
-    no more than there is of local memory, where a block puts it. Longer sums spare C's tile: see `_DEPTH`.
+    The analytical model of Low et al. (see `micro_tile`). A panel of B (DEPTH x NR) stays in the second cache
+    while rows of A pass, so it gets a quarter of that cache, at most the size of local memory.
     """
     itemsize = DTYPES[dtype].itemsize
     lane = max(itemsize, 4)  # half is computed as float
@@ -143,7 +141,11 @@ def _grid(
     start: float,
     copy: int,
 ) -> tuple[int, int]:
-    """How many blocks of C go down and across: see `_blocks`."""
+    """Into how many blocks C is cut down and across, so that the busiest core has the least work.
+
+    The cost of a grid counts rounds of blocks, micro-tiles, and elements fetched or copied for them. Lengths
+    are in micro-tiles and panels, `height` and `width` in elements. `start` is the fixed cost of a block.
+    """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
@@ -159,16 +161,17 @@ def _grid(
 
 
 def _counts(length: int, least: int, most: int) -> list[int]:
-    """Into how many blocks a length may be cut: of those with blocks of one size, only the fewest."""
+    """Into how many blocks a length can be cut, from `least` to `most`; the fewest for each size of block."""
     fewest = {ceil_div(length, count): count for count in range(min(length, most), least - 1, -1)}
     return sorted(fewest.values())
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """Whether to pack, how far to go along k at once, and blocks of C that give every core as much work.
+    """The launch parameters for a problem: whether A and B are packed, the depth KC, the blocks and parts of
+    k.
 
-    Among the grids of blocks: the one whose busiest core has the least to do, counted in micro-tiles and with
-    the elements that a block must fetch for them. Where there are fewer micro-tiles than cores, k is split.
+    Blocks give every core about the same work. k is split if there are fewer micro-tiles than cores. One row
+    of C times B has rules of its own.
     """
     itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]

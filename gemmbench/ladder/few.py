@@ -97,14 +97,16 @@ _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The largest tile of which there is one for nearly every unit; given parameters stay, others follow.
+    """The largest tile that gives nearly every unit a tile; given parameters stay, the others follow.
 
-    Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
+    Only tiles that fit a group's local memory count, with fewer stages if needed. If none does, the smallest
+    tile is returned.
     """
     itemsize = DTYPES[problem.dtype].itemsize
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
+        """A form completed by the given parameters; micro-tiles, tiles and stages are adapted to them."""
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
         asked = copies and not direct
         stages = form["STAGES"] if direct == form["DIRECT"] and (asked or direct) else _PLAIN_STAGES
@@ -145,7 +147,7 @@ def _whole(v: Values) -> bool:
 
 
 def _small_local(p: Values) -> int:
-    """Elements of local memory: the tiles or, in their stead, a round of sums."""
+    """Elements of local memory, for the tiles or a round of sums; 0 before a tile is chosen."""
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
         return 0
     depth = p["BK"] * p["SPLIT"]
@@ -269,14 +271,15 @@ _WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, 
 
 
 def along_k(v: Values) -> bool:
-    """Whether rows of the large operand run along k, as it is stored."""
+    """Whether the rows of the large operand, as it is stored, run along k."""
     return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """Which operand is large, how many sums to keep, groups for them, and parts of k for every unit.
+    """All parameters of `thin` for a problem: the large operand, sums kept, group, depth KC and parts of k.
 
-    Groups are as large and local memory is as much as the device has, or as was given.
+    Given parameters stay. KC and the group shrink until local memory and the group's limit suffice. On a GPU
+    k is cut into parts if there are fewer groups than units.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -362,7 +365,7 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
-    """Elements of local memory, of the larger of both ways in which the large operand may lie."""
+    """Elements of local memory, the most that any of its kernels needs; 0 before a problem has chosen."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     items, most = p["LX"] * p["LY"], 0

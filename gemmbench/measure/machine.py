@@ -45,10 +45,10 @@ EXECUTORS = {
 
 
 class OpenCLMachine:
-    """Registers drivers, opens devices when they are first used, and hands cases to executors.
+    """Registers drivers, opens devices when they are first used, and creates executors.
 
-    pyopencl is imported only after the drivers are registered, which is why imports stand in methods. The
-    process of the host's BLAS does neither.
+    pyopencl is imported only after the drivers are registered, so imports are in methods. The process of the
+    host's BLAS does neither.
     """
 
     def __init__(self) -> None:
@@ -67,6 +67,7 @@ class OpenCLMachine:
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
+        """What runs a case's kind on a device, or on the host without one; created when first needed."""
         kind = variant_of(case).executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:
@@ -74,6 +75,7 @@ class OpenCLMachine:
         return self._executors[key]
 
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
+        """A new executor. A CPU device's process limits numpy's BLAS to one thread."""
         make = _executor(kind)
         if device is None:
             return make(pin_blas_threads)
@@ -88,7 +90,7 @@ class OpenCLMachine:
 
 
 def _with_libraries(device: DeviceFacts) -> DeviceFacts:
-    """A GPU with the BLAS libraries that are installed for it."""
+    """The device with the BLAS libraries that are installed for it; only GPUs have any."""
     if device.type != "gpu":
         return device
     libraries = (name for name in (CUBLAS, CLBLAST) if _executor(name).is_installed(device))
@@ -107,10 +109,9 @@ def default() -> OpenCLMachine:
 
 
 def caching(folder: str) -> OpenCLMachine:
-    """What a tuner's children make: what one has compiled the others need not, and build times are no result.
+    """The machine of a tuner's children: it uses the drivers' compile caches, all in one folder.
 
-    Args:
-        folder: of the drivers' caches, the same for all of them.
+    So one child need not compile what another has compiled. Build times are then no result.
     """
     os.environ.update(_NO_CACHES)
     os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
@@ -138,7 +139,7 @@ def numpy_pool() -> Pool | None:
 
 
 def pool_of(package: ModuleType) -> Pool | None:
-    """The BLAS that numpy or scipy uses, once it is loaded: each may bring one of its own."""
+    """The BLAS that numpy or scipy uses, once it is loaded; None if unknown. Each may bring its own."""
     own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs beside it
 
     def order(pool: Pool) -> tuple[bool, bool]:
@@ -150,16 +151,17 @@ def pool_of(package: ModuleType) -> Pool | None:
 
 @cache
 def all_cores() -> tuple[int, ...]:
-    """The cores that this process may use; to be asked before the caller is pinned to one of them."""
+    """The cores that this process may use; to be called before the caller is pinned to one."""
     return tuple(sorted(usable_cores() or ()))
 
 
 def pin_blas_threads() -> None:
-    """Pin the caller and each thread of its BLAS to a core of its own, for the process of the host's BLAS.
+    """Pin the caller and each BLAS thread to a core of its own, in the process of the host's BLAS.
 
-    Linux may wake a thread on its caller's core and leave it there. Each then waits for the other until a
-    tick ends its turn: a product of 512 x 512 takes 24 ms, not 2. Nothing is pinned if the BLAS has another
-    number of threads, as a user's variable may ask for, or if the system refuses, as a container may.
+    If numpy and scipy each have a BLAS, their threads share the cores. Linux may wake a thread on its
+    caller's core and leave it there. The two then alternate: a product of 512 x 512 takes 24 ms instead of 2.
+    Nothing is pinned if the number of threads does not match the cores, or if the system refuses, as a
+    container may.
     """
     caller, *cores = all_cores() or (0,)
     python = {thread.native_id for thread in threading.enumerate()}
@@ -173,12 +175,12 @@ def pin_blas_threads() -> None:
 
 
 def limit_blas_threads() -> None:
-    """Give numpy's BLAS one thread, for a CPU device's process: others would spin after a verification."""
+    """Limit numpy's BLAS to one thread: in a CPU device's process others would spin after a verification."""
     threadpoolctl.threadpool_limits(1, "blas")
 
 
 def pool_title(pool: Pool) -> str:
-    """A library with its threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    """A library with version, threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
     threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
     parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
     parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
@@ -186,7 +188,10 @@ def pool_title(pool: Pool) -> str:
 
 
 def host_facts() -> HostFacts:
-    """What the saved file says about the machine."""
+    """What a saved file says about the machine; takes a fifth of a second.
+
+    The environment has the user's variables that change measurements, not those that gemmbench sets.
+    """
     pool = numpy_pool()
     return HostFacts(
         cpu=_cpu_name(),
@@ -210,7 +215,7 @@ _OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads`
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
-    """Bytes of host memory that this process can still get, by the system and by its control groups."""
+    """Bytes of host memory that this process can still get, within its control groups' limits."""
     free = int(psutil.virtual_memory().available)
     with suppress(OSError):
         for line in (root / "proc/self/cgroup").read_text().splitlines():
@@ -224,7 +229,7 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 
 
 def _left_in(group: Path, free: int) -> int:
-    """Bytes left in a control group of either version; `free` if it has no limit or cannot be read."""
+    """Bytes left in a control group of version 1 or 2; `free` if it has no limit or cannot be read."""
     for limit, used in (("max", "current"), ("limit_in_bytes", "usage_in_bytes")):
         with suppress(OSError, ValueError):  # "max" is no number
             limit_bytes, used_bytes = (int((group / f"memory.{name}").read_text()) for name in (limit, used))
@@ -234,9 +239,10 @@ def _left_in(group: Path, free: int) -> int:
 
 
 def _busy_cores() -> float:
-    """Cores that others use of those that this process may use, over a fifth of a second; 0 where unknown.
+    """Cores that other programs and the hypervisor use, of those this process may use; 0 if unknown.
 
-    A threaded BLAS waits for its slowest thread, so that one busy core can cost it a hundredfold.
+    Looks for a fifth of a second. A threaded BLAS waits for its slowest thread, so one busy core can make it
+    a hundred times slower.
     """
     looks = []
     for pause_s in (0.0, _LOOK_S):
@@ -256,6 +262,7 @@ def cores() -> int:
 
 
 def _cpu_name() -> str:
+    """The CPU's name from /proc/cpuinfo, else what Python reports."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -277,7 +284,7 @@ class _SymbolFile(ctypes.Structure):
 
 
 def file_of(function: Any) -> Path | None:
-    """The file that a library's function is in, links followed; None if the system does not tell."""
+    """The file of a loaded library's function, links resolved; None if the system does not report it."""
     symbol = _SymbolFile()
     try:
         known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
@@ -294,7 +301,7 @@ _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a sys
 
 @dataclass(frozen=True)
 class Usage:
-    """What the system had counted at one moment, in seconds since some time before."""
+    """What the system had counted at one moment, in seconds from an arbitrary start."""
 
     at_s: float
     cores: int
@@ -304,7 +311,7 @@ class Usage:
     steal_s: float
 
     def since(self, before: Usage) -> tuple[float | None, float | None]:
-        """Cores that others used, and cores that were stolen, since another moment."""
+        """Cores that other programs used, and cores that were stolen, since an earlier moment; or None."""
         seconds = self.at_s - before.at_s
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None
@@ -321,13 +328,10 @@ def usage(
     cores: Collection[int] | None = None,
     system: Any = None,
 ) -> Usage | None:
-    """What has been counted so far; None where the system does not tell.
+    """The time that has been counted so far; None if the system does not report it.
 
-    Args:
-        now: the time.
-        own: this process; its children and theirs count as its own.
-        cores: the numbers of those that this process may use; None for all.
-        system: a replacement for psutil.
+    `own` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
+    all. `system` replaces psutil in tests.
     """
     system = system or psutil
     try:
@@ -355,7 +359,7 @@ def family(own: int, system: Any = None) -> list[psutil.Process]:
 
 
 def processes(system: Any = None) -> dict[int, tuple[str, float]]:
-    """Every process by its number: its name and the seconds it has used so far."""
+    """Every process by its number: its name and the CPU seconds it has used."""
     listed = (system or psutil).process_iter(["name", "cpu_times"])
     return {
         each.pid: (each.info["name"] or "", times.user + times.system)
@@ -365,7 +369,7 @@ def processes(system: Any = None) -> dict[int, tuple[str, float]]:
 
 
 def _process_s(process: psutil.Process) -> float:
-    """Seconds of a process and of its children that are gone and were waited for; 0 if it is gone."""
+    """CPU seconds of a process, with children that ended; 0 if it is gone."""
     with suppress(psutil.NoSuchProcess):
         times = process.cpu_times()
         return float(times.user + times.system + times.children_user + times.children_system)

@@ -83,7 +83,7 @@ class Counter(Protocol):
 
 
 def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
-    """Joules for one problem on a device (None: the host), or why they were not measured. Takes seconds."""
+    """Joules for one problem on a device (None: the host), or the reason why not. Takes seconds."""
     try:
         return measure(open_counter(device, powercap), run)
     except CounterError as error:
@@ -91,10 +91,9 @@ def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = P
 
 
 def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Counter:
-    """The counter of a device's board, or of the processor if the device is one (or None: the host).
+    """The energy counter of an NVIDIA board, or of the processor for a CPU device and the host (None).
 
-    Raises:
-        CounterError: there is none that can be read.
+    Raises `CounterError` if there is none that can be read.
     """
     if device is None or device.type == "cpu":
         return Rapl(powercap)
@@ -111,16 +110,10 @@ def is_nvidia(device: DeviceFacts) -> bool:
 def measure(
     counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
 ) -> Energy:
-    """Joules for one problem, the idle draw before it beside them.
+    """Joules for one problem from a counter, and the idle power before it. Takes seconds.
 
-    Args:
-        counter: what is read.
-        run: the batch function.
-        clock: seconds; replaced in tests.
-        sleep: waits so many seconds; replaced in tests.
-
-    Raises:
-        CounterError: the counter stands still, runs backwards or cannot be read any more.
+    `run` runs batches. `clock` and `sleep` are replaced in tests. Raises `CounterError` if the counter stands
+    still, runs backwards or cannot be read.
     """
     sleep(_REST_S)
     idle = _span(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
@@ -147,7 +140,10 @@ class _Span:
 
 
 def _span(counter: Counter, step: Callable[[], object], least_s: float, clock: Clock) -> _Span:
-    """Repeat a step without a pause, for at least so long, from one movement of the counter to another."""
+    """Repeat a step for at least `least_s`, from one movement of the counter to another.
+
+    Returns seconds, joules and the number of steps between. `CounterError` if the counter went backwards.
+    """
     begin, before, _ = _movement(counter, step, clock)
     steps = 0
     while clock() - begin < least_s:
@@ -160,7 +156,10 @@ def _span(counter: Counter, step: Callable[[], object], least_s: float, clock: C
 
 
 def _movement(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
-    """Repeat a step until the counter moves; when it had, what it read, and the steps that took."""
+    """Repeat a step until the counter moves: the time then, its joules, and the number of steps.
+
+    Raises `CounterError` if it stands still for a second.
+    """
     begin, before, steps = clock(), counter.joules(), 0
     while True:
         step()
@@ -173,7 +172,7 @@ def _movement(counter: Counter, step: Callable[[], object], clock: Clock) -> tup
 
 
 def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
-    """Bring the device up to speed; problems in a batch, and the seconds that it takes."""
+    """Run batches for 0.3 s, doubling them up to 10 ms: problems in a batch, and its seconds."""
     end, batch = clock() + _WARM_S, 1
     while True:
         begin = clock()
@@ -195,10 +194,10 @@ def answering() -> Iterator[None]:
 
 
 def board_of(device: DeviceFacts) -> Any:
-    """NVML's handle of the board in a device's PCI slot; if that is not known, of the only one of its name.
+    """NVML's handle of the board in a device's PCI slot. If the slot is unknown, the only board with its
+    name.
 
-    Raises:
-        CounterError: the board, or NVIDIA's driver, is not found.
+    Raises `CounterError` if there is no such board, several, or no driver.
     """
     with answering():
         pynvml.nvmlInit()
@@ -216,11 +215,7 @@ def board_of(device: DeviceFacts) -> Any:
 
 
 class Nvml:
-    """The total energy of an NVIDIA board.
-
-    Raises:
-        CounterError: the board has no counter or is not found: see `board_of`.
-    """
+    """The total energy of an NVIDIA board. `CounterError` if the board has no counter or is not found."""
 
     name = "NVML"
     scope = "board"
@@ -238,11 +233,8 @@ class Nvml:
 class Rapl:
     """The energy of every processor package, from Linux's powercap tree (Intel's and AMD's).
 
-    Only top-level zones called package count: their subzones (core, uncore, dram) are in them or beside
-    them, and ``psys`` is the whole machine.
-
-    Raises:
-        CounterError: there is no such tree, or it may not be read.
+    Only top-level zones called package count. Their subzones (core, uncore, dram) are parts of them, and
+    ``psys`` is the whole machine. Raises `CounterError` if there is no such tree, or it may not be read.
     """
 
     name = "RAPL"
@@ -250,6 +242,7 @@ class Rapl:
     step_s = 0.001
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
+        """Find the packages' counters."""
         zones = (zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1)
         self._packages = [
             _RaplPackage(zone)
@@ -266,7 +259,7 @@ class Rapl:
 
 
 class _RaplPackage:
-    """One package's counter, carried on where it wraps around."""
+    """One package's counter, corrected where it wraps around."""
 
     def __init__(self, zone: Path) -> None:
         self._file = zone / "energy_uj"
@@ -289,6 +282,7 @@ def _microjoules(file: Path) -> int:
 
 
 def _text(file: Path) -> str:
+    """The text of a file. `CounterError` explains how root can make it readable."""
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except PermissionError:
@@ -324,11 +318,7 @@ class Gauge(Protocol):
 
 
 class NvmlGauge:
-    """The gauge of an NVIDIA board.
-
-    Raises:
-        CounterError: there is no board that can be read.
-    """
+    """The gauge of an NVIDIA board. `CounterError` if there is no board that can be read."""
 
     def __init__(self, device: DeviceFacts) -> None:
         self._board = board_of(device)
@@ -337,7 +327,7 @@ class NvmlGauge:
         self._limit_w = limit_mw * 1e-3 if limit_mw else None
 
     def read(self, now: float) -> Reading:
-        """See `Gauge`; takes about 0.35 ms."""
+        """The clock, power, temperature and active limits now; takes about 0.35 ms."""
         milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
         reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
         if reasons is None:  # drivers before 535
@@ -353,6 +343,7 @@ class NvmlGauge:
         )
 
     def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
+        """What an NVML function returns, as a number; None if it fails."""
         with suppress(pynvml.NVMLError):
             return float(function(self._board, *arguments))
         return None
@@ -362,13 +353,10 @@ class NvmlGauge:
 
 
 class Monitor(Watch):
-    """Reads a device and its host while windows are open.
+    """Reads a device and its host while a window is open.
 
-    Args:
-        device: None for the host's own BLAS.
-        gauge: of the device; None to look for one.
-        look: what the host has counted so far.
-        now: seconds; replaced in tests.
+    `device` is None for the host's BLAS. `gauge`, `look` (at the host's counters) and `now` are replaced in
+    tests.
     """
 
     def __init__(
@@ -390,6 +378,7 @@ class Monitor(Watch):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
+        """Open a window: look at the host, and start a thread that reads the gauge every 10 ms."""
         self.close()  # a window that failed has not ended
         self._before = self._look(self._now())
         self._readings = []
@@ -400,6 +389,10 @@ class Monitor(Watch):
             self._thread.start()
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        """Close the window: readings by batch, the load of other programs, and whether a limit was active.
+
+        Limits do not count for the host's clock, because a device rests between transfers.
+        """
         self.close()
         after = self._look(self._now())
         others = after.since(self._before) if after and self._before else (None, None)
@@ -426,7 +419,7 @@ class Monitor(Watch):
             self._readings.append(self._gauge.read(self._now()))
 
     def close(self) -> None:
-        """Read nothing any more, also if a window has not ended."""
+        """Stop reading, even if a window is open."""
         thread, self._thread = self._thread, None
         if thread is not None:
             self._over.set()
@@ -434,6 +427,7 @@ class Monitor(Watch):
 
 
 def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
+    """The gauge of an NVIDIA GPU that can be read; else None."""
     if device is not None and device.type != "cpu" and is_nvidia(device):
         with suppress(CounterError):
             return NvmlGauge(device)
@@ -441,7 +435,7 @@ def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a limit was reported, or the clock dropped, while the batches ran."""
+    """Whether a power or thermal limit was reported, or the clock dropped by 2 %, while the batches ran."""
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
         return True
@@ -451,7 +445,11 @@ def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
 
 
 def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
-    """What the device said, batch by batch: while it ran, or just before; nothing without a reading."""
+    """The device's readings, batch by batch; empty without readings.
+
+    A batch has the readings during it, or the last one before it if that is less than 0.1 s old. Clocks are
+    medians, powers means, temperatures maxima.
+    """
     if not readings:
         return Readings()
     during = [_during(readings, batch) for batch in batches]
@@ -467,7 +465,7 @@ def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
 
 
 def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
-    """The readings of a batch, or the last one before it; readings are in order of time."""
+    """The readings during a batch, or a recent one before it. Readings are in the order of time."""
     begin = bisect_left(readings, batch.begin, key=_AT)
     end = bisect_right(readings, batch.end, begin, key=_AT)
     if begin == end and begin and readings[begin - 1].at_s >= batch.begin - _STALE_S:
@@ -480,6 +478,6 @@ def _column(
     value: Callable[[Reading], float | None],
     middle: Callable[[list[float]], float],
 ) -> tuple[float | None, ...]:
-    """One value for each batch; none at all where nothing was ever read."""
+    """One value for each batch, None where unknown; empty if no value was ever read."""
     known = [[figure for reading in part if (figure := value(reading)) is not None] for part in during]
     return tuple(round(middle(part), 1) if part else None for part in known) if any(known) else ()

@@ -135,6 +135,7 @@ class Gemm(Dimensions):
     batch: int = 1
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` if a value is not valid."""
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")

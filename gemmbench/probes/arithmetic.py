@@ -32,7 +32,7 @@ UNROLLS: tuple[int, ...] = (4, 16)  # steps of every chain in a trip of the loop
 
 
 def kernels_in(chains: Iterable[int]) -> int:
-    """The kernels of one program, as a candidate's parameter: a bit for each number of chains."""
+    """Numbers of chains as bits: the kernels of one program."""
     return sum(1 << count for count in chains)
 
 
@@ -55,6 +55,7 @@ class Form:
     standard: str = ""  # -cl-std, where 1.2 is not enough
 
     def lacks(self, device: DeviceFacts) -> str:
+        """What a device lacks for this form, in words, or ""."""
         if self.capability > device.compute_capability:
             return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
@@ -63,7 +64,7 @@ class Form:
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
-        """The -D list of one program, which has a kernel for each number of chains."""
+        """Compiler options of a program that has a kernel for each number of chains."""
         return (
             *([f"-cl-std={self.standard}"] if self.standard else []),
             *([f"-DREAL_{self.real}"] if self.real else []),
@@ -95,17 +96,19 @@ class ChainProbe:
         return tuple(dict.fromkeys(form.file for forms in self.forms.values() for form in forms))
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
+        """The parameters of each row of a data type: the widths that the probe has."""
         return tuple({"width": width} for width in widths if width in self.widths)
 
     def usable(self, device: DeviceFacts, dtype: str) -> tuple[Form, ...]:
-        """The forms that a device may take, as far as its description tells."""
+        """The forms that a device supports, as far as its description says."""
         return tuple(form for form in self.forms[dtype] if not form.lacks(device))
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """What the first form lacks, if no form is left."""
+        """What the first form lacks, if the device supports no form; else ""."""
         return "" if self.usable(device, dtype) else self.forms[dtype][0].lacks(device)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
+        """Hash of every program that may be compiled for a row."""
         width, forms = int(parameters["width"]), self.forms[dtype]
         options = (word for form in forms for n in UNROLLS for word in form.options(width, n, CHAINS))
         return fingerprint(tuple(dict.fromkeys(form.file for form in forms)), tuple(options))
@@ -216,6 +219,7 @@ class MatrixProbe:
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
+        """The parameters of each row of a data type: every instruction, with random operands and zeros."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
             for instruction in self.instructions
@@ -240,6 +244,7 @@ class MatrixProbe:
         return self.family.lacks(device, dtype)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
+        """Hash of every program that may be compiled for a row."""
         instruction = self.instruction(dtype, parameters)
         pairs = ((chains, unroll) for chains in self.chains for unroll in self.unrolls)
         options = (word for pair in pairs for word in self.options(instruction, *pair))
@@ -314,10 +319,10 @@ def expected_sums(
     steps: int,
     merged: bool = False,
 ) -> HostArray:  # fmt: skip
-    """What a kernel of ``chains.clh`` stores for each work-item: floating point in double precision.
+    """What a kernel of ``chains.clh`` stores for each work-item; floating point in double precision.
 
-    So many steps of every chain, of so many lanes. `merged`: as if all chains of a work-item began with the
-    first one's seed.
+    Every chain makes `steps` steps on `width` lanes. With `merged`, all chains of a work-item start with the
+    first one's seed, as a compiler might merge them.
     """
     seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
     first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
@@ -340,7 +345,7 @@ def expected_sums(
 
 
 def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
-    """Multipliers above -1 keep a chain moving and finite: by so much that a few steps outdo rounding."""
+    """Multipliers just above -1 keep chains moving and finite, and differ from -1 by more than rounding."""
     seeds = rng.uniform(-1, 1, SEEDS)
     multipliers = -(1 - rng.uniform(0.5, 1, width) * np.clip(64 * dtype.eps, 1e-4, 0.25))
     addends = rng.uniform(-0.5, 0.5, width)
@@ -348,7 +353,10 @@ def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOpe
 
 
 def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
-    """Anything: chains wrap around. Coefficients are odd, so that no chain is stuck at 0."""
+    """Random unsigned integers, since chains wrap around.
+
+    Coefficients are odd, so that no chain stays at 0.
+    """
     unsigned = np.dtype(f"u{dtype.itemsize}")
     most = np.iinfo(unsigned).max
     return ChainOperands(
@@ -358,7 +366,7 @@ def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainO
 
 
 def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
-    """Registers of four bytes; addends so small that no sum saturates."""
+    """Registers of four bytes; addends are so small that no sum saturates."""
     coefficients = [rng.integers(-(2**31), 2**31, width), rng.integers(-(2**30), 2**30, width)]
     seeds = rng.integers(-(2**31), 2**31, SEEDS)
     return ChainOperands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
@@ -372,7 +380,7 @@ def _linear(lanes: Lanes, dtype: DType) -> HostArray:
 
 
 def _rounded(lanes: Lanes, dtype: DType) -> HostArray:
-    """One rounding for both operations; the product of two 16-bit numbers is exact in double precision."""
+    """One rounding for both operations: the product of two 16-bit numbers is exact in double precision."""
     return decode(encode(_linear(lanes, dtype), dtype), dtype)
 
 
@@ -381,7 +389,7 @@ def _square(lanes: Lanes, dtype: DType) -> HostArray:
 
 
 def _cross(lanes: Lanes, dtype: DType) -> HostArray:
-    """Chains one after the other: the last one's neighbour is the first, which has made its step."""
+    """Each chain in order is multiplied by its neighbour; the first is the last one's, after its own step."""
     x: HostArray = lanes.x.copy()
     chains = x.shape[1]
     for chain in range(chains):
@@ -424,7 +432,7 @@ _EXACT = 2  # the check's operands are whole numbers of at most this, so that ev
 
 @dataclass(frozen=True)
 class TileOperands:
-    """Operands of a matrix probe as numbers: what a kernel reads is `stored` of them."""
+    """Operands of a matrix probe as numbers."""
 
     a: HostArray  # tiles x 2 x m x k: steps alternate between the two
     b: HostArray  # tiles x n x k: columns lie contiguous
@@ -435,9 +443,9 @@ class TileOperands:
 
 
 def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> TileOperands:
-    """Operands of a kind: ``random`` or ``zeros`` are timed; ``exact``, small whole numbers, are checked.
+    """Operands of a kind: ``random`` or ``zeros`` to be timed; ``exact``, small whole numbers, to be checked.
 
-    Random pairs of A are each other's negative, so that D stays bounded however many steps there are.
+    The second tile of a random A is the negative of the first, so that D stays bounded.
     """
     a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
     if kind == "zeros":
@@ -454,7 +462,7 @@ def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.G
 def expected_product(tiles: TileOperands, pairs: HostArray, steps: int) -> HostArray:
     """D of some products after an even number of steps, products x m x n in double precision.
 
-    `pairs`, products x 2, has the indexes of their tiles of A and of B.
+    `pairs`, products x 2, has the indexes of their tiles of A and B.
     """
     summed = steps // 2 * tiles.a.sum(axis=1)
     return np.asarray(summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))

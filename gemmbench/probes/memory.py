@@ -66,7 +66,7 @@ class Way:
 
     @classmethod
     def of(cls, candidate: Parameters) -> Way:
-        """That of a candidate: see `candidates`."""
+        """The way of a candidate: see `candidates`."""
         unroll, group, groups = (int(candidate[name]) for name in ("unroll", "group", "groups"))
         return cls(unroll, group, groups, str(candidate.get("pattern", "")))
 
@@ -99,7 +99,7 @@ _WORKING_SET_WIDTHS: Mapping[str, tuple[int, ...]] = {"cpu": (4, 16), "gpu": (1,
 
 
 def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
-    """How a device may share the work, in smaller groups where it takes no larger ones; powers of two."""
+    """How a device may share the work: `WAYS` of its type, with groups no larger than it allows."""
     most = max(1, min(device.max_work_group_size, *device.max_work_item_sizes[:1]))
     largest = 1 << most.bit_length() - 1
     shared = WAYS[bench][broad_type(device)]
@@ -107,7 +107,11 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
-    """What is raced for a row: ways to share the work, and vector widths where those are raced too."""
+    """The parameters raced for a row: ways to share the work, and widths for the working set; copies for
+    transfers.
+
+    Ways whose arrays exceed local memory or the set are left out.
+    """
     if probe.kind == "latency":
         return ({},)
     if probe.kind == "transfer":
@@ -135,7 +139,7 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
 def _bandwidth(
     name: str, bench: Bench, idea: str, loads: int = 1, stores: int = 0, widths: tuple[int, ...] = WIDTHS
 ) -> MemoryProbe:
-    """A probe whose kernel has its name, in the file of its bench."""
+    """A bandwidth probe whose kernel has its name, in the file of its bench."""
     file, kernel = f"memory/{bench.replace('-', '_')}.cl", name.replace("-", "_")
     return MemoryProbe(name, "bandwidth", bench, idea, file, kernel, loads, stores, widths)
 
@@ -212,9 +216,9 @@ _LARGEST_TRANSFER = 256 * MIB
 
 
 def set_bytes(device: DeviceFacts) -> int:
-    """The working set of the global probes: 8 times the last-level cache, capped by memory.
+    """Bytes of the global probes' working set: 8 times the last-level cache, as far as memory allows.
 
-    A GPU with memory of its own gets a 32nd of it if that is more: launches are then long beside their ends.
+    A GPU with its own memory uses a 32nd of it if that is more, so that launches are long.
     """
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
@@ -223,16 +227,15 @@ def set_bytes(device: DeviceFacts) -> int:
 
 
 def working_sets(device: DeviceFacts) -> tuple[int, ...]:
-    """Powers of two from 4 KiB to past the last-level cache, or to what memory allows."""
+    """Set sizes: powers of two from 4 KiB to 8 times the last-level cache, as far as memory allows."""
     most = min(_TIMES_CACHE * last_level_cache(device), _most(device), _STAIRCASE_END)
     return tuple(1 << bit for bit in range(_SMALLEST_SET.bit_length() - 1, most.bit_length()))
 
 
 def image_shape(device: DeviceFacts) -> tuple[int, int]:
-    """Width and height of the image that the image probes read, as powers of two.
+    """Binary logarithms of the width and height of the image that the image probes read.
 
-    Of the size of the global probes' working set, or the next power of two, where memory and the device's
-    largest image allow it.
+    It has the size of `set_bytes`, rounded up to a power of two, as far as memory and the device allow.
     """
     wanted = min(set_bytes(device), _most(device) // 2) // TEXEL_BYTES
     bits = max(wanted - 1, 1).bit_length()
@@ -244,13 +247,13 @@ def image_shape(device: DeviceFacts) -> tuple[int, int]:
 
 
 def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
-    """Powers of four from 1 KiB to 256 MiB, or to what memory allows."""
+    """Powers of four from 1 KiB to 256 MiB, as far as memory allows."""
     most = min(_most(device), _LARGEST_TRANSFER)
     return tuple(1 << bit for bit in range(_SMALLEST_TRANSFER.bit_length() - 1, most.bit_length(), 2))
 
 
 def _most(device: DeviceFacts) -> int:
-    """Bytes that a probe may ask for: one buffer's limit, and a quarter of all there is."""
+    """Bytes that a probe may use: the largest buffer, at most a quarter of memory."""
     return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
 
 
@@ -258,7 +261,7 @@ def _most(device: DeviceFacts) -> int:
 
 
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
-    """Every probe of the families for every device."""
+    """Every probe of the families on every device, as cases."""
     return tuple(
         _step(index, device, probe, parameters)
         for index, device in enumerate(devices)
@@ -269,7 +272,7 @@ def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan
 
 
 def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
-    """Global memory read and copied, at the vector width that is likely to be the best: for a roofline."""
+    """Cases for a roofline: global memory read and copied, at the vector width that is likely to be best."""
     return tuple(
         _step(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
         for index, device in enumerate(devices)
@@ -278,6 +281,7 @@ def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
 
 
 def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
+    """The parameters of each row of a probe: set or transfer sizes, vector widths, or none."""
     if probe.bench in ("working-set", "chase"):
         return [{"bytes": size} for size in working_sets(device)]
     if probe.kind == "transfer":
@@ -286,6 +290,7 @@ def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
 
 
 def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
+    """The case of a row; a skip if the device has no images."""
     dtype = "int" if probe.kind == "latency" else "float"
     source = probe.fingerprint(int(parameters.get("width", 0)))
     case = Case(probe.kind, index, probe.name, dtype, parameters, source=source)
@@ -322,18 +327,18 @@ class RepeatedTable:
         return np.asarray(self.table[positions])
 
     def sum_before(self, count: int) -> int:
-        """Sum of the bits of the first elements, modulo 2^32."""
+        """Sum of the bits of the first `count` elements, modulo 2^32."""
         return int(self._sums_before(np.array([count], np.uint64))[0]) % _WRAP
 
     def sum_of(self, first: int, count: int) -> int:
-        """Sum of the bits of a stretch, modulo 2^32."""
+        """Sum of the bits of `count` elements from `first` on, modulo 2^32."""
         return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
 
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
-        """Sums of the bits that the groups of ``working_set`` read, modulo 2^32.
+        """Sums of the bits that each group of ``working_set`` reads, modulo 2^32.
 
-        A set has so many blocks, a power of two; a visit is so many steps, a block each, one after the other
-        and round again.
+        A set has `blocks` blocks, a power of two, of `block` elements. In each of `visits` visits, a group
+        starts at a hashed block and reads `steps` blocks, wrapping around.
         """
         number = np.arange(groups, dtype=np.uint64)
         rounds, rest = divmod(steps, blocks)
@@ -347,13 +352,13 @@ class RepeatedTable:
         return (total % _WRAP).astype(np.uint32)
 
     def _sums_before(self, counts: HostArray) -> HostArray:
-        """`sum_before` of several unsigned integers, modulo 2^64."""
+        """`sum_before` of several counts, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
         return np.asarray(rounds * self._before[-1] + self._before[rest])
 
 
 def written(first: int, count: int) -> HostArray:
-    """What ``global_write`` leaves at elements from a position on, as unsigned integers."""
+    """What ``global_write`` leaves in elements from `first` on, as unsigned integers."""
     places: HostArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
     return places.astype(np.uint32)
 
@@ -364,7 +369,7 @@ def sum_bits(words: HostArray) -> int:
 
 
 def _hash(words: HostArray) -> HostArray:
-    """The hash of ``working_set``, of the lower 32 bits of each word."""
+    """The hash that ``working_set`` computes of the lower 32 bits of each word."""
     x = words.astype(np.uint32)
     x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
     x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
@@ -372,10 +377,10 @@ def _hash(words: HostArray) -> HostArray:
 
 
 def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
-    """One random cycle through so many nodes, each `spacing` elements from its neighbour in memory.
+    """A random cycle through so many nodes that are `spacing` elements apart in memory.
 
-    The elements to put into memory (nodes x spacing, flat, unsigned integers), each node's first holding
-    the position of the next node, and the positions in the order of the cycle, which starts at 0.
+    Returns the memory's contents (flat, unsigned), in which each node's first element is the position of the
+    next node, and the positions in the order of the cycle, from 0 on.
     """
     order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
     order = np.roll(order, -int(np.argmin(order)))

@@ -51,9 +51,9 @@ _BLANK = b"\xff" * FLOAT_BYTES
 
 
 class TransferBench:
-    """One way to make a transfer: see `measure.instrument.Bench`.
+    """One way to make a transfer: a `measure.instrument.Bench`.
 
-    `transfer` moves everything once; seconds, without what need not be timed.
+    `transfer` moves everything once and returns the seconds that count.
     """
 
     def __init__(self, operands: Copies | Maps, way: str, transfer: Callable[[], float]) -> None:
@@ -62,7 +62,7 @@ class TransferBench:
         self.prepared = Prepared(("host",), built=Built(choice={"way": way}), unit=unit)
 
     def verify(self, when: When) -> Verified:
-        """Whether what is sent arrives where it was not before."""
+        """Check that what is sent arrives, after the target was erased."""
         with errors():
             self.operands.blank()
             self._transfer()
@@ -101,6 +101,7 @@ class Copies(_Buffer):
     """Copies between host memory and a buffer."""
 
     def __init__(self, row: MemoryRow) -> None:
+        """Allocate both sides, and put the values at the source."""
         super().__init__(row, cl.mem_flags.READ_WRITE)
         values = self.values
         if row.probe.pinned:
@@ -114,7 +115,7 @@ class Copies(_Buffer):
         self.blank()
 
     def bench(self, parameters: Parameters) -> TransferBench:
-        """See `ProbeBuffers`: a copy enqueued and waited for, a blocking one, or two on two queues."""
+        """A copy enqueued and waited for, a blocking one, or two on two queues: see `ProbeBuffers`."""
         way = str(parameters["way"])
         transfer = {
             "blocking": self._blocking, "enqueued": self._enqueued, "two queues": self._two_queues
@@ -122,7 +123,7 @@ class Copies(_Buffer):
         return TransferBench(self, way, _timed(transfer))
 
     def blank(self) -> None:
-        """Make what is copied to differ."""
+        """Erase the target of the copies."""
         if self._up:
             self._erase()
         else:
@@ -146,6 +147,7 @@ class Copies(_Buffer):
         self._runtime.plain_queue.finish()
 
     def _two_queues(self) -> None:
+        """Copy each half in a queue of its own."""
         queues = (self._runtime.plain_queue, self._runtime.queue)
         half = self.values.size // 2
         self._copy(queues[0], 0, half, False)
@@ -157,7 +159,7 @@ class Copies(_Buffer):
 
 
 class Maps(_Buffer):
-    """A buffer that is mapped; where host and device share memory, the buffer lies there."""
+    """A mapped buffer, in host memory if the device shares it."""
 
     def __init__(self, row: MemoryRow) -> None:
         shared = cl.mem_flags.ALLOC_HOST_PTR if row.runtime.facts.unified_memory else 0
@@ -170,7 +172,7 @@ class Maps(_Buffer):
         return TransferBench(self, str(parameters["way"]), self._give if self._up else self._take)
 
     def blank(self) -> None:
-        """Make what is moved to differ."""
+        """Erase the target of the transfer."""
         self._arrived = None
         if self._up:
             self._erase()
@@ -179,7 +181,7 @@ class Maps(_Buffer):
         return self._read() if self._arrived is None else self._arrived
 
     def _give(self) -> float:
-        """The time of unmapping what the host has filled."""
+        """Seconds to unmap a buffer that the host has filled."""
         queue = self._runtime.plain_queue
         view = self._map(cl.map_flags.WRITE)
         view[...] = self.values
@@ -189,7 +191,7 @@ class Maps(_Buffer):
         return time.perf_counter() - begin
 
     def _take(self) -> float:
-        """The time of mapping what the device has."""
+        """Seconds to map a buffer for reading. A small write before makes the device's contents new."""
         queue = self._runtime.plain_queue
         # A driver may keep what it has mapped before, unless the device changes it.
         cl.enqueue_copy(queue, self._buffer, self.values[:1])
@@ -231,6 +233,7 @@ class Chase:
     """A random cycle through a set of one size."""
 
     def __init__(self, row: MemoryRow) -> None:
+        """Draw the cycle, with nodes a cache line apart, and copy it to the device."""
         self._row, runtime = row, row.runtime
         self._spacing = 64 if runtime.facts.type == "cpu" else 128  # bytes: a line of a cache
         nodes = int(row.parameters["bytes"]) // self._spacing
@@ -240,7 +243,10 @@ class Chase:
         self._where = runtime.buffer(_WORD.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """See `ProbeBuffers`: its trips are hops."""
+        """A chase from the start of the cycle: see `ProbeBuffers`.
+
+        A trip is a hop. A small set is read once before.
+        """
         runtime, probe = self._row.runtime, self._row.probe
         launched = launcher(runtime, probe.file, (), probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
@@ -253,6 +259,7 @@ class Chase:
         cl.enqueue_copy(self._row.runtime.queue, self._where, np.zeros(1, _WORD))
 
     def _check(self, loop: Loop, hops: int) -> str:
+        """How the end of so many hops differs from the host's, or ""."""
         self._start()
         loop.enqueue(hops)
         got, expected = np.empty(1, _WORD), int(self._cycle[hops % self._cycle.size])
@@ -261,7 +268,7 @@ class Chase:
 
 
 class Launches:
-    """A kernel that does nothing: operands and bench at once."""
+    """A kernel that does nothing: operands and bench in one."""
 
     def __init__(self, row: MemoryRow) -> None:
         self._runtime, self._probe = row.runtime, row.probe
@@ -276,7 +283,7 @@ class Launches:
         return verified("")
 
     def start(self, clock: str, count: int, work: int) -> Batch:
-        """So many launches: each waited for and timed, or in one go."""
+        """So many launches, each waited for and timed, or as one chain."""
         begin = time.perf_counter()
         with errors():
             if self._probe.chain:
@@ -349,12 +356,16 @@ class ProbeExecutor:
         self._table = RepeatedTable()
 
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None) -> Any:
-        """A candidate: its parameters are the row's and those that tell it from the others."""
+        """A bench of a candidate, whose parameters include the row's.
+
+        `like` is one that shares its operands.
+        """
         with errors():
             operands: ProbeBuffers = like.operands if like else self._operands(case)
             return operands.bench(case.parameters)
 
     def _operands(self, case: Case) -> ProbeBuffers:
+        """The operands of a case's row, which its candidates share."""
         if case.kind != "peak":
             probe = BY_NAME[case.variant]
             return _MEMORY[probe.bench](MemoryRow(self._runtime, probe, case.parameters, self._table))
@@ -375,6 +386,7 @@ class Chains:
     """The operands of one row of a chain probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> None:
+        """Choose the work-items, and allocate their sums."""
         self.runtime, self._probe, self.dtype, self.width = runtime, probe, DTYPES[dtype], width
         facts = runtime.facts
         self._group = _CPU_GROUP if facts.type == "cpu" else _GPU_GROUP
@@ -385,7 +397,7 @@ class Chains:
         self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One form, number of chains and depth of unrolling."""
+        """One form, number of chains and depth of unrolling: see `ProbeBuffers`."""
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
         options = form.options(self.width, unroll, kernels_of(int(parameters["kernels"])))
@@ -398,7 +410,7 @@ class Chains:
         return MemoryBench(self, chain, choice, unit, (1, MOST_TRIPS))
 
     def drawn(self, recurrence: str) -> tuple[ChainOperands, Any, Any]:
-        """The operands on the host, and buffers of seeds and coefficients: once for all such forms."""
+        """The operands of a recurrence on the host, and its buffers of seeds and coefficients; drawn once."""
         if recurrence not in self._drawn:
             rng = np.random.default_rng((20261121, self.width))
             host = RECURRENCES[recurrence].draw(self.dtype, self.width, rng)
@@ -422,7 +434,10 @@ class Chain:
         return self.launcher.enqueue((seeds, coefficients, self.operands.sums, np.int32(work)))
 
     def wrong(self, work: int = 0) -> str:
-        """How the sums of a short run differ from the host's, or "": where the fault is known, its name."""
+        """How the sums of a short run differ from the host's, or "".
+
+        Two faults are named: chains that were merged, and a trip count that is ignored.
+        """
         shared, queue = self.operands, self.operands.runtime.queue
         recurrence = RECURRENCES[self.form.recurrence]
         stored = recurrence.sum_type(shared.dtype)
@@ -463,6 +478,7 @@ class MatrixTiles:
     """The operands of one row of a matrix probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: Parameters) -> None:
+        """Draw and copy tiles to be checked and to be timed, and allocate the results."""
         self.runtime, self.probe = runtime, probe
         self.instruction = probe.instruction(dtype, parameters)
         self.result = DTYPES[self.instruction.accumulator]
@@ -477,7 +493,7 @@ class MatrixTiles:
         self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One number of chains, depth of unrolling and number of work-groups for each unit."""
+        """One number of chains, depth of unrolling and number of work-groups per unit: see `ProbeBuffers`."""
         probe, instruction = self.probe, self.instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
@@ -491,6 +507,7 @@ class MatrixTiles:
         return MemoryBench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
 
     def products(self, chains: int) -> int:
+        """Products that a work-group computes at once."""
         return chains * (_GROUP // _WARP // self.probe.warps)
 
     def _arguments(self, operands: TileOperands) -> Callable[[int], tuple[Any, ...]]:
