@@ -152,8 +152,9 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
         _SIGMAS * abs(problem.alpha) * math.sqrt(max(problem.k, 1))
     )
     on_host = math.sqrt(_HOST_EXACT / (4 * abs(problem.alpha) * max(problem.k * problem.n, 1)))
-    most = _most(dtype, min(on_host, _widest(variance)))
-    density = min(1.0, variance / _mean_square(most))
+    # The mean square of the integers from 1 to L is (L + 1) (2 L + 1) / 6: the largest L of the variance.
+    most = _most(dtype, min(on_host, max(1.0, (math.sqrt(1 + 48 * variance) - 3) / 4)))
+    density = min(1.0, 6 * variance / ((most + 1) * (2 * most + 1)))
 
     def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
         """A batch of matrices of integers from -largest to largest; a share of them is not 0."""
@@ -173,16 +174,6 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
     if problem.beta != 0:
         expected += problem.beta * _times(stack(c, batch), result, x)
     return Exact(problem, a, b, c, x, expected)
-
-
-def _mean_square(largest: int) -> float:
-    """The mean square of the integers from 1 to the largest."""
-    return (largest + 1) * (2 * largest + 1) / 6
-
-
-def _widest(variance: float) -> float:
-    """The range of integers of a variance: `_mean_square` solved for the largest."""
-    return max(1.0, (math.sqrt(1 + 48 * variance) - 3) / 4)
 
 
 def _most(dtype: DType, wanted: float) -> int:

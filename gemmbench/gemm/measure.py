@@ -6,7 +6,6 @@ import random
 from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
@@ -25,8 +24,7 @@ from gemmbench.model.instrument import (
     too_slow,
 )
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
-from gemmbench.model.units import rate
-from gemmbench.stats import ceilings, rates
+from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
 _MORE = 8  # times the flops of the trial problem, from which a case is predicted
@@ -63,9 +61,7 @@ def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
-    top = ceilings.upper_bound(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
-    wrong = ceilings.why_above(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
-    if wrong:
+    if wrong := rates.why_above_peak(row, device, reached.median):
         reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
         check = Check("wrong", row.check.figures, (*row.check.reasons, reason))
         return replace(row, status="wrong", reason=reason, check=check)

@@ -71,8 +71,12 @@ class NumpyBench:
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
-        cache = _last_level_cache_bytes() if policy.cold else 0
-        sets = rotating_sets(problem, cache, _MOST_BYTES) if policy.cold else 1
+        cache, sets = 0, 1
+        if policy.cold:
+            from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
+
+            cache = discovery.last_level_cache_bytes(cores=machine.all_cores() or None)
+            sets = rotating_sets(problem, cache, _MOST_BYTES)
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]
@@ -173,12 +177,6 @@ class NumpyBench:
 
     def release(self) -> None:
         """Nothing to do: arrays go with the last reference."""
-
-
-def _last_level_cache_bytes() -> int:
-    from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
-
-    return discovery.last_level_cache_bytes(cores=machine.all_cores() or None)
 
 
 def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:

@@ -6,7 +6,7 @@ import ctypes
 import ctypes.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from gemmbench.gemm.opencl_bench import Bind, GemmBench, PreparedLaunch, Step, T
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
-from gemmbench.measure.machine import file_of
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
@@ -337,7 +336,7 @@ class Clblast:
 
     def __init__(self) -> None:
         self._library = opened("CLBlast", _candidates(), _ADVICE)
-        self.title = _title(self._library)
+        self.title = _title()
 
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
@@ -376,13 +375,14 @@ def _candidates() -> list[str]:
     return [*_FILES, *([installed] if installed else [])]
 
 
-def _title(library: ctypes.CDLL) -> str:
-    """``CLBlast 1.5.3``, with the version in its file's name; without one, the file's name."""
-    file = file_of(library.CLBlastSgemm)
-    if file is None:
-        return "CLBlast"
-    version = re.search(r"\d+(\.\d+)+", file.name)
-    return f"CLBlast {version[0]}" if version else f"CLBlast ({file.name})"
+def _title() -> str:
+    """``CLBlast 1.5.3``, by the name of the loaded file; where Linux does not list that, ``CLBlast``."""
+    with suppress(OSError):
+        loaded = Path("/proc/self/maps").read_text(errors="replace")
+        if file := re.search(r"/([^/\n]*clblast[^/\n]*)$", loaded, re.IGNORECASE | re.MULTILINE):
+            version = re.search(r"\d+(\.\d+)+", file[1])
+            return f"CLBlast {version[0]}" if version else f"CLBlast ({file[1]})"
+    return "CLBlast"
 
 
 # --- CLBlast on an OpenCL device: verified and sampled like the ladder, its passes its own business ---------

@@ -34,10 +34,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, WHOLE, Check, Launch
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
-_SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
 _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
-_AGAIN = 8  # of a row's time limit, a share: batches run again for so long, four times at most
 
 
 class Step(Protocol):

@@ -45,11 +45,6 @@ def _has_copies(device: DeviceFacts) -> bool:
     return device.compute_capability >= ASYNC_COPIES and _NVIDIA in device.extensions
 
 
-def _whole_rows(v: Values) -> bool:
-    """Whether rows of A begin and end where vectors do."""
-    return v["lda"] % v["WIDTH"] == 0 and v["k"] % v["WIDTH"] == 0
-
-
 # --- small --------------------------------------------------------------------------------------------------
 
 _LARGEST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
@@ -143,7 +138,8 @@ def _small_items(v: Values) -> int:
 
 
 def _whole(v: Values) -> bool:
-    return _whole_rows(v) and v["ldb"] % v["WIDTH"] == 0
+    """Whether rows of A begin and end, and rows of B begin, where vectors do."""
+    return all(v[length] % v["WIDTH"] == 0 for length in ("lda", "k", "ldb"))
 
 
 def _small_local(p: Values) -> int:
@@ -308,7 +304,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         if not name:
             break
         full[name] //= 2
-    groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
+    groups = problem.batch * max(1, math.prod(_thin_blocks({**full, **lies, "m": problem.m, "n": problem.n})))
     parts, waves = 1, _WAVES[along]
     is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
@@ -327,13 +323,9 @@ def _thin_tile(v: Values) -> tuple[int, int]:
 
 
 def _thin_blocks(v: Values) -> tuple[int, int]:
+    """Groups down and across C."""
     rows, columns = _thin_tile(v)
     return ceil_div(v["m"], rows), ceil_div(v["n"], columns)
-
-
-def _thin_groups(v: Values) -> int:
-    down, across = _thin_blocks(v)
-    return down * across
 
 
 def _thin_items(v: Values) -> tuple[int, int]:

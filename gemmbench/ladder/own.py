@@ -10,7 +10,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -37,11 +37,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
 Text = int | str  # a formula
-
-ARGUMENTS: tuple[str, ...] = (
-    *("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "offa", "offb", "offc"),
-)
-"""What a kernel's arguments may be, beside formulas of them: offsets are always 0."""
 
 UNPAD = "gemm/00_unpad.cl"
 """The pass behind a kernel whose operands were padded."""
@@ -240,6 +235,8 @@ class _Reader:
         group = self._formulas("work_group", described.work_group, parameters)
         tile = self._formulas("tile", described.tile, parameters)
         local = self._formula("local", described.local, parameters)
+        sides = tile[:2] if described.order == "row-major" else tile[1::-1]  # of the row-major C
+        known = (*parameters, "itemsize")
         variant = Variant(
             name=name,
             family=OWN,
@@ -248,7 +245,13 @@ class _Reader:
             passes=self._passes(group, tile, parameters),
             parameters=parameters,
             presets=self._presets(parameters),
-            constraints=(*self._constraints(parameters), *_sizes(group, tile)),
+            constraints=(
+                *(
+                    Constraint(_holds(self._formula("constraints", text, known, True)), f"{text} must hold")
+                    for text in described.constraints
+                ),
+                *_sizes(group, tile),
+            ),
             extents=self.extents,
             temporaries=self.temporaries,
             local_elements=local,
@@ -259,14 +262,10 @@ class _Reader:
             edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
             own=self.file,
             without=self._without(),
-            tile=lambda values: self._in_rows((tile[0](values), tile[1](values))),
+            tile=lambda values: (sides[0](values), sides[1](values)),
         )
         _try(variant)
         return variant
-
-    def _in_rows(self, sides: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of a tile, in terms of the row-major C, for a kernel that may be column-major."""
-        return sides if self.of.order == "row-major" else (sides[1], sides[0])
 
     def _parameter(self, name: str, given: tuple[int, ...] | _Parameter) -> Parameter:
         """A described parameter.
@@ -298,12 +297,6 @@ class _Reader:
                 if name not in parameters:
                     raise ValueError(f"presets: {kind} names {name}, which is no parameter")
         return {"default": default, **self.of.presets}
-
-    def _constraints(self, parameters: Mapping[str, Parameter]) -> Iterator[Constraint]:
-        """The described constraints; dividing by zero breaks them."""
-        for text in self.of.constraints:
-            rule = self._formula("constraints", text, (*parameters, "itemsize"), is_rule=True)
-            yield Constraint(_holds(rule), f"{text} must hold")
 
     def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
         """A formula of a field. `ValueError` names the field."""

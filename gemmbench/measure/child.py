@@ -64,7 +64,7 @@ _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
 _T = TypeVar("_T")
 
-
+Conductor = Callable[..., Generator[Staged, None, Row]]
 Maker = Callable[..., object] | partial[object]
 """A function that the child imports by name and calls; the arguments of a partial are text."""
 
@@ -183,7 +183,10 @@ class Worker:
         prepared = self._call(request, wire.Prepared)
         self._asked[number] = request
         self._held.add(number)
-        return Handle(self, number, prepared, watch=self._watch(device))
+        key = device.index if device else None
+        if key not in self._monitors:
+            self._monitors[key] = Monitor(device)
+        return Handle(self, number, prepared, watch=self._monitors[key])
 
     @property
     def _group(self) -> Sequence[Worker]:
@@ -199,12 +202,6 @@ class Worker:
         host = Worker(self._make, root=self, is_host=True)
         host.limit(self._limit_s)
         return host
-
-    def _watch(self, device: DeviceFacts | None) -> Monitor:
-        key = device.index if device else None
-        if key not in self._monitors:
-            self._monitors[key] = Monitor(device)
-        return self._monitors[key]
 
     def of_former(
         self, case: Case, device: DeviceFacts | None
@@ -542,7 +539,8 @@ class Worker:
         """Measure one case, yielding its stages. Whatever is raised, a row with the reason is returned."""
         self.limit(policy.time_limit_s)
         try:
-            return (yield from _conductor(case)(self, case, device, policy))
+            measured: Conductor = import_module(CONDUCTORS[case.kind]).measured
+            return (yield from measured(self, case, device, policy))
         except Exception as error:
             return self.row_of(case, error)
 
@@ -617,11 +615,6 @@ def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts])
         elif (other.platform, other.name) == (device.platform, device.name):
             return other
     raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
-
-
-def _conductor(case: Case) -> Callable[..., Generator[Staged, None, Row]]:
-    measured: Callable[..., Generator[Staged, None, Row]] = import_module(CONDUCTORS[case.kind]).measured
-    return measured
 
 
 def named(make: Maker) -> tuple[str, ...]:

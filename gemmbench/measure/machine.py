@@ -6,7 +6,6 @@ The name of this module is part of the instrument's protocol: other versions of 
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
 import re
@@ -263,34 +262,11 @@ def cores() -> int:
 
 def _cpu_name() -> str:
     """The CPU's name from /proc/cpuinfo, else what Python reports."""
-    try:
+    with suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return " ".join(line.split(":", 1)[1].split())
-    except OSError:
-        pass
     return platform.processor() or platform.machine()
-
-
-class _SymbolFile(ctypes.Structure):
-    """What ``dladdr`` tells of an address."""
-
-    _fields_ = (
-        ("file", ctypes.c_char_p),
-        ("base", ctypes.c_void_p),
-        ("symbol", ctypes.c_char_p),
-        ("address", ctypes.c_void_p),
-    )
-
-
-def file_of(function: Any) -> Path | None:
-    """The file of a loaded library's function, links resolved; None if the system does not report it."""
-    symbol = _SymbolFile()
-    try:
-        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
-    except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
-        return None
-    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None
 
 
 # --- How busy the cores are ---------------------------------------------------------------------------------

@@ -47,11 +47,6 @@ class Sampled:
     tick_s: float = 0.0  # resolution of the clock
 
     @property
-    def is_limited(self) -> bool:
-        """Whether a power or thermal limit was active."""
-        return self.conditions is not None and self.conditions.power_limited
-
-    @property
     def scopes(self) -> dict[str, Scope]:
         """The samples of each scope, in seconds for one problem."""
         return {
@@ -276,10 +271,6 @@ class Pairs:
         return interleaved_ratio(*(side.scopes[name].seconds for side in (self.first, self.second)))
 
 
-def _paired(ratios: Sequence[float]) -> Summary:
-    return interleaved_ratio(ratios, [1.0] * len(ratios))
-
-
 def in_turn(
     first: Handle,
     second: Handle,
@@ -339,7 +330,7 @@ def _pairs(
 
     `pair_s` is about how long a pair takes, `end` when the budget is spent.
     """
-    rule = Rule(policy, end, 2 * LEAST_SAMPLES, _paired)
+    rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop or len(batches[0]) % 2:
         if len(batches[0]) % 2 == 0:

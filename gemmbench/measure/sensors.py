@@ -323,8 +323,6 @@ class NvmlGauge:
     def __init__(self, device: DeviceFacts) -> None:
         self._board = board_of(device)
         self._max_mhz = self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
-        limit_mw = self._number(pynvml.nvmlDeviceGetEnforcedPowerLimit)
-        self._limit_w = limit_mw * 1e-3 if limit_mw else None
 
     def read(self, now: float) -> Reading:
         """The clock, power, temperature and active limits now; takes about 0.35 ms."""
@@ -339,7 +337,6 @@ class NvmlGauge:
             None if milliwatts is None else milliwatts * 1e-3,
             self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
             tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
-            self._limit_w,
         )
 
     def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:

@@ -156,7 +156,6 @@ class Reading:
     power_w: float | None = None
     celsius: float | None = None
     limits: tuple[str, ...] = ()
-    limit_w: float | None = None  # that the power may reach
 
 
 @dataclass(frozen=True)

@@ -622,7 +622,8 @@ def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> Bu
     """
     begin = time.perf_counter()
     with errors():
-        text = released(_binary(built), target)
+        (binary,) = built.program.get_info(cl.program_info.BINARIES)
+        text = released(bytes(binary).decode("latin-1").rstrip("\0"), target)
         program = cl.Program(runtime.context, [runtime.device], [text.encode()])
         try:
             program.build(["-cl-nv-verbose"])  # registers and spills
@@ -631,8 +632,3 @@ def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> Bu
             raise NotMeasuredError("failed", reason) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
     return BuiltProgram(program, built.seconds + time.perf_counter() - begin, log.strip())
-
-
-def _binary(built: BuiltProgram) -> str:
-    (binary,) = built.program.get_info(cl.program_info.BINARIES)
-    return bytes(binary).decode("latin-1").rstrip("\0")

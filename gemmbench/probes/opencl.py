@@ -288,54 +288,35 @@ class Launches:
         with errors():
             if self._probe.chain:
                 for _ in range(count):
-                    _enqueue(self._runtime.plain_queue, self._kernel)
+                    self._enqueue(self._runtime.plain_queue)
                 self._runtime.plain_queue.finish()
                 end = time.perf_counter()
                 return Batch({"host": (end - begin) / count}, begin, end, count)
-            launch = _LAUNCHES[self._probe.name]
-            each = tuple(launch(self._runtime, self._kernel) for _ in range(count))
+            each = tuple(self._launch_s() for _ in range(count))
         return Batch({"host": sum(each) / count}, begin, time.perf_counter(), count, {"host": each})
+
+    def _launch_s(self) -> float:
+        """Seconds of one launch: of enqueueing it, from QUEUED to START, or until it has been waited for."""
+        is_stamped = self._probe.name == "launch-start"
+        queue = self._runtime.queue if is_stamped else self._runtime.plain_queue
+        begin = time.perf_counter()
+        event = self._enqueue(queue)
+        if self._probe.name == "launch-dispatch":
+            spent = time.perf_counter() - begin
+            queue.finish()
+            return spent
+        queue.finish()
+        if not is_stamped:
+            return time.perf_counter() - begin
+        if not self._runtime.has_clock:
+            raise NotMeasuredError("unsupported", NO_CLOCK)
+        return max(float(event.profile.start - event.profile.queued) * 1e-9, _SHORTEST_S)
+
+    def _enqueue(self, queue: Any) -> Any:
+        return cl.enqueue_nd_range_kernel(queue, self._kernel, (1,), (1,))
 
     def release(self) -> None:
         """Nothing to do."""
-
-
-# --- one launch: its seconds --------------------------------------------------------------------------------
-
-
-def _enqueue(queue: Any, kernel: Any) -> Any:
-    return cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
-
-
-def _dispatch(runtime: Runtime, kernel: Any) -> float:
-    begin = time.perf_counter()
-    _enqueue(runtime.plain_queue, kernel)
-    spent = time.perf_counter() - begin
-    runtime.plain_queue.finish()
-    return spent
-
-
-def _start(runtime: Runtime, kernel: Any) -> float:
-    event = _enqueue(runtime.queue, kernel)
-    runtime.queue.finish()
-    if not runtime.has_clock:
-        raise NotMeasuredError("unsupported", NO_CLOCK)
-    spent: int = event.profile.start - event.profile.queued
-    return max(spent * 1e-9, _SHORTEST_S)
-
-
-def _round_trip(runtime: Runtime, kernel: Any) -> float:
-    begin = time.perf_counter()
-    _enqueue(runtime.plain_queue, kernel)
-    runtime.plain_queue.finish()
-    return time.perf_counter() - begin
-
-
-_LAUNCHES: Mapping[str, Callable[[Runtime, Any], float]] = {
-    "launch-dispatch": _dispatch,
-    "launch-start": _start,
-    "launch-round-trip": _round_trip,
-}
 
 
 # --- Brings the probes to a device: one executor for all kinds, which prepares the candidates of their

@@ -254,10 +254,6 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
     return tuple(remarks)
 
 
-def _reasons(row: Row) -> str:
-    return "; ".join(map(clean, row.check.reasons)) or "no evidence was recorded"
-
-
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
     """Why rows have no joules although they were requested, rows with the same reason together."""
     groups = by_key(

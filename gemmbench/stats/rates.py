@@ -140,10 +140,14 @@ def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
         return row
     if row.kind != "gemm" and (row.kind, row.variant) != ("peak", "flops"):
         return row
-    top = ceilings.upper_bound(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
-    reached = flops_of(row) / statistics.median(row.samples[scope].seconds)
-    reason = ceilings.why_above(reached, top, partial(rate_of, integer=is_integer(row.dtype)))
+    reason = why_above_peak(row, device, flops_of(row) / statistics.median(row.samples[scope].seconds))
     return replace(row, status="wrong", reason=reason) if reason else row
+
+
+def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> str:
+    """Why a rate of the row is above the theoretical peak of the units that it ran on, or ""."""
+    top = ceilings.upper_bound(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
+    return ceilings.why_above(flops_per_second, top, partial(rate_of, integer=is_integer(row.dtype)))
 
 
 def own_rate(row: Row, scope: str) -> Rate | None:
