@@ -252,13 +252,9 @@ class Answers:
     """
 
     def __init__(
-        self,
-        case: Case,
-        values: Matrices,
-        sums: str = "",
-        without: tuple[str, ...] = (),
+        self, case: Case, values: Matrices, sums: str = "", without: tuple[str, ...] = (),
         tile: tuple[int, int] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._case, self._problem, self._values = case, case.gemm, values
         self._sums, self._without, self._tile = sums, without, tile
         self._result: HostArray | None = None  # that was right, with the case's own C

@@ -410,14 +410,9 @@ class CublasBench:
     """One problem on the GPU: a `measure.instrument.Bench`. `NotMeasuredError` if memory does not suffice."""
 
     def __init__(
-        self,
-        cuda: Cuda,
-        library: Cublas,
-        case: Case,
-        policy: Policy,
-        facts: DeviceFacts,
+        self, cuda: Cuda, library: Cublas, case: Case, policy: Policy, facts: DeviceFacts,
         exact_error: Callable[[], str],
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Load the case's operands, and allocate and fill every operand set."""
         problem = case.gemm
         self._cuda, self._library, self._problem = cuda, library, problem
@@ -475,7 +470,6 @@ class CublasBench:
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
             operands.host[name][...] = matrix

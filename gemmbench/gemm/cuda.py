@@ -107,7 +107,6 @@ class Cuda:
         return watch
 
     def stop(self, watch: Stopwatch) -> None:
-        """Stop a stopwatch when the device gets there."""
         self._call("cuEventRecord", watch.end, self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
@@ -131,7 +130,6 @@ class Cuda:
         return graph
 
     def replay(self, graph: ctypes.c_void_p) -> None:
-        """Enqueue a graph's work without waiting."""
         self._call("cuGraphLaunch", graph, self.stream)
 
     def forget(self, graph: ctypes.c_void_p) -> None:

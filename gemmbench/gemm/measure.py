@@ -232,13 +232,9 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 
 
 def _with_pairs(
-    row: Row,
-    case: Case,
-    former: Handle,
-    verified: Verified,
-    sides: tuple[Sequence[Sampled], Sequence[Sampled]],
-    clocks: Collection[str],
-) -> Row:
+    row: Row, case: Case, former: Handle, verified: Verified,
+    sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
+) -> Row:  # fmt: skip
     """The row with the samples of both sides, which are all events or all wall-clock times."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
     (samples, notes), (before, doubts) = map(_trusted, sides)

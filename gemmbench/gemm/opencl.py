@@ -147,15 +147,9 @@ class GemmExecutor:
         return programs
 
     def bind(
-        self,
-        variant: Variant,
-        parameters: Mapping[str, int],
-        programs: Mapping[str, BuiltProgram],
-        problem: Gemm,
-        layout: Layout,
-        buffers: Mapping[str, Any],
-        fixed: bool = False,
-    ) -> Sequence[Step]:
+        self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
+        problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
+    ) -> Sequence[Step]:  # fmt: skip
         """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
         Temporaries are allocated unless `buffers` has them. Passes that only describe arguments are enqueued
@@ -385,9 +379,6 @@ def _title() -> str:
     return "CLBlast"
 
 
-# --- CLBlast on an OpenCL device: verified and sampled like the ladder, its passes its own business ---------
-
-
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
 
@@ -420,7 +411,6 @@ class ClblastExecutor(GemmExecutor):
 
     @staticmethod
     def is_installed(_: DeviceFacts) -> bool:
-        """Whether the library's file is there."""
         return ctypes.util.find_library("clblast") is not None
 
     def __init__(self, runtime: Runtime) -> None:
@@ -439,15 +429,9 @@ class ClblastExecutor(GemmExecutor):
         return super().prepare(case, policy, like, problem)
 
     def bind(
-        self,
-        variant: Variant,
-        parameters: Mapping[str, int],
-        programs: Mapping[str, BuiltProgram],
-        problem: Gemm,
-        layout: Layout,
-        buffers: Mapping[str, Any],
-        fixed: bool = False,
-    ) -> list[ClblastCall]:
+        self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
+        problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
+    ) -> list[ClblastCall]:  # fmt: skip
         """The one call. CLBlast compiles its kernels when the call is first enqueued."""
         queues = self.runtime.queue, self.runtime.plain_queue
         return [self._library.call(problem, layout, buffers, queues)]

@@ -123,19 +123,14 @@ class Queued:
     """
 
     def __init__(
-        self,
-        bench: GemmBench,
-        events: Sequence[tuple[str, Any]],
-        count: int,
-        begin: float,
+        self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
         look: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
         self._look = look  # at what the last problem left
         self._enqueued = time.perf_counter()
 
     def done(self) -> bool:
-        """Whether the last launch is complete."""
         with errors():
             status = self._events[-1][1].command_execution_status
         return int(status) <= int(cl.command_execution_status.COMPLETE)
@@ -628,8 +623,6 @@ def _stamps(event: Any) -> tuple[float, float, float]:
     return queued, submitted, running
 
 
-# --- results compared on the device ---
-
 _COMPARE = "check/compare.cl"
 _GROUPS_PER_CORE = 8
 _GROUP = 256  # on a GPU
@@ -653,7 +646,6 @@ class ResultComparer:
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
     def compare(self, result: Any) -> QueuedComparison:
-        """Enqueue a comparison with the reference."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._first, on_device, self._words)

@@ -67,7 +67,6 @@ class _ShapeLine:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """The cells of its name and of m, n and k."""
         lengths = (self.problem.m, self.problem.n, self.problem.k)
         return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
 

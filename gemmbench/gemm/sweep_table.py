@@ -54,13 +54,9 @@ def label(title: str, on_host: bool) -> str:
 
 
 def _by_size(
-    panel: Panel,
-    caption: str,
-    cell: Callable[[Row | None], Cell],
-    beside: Mapping[str, Callable[[Series], Cell]],
-    heading: tuple[str, ...] = (),
-    notes: Iterable[Note] = (),
-) -> Sheet:
+    panel: Panel, caption: str, cell: Callable[[Row | None], Cell],
+    beside: Mapping[str, Callable[[Series], Cell]], heading: tuple[str, ...] = (), notes: Iterable[Note] = (),
+) -> Sheet:  # fmt: skip
     """A table with a line for each series: a cell for each size, then the columns of `beside`."""
     return Sheet(
         heading=heading,
@@ -225,9 +221,6 @@ def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[s
     return [f"With transfers{it} beats {rival}{every}{unsure}."]
 
 
-# --- Every figure of every row: the verbose table -----------------------------------------------------------
-
-
 def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
     """A line for each GEMM row, in tables by device and data type; the host's rows are in all of them."""
     grouped = by_device([row for row in run.rows if row.kind == "gemm"], attrgetter("dtype"), order)
@@ -259,7 +252,12 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     """
     best: dict[tuple[object, str], float] = {}
     compared = rates.view_scope(run)
-    rate_of = rates.own_rate if compared == "device" else rates.rate
+
+    def rate_of(row: Row, scope: str) -> rates.Rate | None:
+        """In the device scope, a chain of launches counts."""
+        chained = rates.shown_samples(row, scope) if compared == "device" else scope
+        return rates.rate(row, chained) if scope in row.samples else None
+
     for row in rows:
         for scope in SCOPES:
             if rate := rate_of(row, scope):

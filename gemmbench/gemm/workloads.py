@@ -267,9 +267,6 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
     return shapes
 
 
-# --- The net as its rows have it ----------------------------------------------------------------------------
-
-
 _RUNS = {name: towers for name, *_, towers in CONVOLUTIONS} | {name: 1 for name, *_ in DENSE}
 """How often each layer of AlexNet runs: once for each tower."""
 

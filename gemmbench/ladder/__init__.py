@@ -100,13 +100,7 @@ _STEPS = (
     "naive", "tiled", "coarse", "wide", "rect", "register", "register-wide", "subgroup", "prefetch", "padded",
     "dot-v8", "block2x2-v4", "mali-sgemm", "image-4x8",
 )  # fmt: skip
-_SPECIAL = (
-    "thin",
-    "nv-thin",
-    "nv-mma",
-    "nv-wgmma",
-    "naive-fp8",
-)  # few rows or columns, types of matrix units
+_SPECIAL = ("thin", "nv-thin", "nv-mma", "nv-wgmma", "naive-fp8")  # few rows, types of tensor cores
 DEFAULT: Mapping[str, tuple[str, ...]] = {
     "cpu": (*_STEPS, "cpu-packed", *_SPECIAL, "intel-block"),
     "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL),

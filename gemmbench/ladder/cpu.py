@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 from gemmbench.ladder.variant import (
@@ -11,6 +12,8 @@ from gemmbench.ladder.variant import (
     Constraint,
     Parameter,
     Pass,
+    Role,
+    Shape,
     Values,
     Variant,
     multiply,
@@ -22,6 +25,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
 _FILE = "gemm/17_cpu_packed.cl"
+Rule = Callable[[Values], bool]
 _ONE = (1, 1)  # work-group: a work-item has a core to itself
 
 _THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
@@ -131,16 +135,9 @@ def _is_x86(device: DeviceFacts) -> bool:
 
 @lru_cache(maxsize=1024)
 def _grid(
-    tiles: int,
-    panels: int,
-    tallest: int,
-    cores: int,
-    height: int,
-    width: int,
-    batch: int,
-    start: float,
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float,
     copy: int,
-) -> tuple[int, int]:
+) -> tuple[int, int]:  # fmt: skip
     """Into how many blocks C is cut down and across, so that the busiest core has the least work.
 
     The cost of a grid counts rounds of blocks, micro-tiles, and elements fetched or copied for them. Lengths
@@ -234,68 +231,60 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     }
 
 
+def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: Rule) -> Pass:
+    return Pass(role, _FILE, kernel, arguments, items, lambda _: _ONE, when)
+
+
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
     idea="packed panels and vector registers (CPU)",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
-        Pass(
+        _pass(
             "pack",
-            _FILE,
             "pack_a",
             ("steps", "m", "k", "A", "lda", "AP"),
             lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
-            lambda _: _ONE,
-            when=lambda v: v["PACKA"] == 1 and _is_matrix(v),
+            lambda v: v["PACKA"] == 1 and _is_matrix(v),
         ),
-        Pass(
+        _pass(
             "pack",
-            _FILE,
             "pack_b",
             ("steps", "k", "n", "B", "ldb", "BP"),
             lambda v: (v["n"] // _width(v), ceil_div(v["k"], v["steps"])),
-            lambda _: _ONE,
-            when=lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
+            lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
         ),
-        Pass(
+        _pass(
             "multiply",
-            _FILE,
             "cpu_packed",
             (
                 *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
                 *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
             ),
             lambda v: (ceil_div(_panels(v), v["PANELS"]), ceil_div(v["m"], v["rows"]) * _slices(v)),
-            lambda _: _ONE,
-            when=_is_matrix,
+            _is_matrix,
         ),
-        Pass(
+        _pass(
             "multiply",
-            _FILE,
             "one_row",
             ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
             lambda v: (ceil_div(_panels(v), v["PANELS"]), _slices(v)),
-            lambda _: _ONE,
-            when=_is_row,
+            _is_row,
         ),
-        Pass(
+        _pass(
             "multiply",
-            _FILE,
             "one_column",
             ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
             lambda v: (1, ceil_div(v["m"], v["rows"])),
-            lambda _: _ONE,
-            when=_is_column,
+            _is_column,
         ),
-        Pass(
+        _pass(
             "add",
-            _FILE,
             "add",
             ("m", "n", "slices", "alpha", "P", "beta", "C", "ldc"),
             lambda v: (_panels(v), v["m"]),
-            lambda _: _ONE,
-            when=lambda v: v["slices"] > 1 and not _is_column(v),
+            lambda v: v["slices"] > 1 and not _is_column(v),
         ),
     ),
     parameters={

@@ -141,9 +141,6 @@ def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
             raise ValueError(f"{source!r} names {node.id}, which there is not (there are {known})")
 
 
-# --- The description ----------------------------------------------------------------------------------------
-
-
 Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
 Choices = Annotated[tuple[Value, ...], Meta(min_length=1, max_length=_MOST_VALUES)]
 Sides = Annotated[tuple[Text, ...], Meta(min_length=1, max_length=3)]
@@ -225,7 +222,11 @@ class _Reader:
         name = described.name or Path(self.file.name).stem
         if not NAME.fullmatch(name):
             raise ValueError(f"name = {name!r}: letters, digits, dots, dashes and underscores, 40 at most")
-        parameters = {key: self._parameter(key, value) for key, value in described.parameters.items()}
+        given = {
+            name: each if isinstance(each, _Parameter) else _Parameter(each)
+            for name, each in described.parameters.items()
+        }
+        parameters = {name: self._parameter(name, each) for name, each in given.items()}
         combinations = math.prod(len(each.values) for each in parameters.values())
         if combinations > _MOST_COMBINATIONS:
             raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
@@ -244,7 +245,7 @@ class _Reader:
             source=self.file.name,
             passes=self._passes(group, tile, parameters),
             parameters=parameters,
-            presets=self._presets(parameters),
+            presets=self._presets(given),
             constraints=(
                 *(
                     Constraint(_holds(self._formula("constraints", text, known, True)), f"{text} must hold")
@@ -267,35 +268,28 @@ class _Reader:
         _try(variant)
         return variant
 
-    def _parameter(self, name: str, given: tuple[int, ...] | _Parameter) -> Parameter:
-        """A described parameter.
-
-        `ValueError` if its name is no macro of the user's, or a value appears twice.
-        """
+    def _parameter(self, name: str, given: _Parameter) -> Parameter:
+        """A described parameter. `ValueError` if its name is no free macro, or a value appears twice."""
         if not _MACRO.fullmatch(name):
             raise ValueError(
                 f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
                 "macro of common.clh"
             )
-        values = given.values if isinstance(given, _Parameter) else given
+        values = tuple(sorted(given.values))
         if len(set(values)) != len(values):
             raise ValueError(f"parameters: {name} has a value twice")
-        idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
-        return Parameter(idea or "of the file", tuple(sorted(values)), launch, least=0 if 0 in values else 1)
+        return Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
 
-    def _presets(self, parameters: Mapping[str, Parameter]) -> dict[str, dict[str, int]]:
+    def _presets(self, given: Mapping[str, _Parameter]) -> dict[str, dict[str, int]]:
         """The described presets, and ``default`` with the default or first value of each parameter."""
-        default = {}
-        for name, given in self.of.parameters.items():
-            values = given.values if isinstance(given, _Parameter) else given
-            own = given.default if isinstance(given, _Parameter) else None
-            default[name] = values[0] if own is None else own
         for kind, values_of in self.of.presets.items():
             if not re.fullmatch(r"(cpu|gpu)(-[a-z]+)?(:[a-z0-9]+)?", kind):
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
-            for name in values_of:
-                if name not in parameters:
-                    raise ValueError(f"presets: {kind} names {name}, which is no parameter")
+            if unknown := next((name for name in values_of if name not in given), ""):
+                raise ValueError(f"presets: {kind} names {unknown}, which is no parameter")
+        default = {
+            name: each.values[0] if each.default is None else each.default for name, each in given.items()
+        }
         return {"default": default, **self.of.presets}
 
     def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
@@ -307,8 +301,6 @@ class _Reader:
 
     def _formulas(self, key: str, texts: Sequence[Text], names: Collection[str]) -> tuple[Formula, ...]:
         return tuple(self._formula(key, text, names) for text in texts)
-
-    # --- passes ---
 
     def _operand(self, name: str) -> str:
         """The row-major problem's name for the kernel's `name`; they differ for a column-major kernel."""
@@ -414,12 +406,9 @@ class _Reader:
         return functions[0]
 
     def _items(
-        self,
-        group: Sequence[Formula],
-        tile: Sequence[Formula],
-        lengths: Mapping[str, str],
+        self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
         parameters: Collection[str],
-    ) -> Callable[[Values], tuple[int, ...]]:
+    ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
         """Work-items: the described formulas, or whole work-groups for every tile of C.
 
         `ValueError` if their number differs from the work-group's, or is missing for three directions.

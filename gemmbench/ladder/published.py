@@ -438,29 +438,22 @@ def _along_rows(variant: Variant) -> Variant:
     )
 
 
-def _dot(name: str) -> Variant:
-    idea = "dot products of rows, width {}"
-    return _along_rows(_dot_products(name, idea, "11_dot.cl", "dot_rows"))
-
-
-def _dotf(name: str) -> Variant:
-    idea = "the same by the built-in dot, width {}"
-    return _along_rows(_dot_products(name, idea, "12_dotf.cl", "dotf_rows"))
-
-
-_TWO = "2 x 2 elements of C, width {}"
-_FOUR = "4 x 4 elements of C, width {}"
-
 MOBILE_VARIANTS = (
-    _dot("dot-v4"),
-    _dot("dot-v8"),
-    _dot("dot-v16"),
-    _dotf("dotf-v8"),
-    _dotf("dotf-v16"),
-    _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),
-    _dot_products("block2x2-v8", _TWO, "13_block2x2.cl", "block2x2", 2),
-    _dot_products("block4x4-v4", _FOUR, "14_block4x4.cl", "block4x4", 4),
-    _dot_products("block4x4-v8", _FOUR, "14_block4x4.cl", "block4x4", 4),
+    *(
+        _along_rows(_dot_products(f"{name}-v{width}", idea, file, kernel))
+        for name, widths, idea, file, kernel in (
+            ("dot", (4, 8, 16), "dot products of rows, width {}", "11_dot.cl", "dot_rows"),
+            ("dotf", (8, 16), "the same by the built-in dot, width {}", "12_dotf.cl", "dotf_rows"),
+        )
+        for width in widths
+    ),
+    *(
+        _dot_products(
+            f"block{n}x{n}-v{width}", f"{n} x {n} elements of C, width {{}}", file, f"block{n}x{n}", n
+        )
+        for n, file in ((2, "13_block2x2.cl"), (4, "14_block4x4.cl"))
+        for width in (4, 8)
+    ),
 )
 
 

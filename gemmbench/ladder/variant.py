@@ -90,12 +90,10 @@ class Layout:
 
     @classmethod
     def tight(cls, problem: Gemm) -> Layout:
-        """Rows without anything between them."""
         return cls(*problem.tight)
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:
-        """Those of a problem."""
         return cls(*problem.ld) if problem.ld else cls.tight(problem)
 
 
@@ -191,7 +189,6 @@ class Variant:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
 
     @property
@@ -213,7 +210,6 @@ class Variant:
 
     @property
     def on_host(self) -> bool:
-        """Whether it multiplies on the host, whatever devices there are."""
         return self.executor == "numpy"
 
     @property
@@ -267,12 +263,9 @@ class Variant:
         return "matrix" if dtype in self.matrix_units else "device"
 
     def preset(
-        self,
-        family: str,
-        overrides: Values | None = None,
-        dtype: str = "float",
+        self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
-    ) -> dict[str, int]:
+    ) -> dict[str, int]:  # fmt: skip
         """Its parameters for a family of devices (``cpu-pocl``) and a data type.
 
         Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
@@ -287,12 +280,9 @@ class Variant:
         return chosen
 
     def filled(
-        self,
-        family: str,
-        overrides: Values | None = None,
-        dtype: str = "float",
+        self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
-    ) -> dict[str, int]:
+    ) -> dict[str, int]:  # fmt: skip
         """As `preset`, without checking constraints.
 
         Raises `ParameterError` if an override is unknown, or a value is below its parameter's minimum.
@@ -393,7 +383,6 @@ class Variant:
         return known
 
     def steps(self, values: Values) -> tuple[Pass, ...]:
-        """The passes that run for a problem, given `values`."""
         return tuple(step for step in self.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:

@@ -119,13 +119,9 @@ class Worker:
     problems: tuple[drivers.Problem, ...] = ()
 
     def __init__(
-        self,
-        make: Maker,
-        checkout: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-        root: Worker | None = None,
-        is_host: bool = False,
-    ) -> None:
+        self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
+        root: Worker | None = None, is_host: bool = False,
+    ) -> None:  # fmt: skip
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None
@@ -155,7 +151,6 @@ class Worker:
 
     @property
     def left_s(self) -> float:
-        """Seconds left for the requested batches."""
         return self._left_s - (time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
@@ -166,13 +161,9 @@ class Worker:
         return self._call(wire.Build(case, device), wire.Built)
 
     def prepare(
-        self,
-        case: Case,
-        device: DeviceFacts | None,
-        policy: Policy,
-        like: int | None = None,
+        self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
-    ) -> Handle:
+    ) -> Handle:  # fmt: skip
         """Prepare a case, in the host's process if it has no device. See `Instrument.prepare`."""
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
@@ -702,7 +693,6 @@ class Pipe:
         return True
 
     def close(self) -> None:
-        """Close this end."""
         self._connection.close()
 
 

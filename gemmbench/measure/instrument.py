@@ -115,7 +115,6 @@ class Server:
         return held.executor is self._queue and request.clock in held.bench.prepared.ahead
 
     def finish(self, running: Running) -> wire.Answer:
-        """Wait for a batch."""
         done = self._guarded(lambda: self._stamped(running.finish()))
         assert isinstance(done, Batch | wire.Refusal)
         return done

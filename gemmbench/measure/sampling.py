@@ -76,12 +76,9 @@ class Rule:
     """
 
     def __init__(
-        self,
-        policy: Policy,
-        end: float,
-        least: int = LEAST_SAMPLES,
+        self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._policy, self._end, self._least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
@@ -172,14 +169,9 @@ def _warmed_up(handle: Handle, clock: str, policy: Policy, warm_s: float, now: C
 
 
 def alone(
-    handle: Handle,
-    clock: str,
-    policy: Policy,
-    budget_s: float,
-    warm: bool = True,
-    one_s: float = 0.0,
+    handle: Handle, clock: str, policy: Policy, budget_s: float, warm: bool = True, one_s: float = 0.0,
     now: Clock = time.perf_counter,
-) -> Sampled:
+) -> Sampled:  # fmt: skip
     """Sample a handle until its finest scope is stable or the budget is spent.
 
     At least three batches are taken, or ten if ten fit in the row's whole budget. Under a power or thermal
@@ -272,13 +264,9 @@ class Pairs:
 
 
 def in_turn(
-    first: Handle,
-    second: Handle,
-    clock: str,
-    policy: Policy,
-    budget_s: float,
+    first: Handle, second: Handle, clock: str, policy: Policy, budget_s: float,
     now: Clock = time.perf_counter,
-) -> Pairs:
+) -> Pairs:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
     The order changes from pair to pair, so a change of speed that lasts longer than a batch affects both.
@@ -318,13 +306,9 @@ def in_turn(
 
 
 def _pairs(
-    first: Callable[[], Batch],
-    second: Callable[[], Batch],
-    policy: Policy,
-    pair_s: float,
-    end: float,
+    first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
-) -> tuple[Sampled, Sampled]:
+) -> tuple[Sampled, Sampled]:  # fmt: skip
     """Take pairs of batches until the rule stops, an even number. The second side is first in every other
     pair.
 

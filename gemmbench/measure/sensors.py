@@ -346,9 +346,6 @@ class NvmlGauge:
         return None
 
 
-# --- the watch ----------------------------------------------------------------------------------------------
-
-
 class Monitor(Watch):
     """Reads a device and its host while a window is open.
 
@@ -357,12 +354,9 @@ class Monitor(Watch):
     """
 
     def __init__(
-        self,
-        device: DeviceFacts | None,
-        gauge: Gauge | None = None,
-        look: Callable[[float], Usage | None] | None = None,
-        now: Callable[[], float] = time.perf_counter,
-    ) -> None:
+        self, device: DeviceFacts | None, gauge: Gauge | None = None,
+        look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
         self._now = now
         self._gauge = gauge or _gauge_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))

@@ -161,23 +161,13 @@ class Case:
 
     def row(self, status: Status, reason: str = "") -> Row:
         """A row of this case with a status and no samples; `reason` says why there are none."""
+        shared = ("kind", "device", "variant", "dtype", "parameters", "source", "notes", "ran_on", "sums")
         return Row(
-            kind=self.kind,
-            device=self.device,
-            variant=self.variant,
-            dtype=self.dtype,
-            parameters=self.parameters,
+            **{name: getattr(self, name) for name in (*shared, "phase", "given", "grid")},
             status=status,
             reason=reason,
             problem=saved_problem(self.problem) if self.problem else None,
             label=self.problem.label if self.problem else "",
-            source=self.source,
-            notes=self.notes,
-            ran_on=self.ran_on,
-            sums=self.sums,
-            phase=self.phase,
-            given=self.given,
-            grid=self.grid,
             own=self.own.name if self.own else UNSET,
             operands=self.operands.names or UNSET,
         )

@@ -25,9 +25,6 @@ When = Literal["exact", "before", "after"]
 after: what the last batch left, and one more problem."""
 
 
-# --- requests -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Open:
     """List the devices, or describe the host and its BLAS. Answered by `Opened`."""
@@ -84,9 +81,6 @@ class Release:
 
 
 Request = Open | Build | Prepare | Verify | AskBatch | Release
-
-
-# --- answers ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -177,9 +171,6 @@ class Refusal:
 Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
 
 
-# --- errors -------------------------------------------------------------------------------------------------
-
-
 class NotMeasuredError(Exception):
     """A case ends without a rate. The exception has the row's status and the reason for the user.
 
@@ -192,17 +183,10 @@ class NotMeasuredError(Exception):
     handle: int | None = None
 
     def __init__(
-        self,
-        status: Status,
-        reason: str,
-        restart: bool = False,
-        needs_s: float | None = None,
+        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
     ) -> None:
         super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.restart = restart
-        self.needs_s = needs_s
+        self.status, self.reason, self.restart, self.needs_s = status, reason, restart, needs_s
 
 
 LEAST_SAMPLES = 3  # of each scope of a row, even if they take longer than its budget
@@ -226,9 +210,6 @@ class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
 
 
-# --- what parents program against ---------------------------------------------------------------------------
-
-
 class Instrument(Protocol):
     """Prepares, verifies and times cases. `measure.child.Worker` is the real one, in a process of its own.
 
@@ -239,13 +220,9 @@ class Instrument(Protocol):
         """Compile a case's kernels and run nothing."""
 
     def prepare(
-        self,
-        case: Case,
-        device: DeviceFacts | None,
-        policy: Policy,
-        like: int | None = None,
+        self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
-    ) -> Handle:
+    ) -> Handle:  # fmt: skip
         """Put a case's operands in place: see `Prepare`."""
 
     def of_former(
@@ -307,11 +284,9 @@ class Handle:
     watch: Watch = field(default=_UNWATCHED, kw_only=True)
 
     def verify(self, when: When) -> Verified:
-        """Check what the timed launches compute."""
         return self.instrument.verify(self.number, when)
 
     def start(self, clock: str, count: int, work: int = 1) -> None:
-        """Request a batch without waiting for it."""
         self.instrument.start(self.number, clock, count, work)
 
     def finish(self) -> Batch:

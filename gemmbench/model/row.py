@@ -259,13 +259,8 @@ RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Pr
 
 
 def row_key(
-    kind: str,
-    device: int,
-    variant: str,
-    dtype: str,
-    parameters: Parameters,
-    problem: Problem | None,
-) -> RowKey:
+    kind: str, device: int, variant: str, dtype: str, parameters: Parameters, problem: Problem | None,
+) -> RowKey:  # fmt: skip
     """The identity of a case, hashable; the order of parameters does not matter."""
     return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 

@@ -112,9 +112,6 @@ class Run:
         return self.header.devices[row.device] if row.device >= 0 else None
 
 
-# --- the file ---------------------------------------------------------------------------------------------
-
-
 _T = TypeVar("_T")
 
 

@@ -94,9 +94,6 @@ def _devices_of(platform: Any) -> list[Any]:
         return []
 
 
-# --- the facts of one device --------------------------------------------------------------------------------
-
-
 def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
     """One property; the default if the driver, or this version of pyopencl, does not know it."""
     try:
@@ -111,12 +108,9 @@ def _text(thing: Any, keys: type, name: str) -> str:
 
 
 def _facts(
-    position: tuple[int, int, int],
-    platform: Any,
-    device: Any,
-    source: tuple[str, str],
+    position: tuple[int, int, int], platform: Any, device: Any, source: tuple[str, str],
     warnings: tuple[str, ...],
-) -> DeviceFacts:
+) -> DeviceFacts:  # fmt: skip
     """A device's facts. `position` is its index in the list, its platform's, and its index within the
     platform.
 

@@ -24,10 +24,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -147,11 +147,14 @@ def release() -> None:
 
     Repeated calls do nothing.
     """
-    while _undo:
-        _undo.pop()()
+    for name in tuple(_before):
+        if (value := _before.pop(name)) is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
 
-_undo: list[Callable[[], None]] = []
+_before: dict[str, str | None] = {}  # the variables to restore, with their values
 atexit.register(release)
 
 
@@ -186,7 +189,10 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
             folder = Path(prefix, "etc", "OpenCL", "vendors")
             if folder != base:
                 origin = f"from this environment: {folder}"
-                yield from ((icd, origin) for icd in _listing(folder) if _resolves(_first_line(icd)))
+                for icd in _listing(folder):
+                    library = _first_line(icd)
+                    if library and (not _is_path(library) or Path(library).is_file()):
+                        yield icd, origin
     elif Path(asked).is_dir():
         yield from ((icd, "from OCL_ICD_VENDORS") for icd in _listing(Path(asked)))
     elif asked.endswith(".icd"):
@@ -219,10 +225,6 @@ def _first_line(icd: Path) -> str:
 
 def _is_path(library: str) -> bool:
     return "/" in library or "\\" in library
-
-
-def _resolves(library: str) -> bool:
-    return bool(library) and (not _is_path(library) or Path(library).is_file())
 
 
 # --- what pip installed -------------------------------------------------------------------------------------
@@ -324,9 +326,6 @@ def _loads(library: str) -> bool:
     return True
 
 
-# --- telling the loader -------------------------------------------------------------------------------------
-
-
 def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
     """Make a private folder of ``.icd`` files for all drivers, and return the variables that point to it.
 
@@ -355,15 +354,8 @@ def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
         whole = folder / f"{name}.{os.getpid()}"
         whole.write_bytes(line)
         whole.replace(folder / name)
-    _undo.append(partial(_restore, "OCL_ICD_VENDORS", os.environ.get("OCL_ICD_VENDORS")))
+    _before["OCL_ICD_VENDORS"] = os.environ.get("OCL_ICD_VENDORS")
     return {"OCL_ICD_VENDORS": str(folder)}
-
-
-def _restore(name: str, before: str | None) -> None:
-    if before is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = before
 
 
 # --- drivers that fail --------------------------------------------------------------------------------------
@@ -458,9 +450,6 @@ def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, .
                 fix = "Check that its hardware and kernel driver are there"
                 listed.append((f"{driver.title} can be loaded but shows no device", fix))
     return tuple(listed)
-
-
-# --- advice -------------------------------------------------------------------------------------------------
 
 
 def no_device_message(problems: Iterable[Problem]) -> str:

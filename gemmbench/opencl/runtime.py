@@ -530,13 +530,9 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
 
 
 def resources_of(
-    runtime: Runtime,
-    variant: Variant,
-    parameters: Values,
-    programs: Mapping[str, BuiltProgram],
-    problem: Gemm,
-    fixed: bool = False,
-) -> tuple[Resources, ...]:
+    runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, BuiltProgram],
+    problem: Gemm, fixed: bool = False,
+) -> tuple[Resources, ...]:  # fmt: skip
     """The resources of each kernel that a problem needs, in launch order. Arguments as for `Runtime.fitted`.
 
     Raises `NotMeasuredError` if a kernel cannot be created.

@@ -108,7 +108,6 @@ class ChainProbe:
         return "" if self.usable(device, dtype) else self.forms[dtype][0].lacks(device)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
-        """Hash of every program that may be compiled for a row."""
         width, forms = int(parameters["width"]), self.forms[dtype]
         options = (word for form in forms for n in UNROLLS for word in form.options(width, n, CHAINS))
         return fingerprint(tuple(dict.fromkeys(form.file for form in forms)), tuple(options))
@@ -244,7 +243,6 @@ class MatrixProbe:
         return self.family.lacks(device, dtype)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
-        """Hash of every program that may be compiled for a row."""
         instruction = self.instruction(dtype, parameters)
         pairs = ((chains, unroll) for chains in self.chains for unroll in self.unrolls)
         options = (word for pair in pairs for word in self.options(instruction, *pair))
@@ -316,8 +314,7 @@ class Recurrence:
 
 def expected_sums(
     recurrence: Recurrence, dtype: DType, operands: ChainOperands, items: int, width: int, chains: int,
-    steps: int,
-    merged: bool = False,
+    steps: int, merged: bool = False,
 ) -> HostArray:  # fmt: skip
     """What a kernel of ``chains.clh`` stores for each work-item; floating point in double precision.
 
@@ -339,9 +336,6 @@ def expected_sums(
     if not recurrence.sum_type(dtype).is_float:
         sums = sums.astype(recurrence.sum_type(dtype).numpy)
     return np.resize(sums, items)
-
-
-# --- operands -----------------------------------------------------------------------------------------------
 
 
 def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
@@ -372,9 +366,6 @@ def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> ChainOper
     return ChainOperands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
 
 
-# --- steps --------------------------------------------------------------------------------------------------
-
-
 def _linear(lanes: Lanes, dtype: DType) -> HostArray:
     return np.asarray(lanes.x * lanes.first + lanes.second)
 
@@ -382,10 +373,6 @@ def _linear(lanes: Lanes, dtype: DType) -> HostArray:
 def _rounded(lanes: Lanes, dtype: DType) -> HostArray:
     """One rounding for both operations: the product of two 16-bit numbers is exact in double precision."""
     return decode(encode(_linear(lanes, dtype), dtype), dtype)
-
-
-def _square(lanes: Lanes, dtype: DType) -> HostArray:
-    return np.asarray(lanes.x * lanes.x + lanes.second)
 
 
 def _cross(lanes: Lanes, dtype: DType) -> HostArray:
@@ -403,24 +390,16 @@ def _dot_step(lanes: Lanes, dtype: DType) -> HostArray:
     return np.asarray(lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1))
 
 
-# --- all of them --------------------------------------------------------------------------------------------
-
-
-def _modulo_2_64(stored: HostArray, dtype: DType) -> HostArray:
+def _wrapping(stored: HostArray, dtype: DType) -> HostArray:
     return stored.astype(np.uint64)
 
 
-def _signed(stored: HostArray, dtype: DType) -> HostArray:
-    return stored.astype(np.int64)
-
-
 RECURRENCES: dict[str, Recurrence] = {
-    #                        operands        host's numbers  step     sums
     "linear": Recurrence(_draw_floats, decode, _linear),
     "packed": Recurrence(_draw_floats, decode, _rounded, "float"),
-    "square": Recurrence(_draw_integers, _modulo_2_64, _square),
-    "cross": Recurrence(_draw_integers, _modulo_2_64, _cross),
-    "dot": Recurrence(_draw_bytes, _signed, _dot_step, "int"),
+    "square": Recurrence(_draw_integers, _wrapping, lambda lanes, _: lanes.x * lanes.x + lanes.second),
+    "cross": Recurrence(_draw_integers, _wrapping, _cross),
+    "dot": Recurrence(_draw_bytes, lambda stored, _: stored.astype(np.int64), _dot_step, "int"),
 }
 """By name, as the forms of the probes name them."""
 

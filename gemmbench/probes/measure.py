@@ -87,7 +87,9 @@ def measured(
     `known` is what earlier rows have shown; None for those of this instrument. Raises `NotMeasuredError` if
     there is no rate.
     """
-    task = _task(instrument, case, device, policy, known)
+    assert device is not None  # of every probe
+    known = known or _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
+    task = _Task(instrument, case, device, policy, known)
     if case.kind == "peak":
         return (yield from _arithmetic(task))
     if BY_NAME[case.variant].bench == "launch":
@@ -96,22 +98,10 @@ def measured(
     return (yield from of_kind(task, BY_NAME[case.variant]))
 
 
-def _task(
-    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None
-) -> _Task:
-    assert device is not None  # of every probe
-    if known is None:
-        known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
-    return _Task(instrument, case, device, policy, known)
-
-
 def _event_over_wall(batches: Sequence[Batch]) -> float:
     """The median event time over the median wall time of batches."""
     event, wall = (np.median(times) for times in zip(*((b.finest_s, b.wall_s) for b in batches), strict=True))
     return float(event / wall)
-
-
-# --- arithmetic ---------------------------------------------------------------------------------------------
 
 
 def _arithmetic(task: _Task) -> Stages:
@@ -221,9 +211,6 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: dict[object
     if not race.entries:
         raise NotMeasuredError("failed", race.failure)
     known.setdefault(key, race.ranked()[0].choice)
-
-
-# --- memory, transfers, latencies ---------------------------------------------------------------------------
 
 
 def _memory(task: _Task, probe: MemoryProbe) -> Stages:

@@ -52,9 +52,6 @@ class MemoryProbe:
         return fingerprint((self.file,), (self.kernel, f"WIDTH={width}", repr(WAYS)))
 
 
-# --- what is raced ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Way:
     """How work-items share the work: a contender of a race."""
@@ -133,9 +130,6 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
     )
 
 
-# --- the probes ---------------------------------------------------------------------------------------------
-
-
 def _bandwidth(
     name: str, bench: Bench, idea: str, loads: int = 1, stores: int = 0, widths: tuple[int, ...] = WIDTHS
 ) -> MemoryProbe:
@@ -205,8 +199,6 @@ FAMILIES: Mapping[str, str] = {
 }
 
 
-# --- sizes --------------------------------------------------------------------------------------------------
-
 _TIMES_CACHE = 8
 _SMALLEST_SET = 4 * KIB
 _LARGEST_SET = 4 * GIB  # 2^30 floats: kernels count in 32-bit integers
@@ -255,9 +247,6 @@ def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
 def _most(device: DeviceFacts) -> int:
     """Bytes that a probe may use: the largest buffer, at most a quarter of memory."""
     return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
-
-
-# --- the plan -----------------------------------------------------------------------------------------------
 
 
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:

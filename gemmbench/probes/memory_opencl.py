@@ -449,14 +449,9 @@ class _Reading:
         return max(1, self._row.runtime.facts.compute_units) * way.groups
 
     def _loop(
-        self,
-        parameters: Parameters,
-        numbers: tuple[int, ...],
-        trip_bytes: int,
-        least: int,
-        check: Callable[[Loop, int], str],
-        notes: tuple[str, ...] = (),
-    ) -> MemoryBench:
+        self, parameters: Parameters, numbers: tuple[int, ...], trip_bytes: int, least: int,
+        check: Callable[[Loop, int], str], notes: tuple[str, ...] = (),
+    ) -> MemoryBench:  # fmt: skip
         """A bench of a loop whose kernel takes `numbers` and then the number of trips.
 
         A trip moves `trip_bytes`; a measured launch makes `least` trips or more.

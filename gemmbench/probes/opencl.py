@@ -123,7 +123,6 @@ class Copies(_Buffer):
         return TransferBench(self, way, _timed(transfer))
 
     def blank(self) -> None:
-        """Erase the target of the copies."""
         if self._up:
             self._erase()
         else:
@@ -172,7 +171,6 @@ class Maps(_Buffer):
         return TransferBench(self, str(parameters["way"]), self._give if self._up else self._take)
 
     def blank(self) -> None:
-        """Erase the target of the transfer."""
         self._arrived = None
         if self._up:
             self._erase()

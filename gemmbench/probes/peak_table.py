@@ -38,9 +38,6 @@ class Grid:
     more: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
 
 
-# --- arithmetic and tensor cores ----------------------------------------------------------------------------
-
-
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
     """The tables of each device's arithmetic and tensor cores; with `verbose`, also a line for every row."""
     rows = by_key((row.device, row) for row in run.rows if row.kind == "peak")
@@ -164,9 +161,6 @@ def _theoretical(run: Run, device: int, row: Row) -> theory.Ceiling | None:
     if device == HOST or row.variant != PLAIN:
         return None
     return theory.ceiling(run.header.devices[device], row.dtype, max_mhz=row.max_mhz)
-
-
-# --- what tables have in common -----------------------------------------------------------------------------
 
 
 def _is_verified(row: Row) -> bool:

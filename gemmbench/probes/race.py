@@ -31,9 +31,6 @@ _MOST_RATIO_S = 2.0
 _SHORT_S = 2e-4  # of launches so short, only the minima of many tell anything
 
 
-# --- what is raced ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Sized(Handle):
     """A handle whose batches do `work` units of work per problem."""
@@ -81,9 +78,6 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
             spent = event if events_agree(event / wall) else wall
             return max(least, min(math.ceil(wanted_s / spent * trips), most))
         trips = min(most, trips * max(2, min(16, int(wanted_s / event / 2))))
-
-
-# --- the race -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -176,7 +170,6 @@ class Race:
         return max(entry.rate for entry in self.entries)
 
     def ranked(self) -> list[RaceEntry]:
-        """The entries, the fastest first."""
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def unrolling(self, best: Handle, most: float) -> float | None:
@@ -231,9 +224,6 @@ class Race:
         return {value: number(max(each) / GIGA) for value, each in rates.items()}
 
 
-# --- twice the work -----------------------------------------------------------------------------------------
-
-
 def time_ratio(
     first: Callable[[], float], second: Callable[[], float], off: Callable[[float], float], tolerance: float
 ) -> float:
@@ -260,12 +250,9 @@ def time_ratio(
 
 
 def doubling(
-    handle: Handle,
-    work: int,
-    tolerance: float,
-    launches: int = 1,
+    handle: Handle, work: int, tolerance: float, launches: int = 1,
     seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
-) -> float:
+) -> float:  # fmt: skip
     """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
 
     The single work's time is a mean of several `launches`. `seconds` reads a batch's clock.

@@ -25,11 +25,9 @@ class Interval:
     high: float
 
     def is_above(self, value: float) -> bool:
-        """Whether the whole interval is above a value."""
         return self.low > value
 
     def is_below(self, value: float) -> bool:
-        """Whether the whole interval is below a value."""
         return self.high < value
 
 

@@ -150,11 +150,6 @@ def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> st
     return ceilings.why_above(flops_per_second, top, partial(rate_of, integer=is_integer(row.dtype)))
 
 
-def own_rate(row: Row, scope: str) -> Rate | None:
-    """`shown_rate`, or None where the row was not measured in the scope itself."""
-    return shown_rate(row, scope) if scope in row.samples else None
-
-
 ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
 
 
@@ -369,13 +364,9 @@ class Peak:
 
 
 def peak(
-    run: Run,
-    device: int,
-    dtype: str,
-    matrix: bool | None = None,
-    others: Sequence[Run] = (),
+    run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = (),
     sums: str | None = None,
-) -> Peak | None:
+) -> Peak | None:  # fmt: skip
     """The measured peak for a device's GEMMs of a type; None if there is none.
 
     Args:
