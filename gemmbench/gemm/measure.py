@@ -53,10 +53,10 @@ def _with_samples(
         notes=(*row.notes, *handle.prepared.notes, *notes),
         conditions=joined([window.conditions for window in sampled]),
     )
-    return beside_ceiling(row, device)
+    return checked_against_peak(row, device)
 
 
-def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
+def checked_against_peak(row: Row, device: DeviceFacts | None) -> Row:
     """Mark a row wrong if the median of its finest scope exceeds the theoretical peak."""
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
@@ -85,8 +85,8 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     try:
         if case.former or case.versus:
             try:
-                return (yield from _in_turn(instrument, case, device, policy))
-            except _AloneError as error:
+                return (yield from _interleaved(instrument, case, device, policy))
+            except _OtherKernelError as error:
                 case = replace(case, versus=None, notes=(*case.notes, error.reason))
         return (yield from _alone(instrument, case, device, policy))
     except WrongError as error:
@@ -112,10 +112,10 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
             share_s = policy.budget_s / len(clocks)
             windows.append(alone(handle, clock, policy, share_s, not windows, one_s))
         row = _with_samples(row, handle, windows, device, policy)
-        return (yield from _beside_samples(handle, row, device, policy))
+        return (yield from _after_samples(handle, row, device, policy))
 
 
-def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Add what is measured after the samples: energy, the host scope's parts, the map cycle; then verify
     again.
 
@@ -136,13 +136,13 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
     return verified_row_after(row, handle)
 
 
-def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its `former` version or with its `versus` kernel.
 
     Both are verified before and after. The clock of both kernels is the one they have in common.
 
-    Raises `NotMeasuredError` if there is nothing to compare with, and `_AloneError` if only the other kernel
-    of ``--versus`` cannot run.
+    Raises `NotMeasuredError` if there is nothing to compare with, and `_OtherKernelError` if only the other
+    kernel of ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -179,7 +179,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
         except (NotMeasuredError, WrongError) as error:
-            of_other = _of_other(case, error)
+            of_other = _other_kernel_error(case, error)
             if not of_other.restart and not isinstance(error, LostError) and not case.versus:
                 # Of a wrong kernel it is of no interest what it was before.
                 verified_row(present, prepare_now())
@@ -193,7 +193,9 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             yield Staged(f"verifying {name}")
             verified = former.verify("before")
             if verified.check.verdict == "wrong":
-                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
+                raise _other_kernel_error(
+                    case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
+                )
             least = max(policy.min_batches, _LEAST_IN_TURN)
             on_host = former.prepared.clocks == ("host",)
             clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
@@ -222,13 +224,13 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             former.batch(former.prepared.clocks[0], 1)
             check = former.verify("after").check
             if check.verdict == "wrong":
-                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
+                raise _other_kernel_error(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
-            raise (_of_other(case, error) if error.handle == former.number else error) from None
+            raise (_other_kernel_error(case, error) if error.handle == former.number else error) from None
         row = _with_pairs(row, case, former, verified, sides, clocks)
         if case.versus:
-            row = yield from _beside_samples(now, row, device, policy)
-    return beside_ceiling(row, device)
+            row = yield from _after_samples(now, row, device, policy)
+    return checked_against_peak(row, device)
 
 
 def _with_pairs(
@@ -264,18 +266,18 @@ def _share_operands(present: Case, other: Case) -> bool:
     )
 
 
-class _AloneError(NotMeasuredError):
+class _OtherKernelError(NotMeasuredError):
     """The other kernel of an interleaved case cannot run."""
 
 
-def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
+def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
     """The error to raise if the other kernel failed: nothing is known about the case's own kernel."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     status, reason = of.status, of.reason
     if case.versus:
         why = f"not in turn with {case.versus.title}: {status}: {reason}"
-        return _AloneError("unsupported", why, restart)
+        return _OtherKernelError("unsupported", why, restart)
     reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 

@@ -45,7 +45,7 @@ class GemmExecutor:
         self._exact: dict[tuple[object, ...], str] = {}
 
     def build(self, case: Case) -> instrument.Built:
-        with _of_other_folder(case):
+        with _refusing_other_folders(case):
             programs = self._programs_of(case)
             return self._built(case, programs, self._smaller_groups(case, programs))
 
@@ -58,10 +58,10 @@ class GemmExecutor:
         the wall clock.
         """
         variant, parameters = _variant(case), self._compiled(case)
-        with errors(), _of_other_folder(case):
+        with errors(), _refusing_other_folders(case):
             programs = self._programs_of(case)
             smaller = self._smaller_groups(case, programs)
-            bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
+            bind = partial(self.bind, variant, parameters, programs, fixed=_is_group_chosen(case))
             timed = Timed(
                 bind,
                 partial(self._exact_error, variant, case, parameters, bind),
@@ -92,7 +92,9 @@ class GemmExecutor:
         variant, numbers = _variant(case), case.numbers
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources_of(self.runtime, variant, self._compiled(case), programs, case.gemm, _fixed(case)),
+            resources_of(
+                self.runtime, variant, self._compiled(case), programs, case.gemm, _is_group_chosen(case)
+            ),
             {
                 **variant.chosen(case.gemm, self.runtime.facts, numbers),
                 **{
@@ -114,7 +116,7 @@ class GemmExecutor:
         values = variant.values(case.gemm, {**parameters, **chosen})
 
         def launched(step: Pass) -> Group:
-            return self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1]
+            return self.runtime.fitted(programs[step.file], step, values, _is_group_chosen(case))[1]
 
         groups = ((step, step.group(values), launched(step)) for step in variant.steps(values))
         return tuple(each for each in groups if each[1] != each[2])
@@ -257,7 +259,7 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
             raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
 
 
-def _fixed(case: Case) -> bool:
+def _is_group_chosen(case: Case) -> bool:
     """Whether the user or the tuner chose the work-group."""
     return variant_of(case).fixes_group(case.given or ())
 
@@ -278,7 +280,7 @@ def _variant(case: Case) -> Variant:
 
 
 @contextmanager
-def _of_other_folder(case: Case) -> Iterator[None]:
+def _refusing_other_folders(case: Case) -> Iterator[None]:
     """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported).
 
     Such kernels may take other arguments than today's host code passes. Own kernels' errors pass unchanged.

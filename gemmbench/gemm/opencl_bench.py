@@ -89,7 +89,7 @@ class Timed:
     tile: tuple[int, int] | None = None  # rows and columns of C that a work-group computes, if known
 
 
-class Turns:
+class Rotation:
     """The state of operand sets. Benches that share the sets share it too.
 
     Attributes:
@@ -127,7 +127,7 @@ class Queued:
         look: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._look = look  # at what the last problem left
+        self._check_last = look  # at what the last problem left
         self._enqueued = time.perf_counter()
 
     def done(self) -> bool:
@@ -147,24 +147,26 @@ class Queued:
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
         steps = len(stamps) // self._count
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
-        count = self._count - (bool(self._look) and self._count > _FEW)
+        count = self._count - (bool(self._check_last) and self._count > _FEW)
         timed, span = stamps[: count * steps], (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
         passes = [sum(stop - start for _, start, stop in timed[step::steps]) * 1e-9 for step in range(steps)]
         self._bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
-        if self._look:
-            self._look()
+        if self._check_last:
+            self._check_last()
         roles = (role for role, *_ in stamps)
         kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
         tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
-        alone = self._count - bool(self._look) or 1  # before C was erased
+        alone = self._count - bool(self._check_last) or 1  # before C was erased
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(stamps[alone * steps - 1][2] * 1e-9 - span[0], tick) / alone
         launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which no event tells
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
-        known_s = None if self._look and self._count == 1 else launch_s  # C was erased before its only START
+        known_s = (
+            None if self._check_last and self._count == 1 else launch_s
+        )  # C was erased before its only START
         return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
 
@@ -208,10 +210,10 @@ class GemmBench:
             plain |= {name: runtime.filled(matrices[name]) for name in as_image}
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
             self._buffers.append((plain, direct if as_image else plain))
-        self._turns = Turns(self.sets)
+        self._rotation = Rotation(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._device_s = 0.0  # of the last verified problem
-        self._bound(timed, case)
+        self._bind_launches(timed, case)
         self._images = tuple(as_image)
         with errors():
             self._fill()
@@ -226,9 +228,9 @@ class GemmBench:
             if c.behind:
                 cl.enqueue_fill_buffer(queue, c.buffer, _GUARD, self._stored.c.nbytes, c.behind)
         queue.finish()
-        self._turns.last, self._turns.written = None, ""
+        self._rotation.last, self._rotation.written = None, ""
 
-    def _bound(self, timed: Timed, case: Case) -> None:
+    def _bind_launches(self, timed: Timed, case: Case) -> None:
         """Bind the launches of both scopes for every operand set, and reset what was measured."""
         layout = Layout.of(self._problem)
         self._timed = timed
@@ -247,8 +249,8 @@ class GemmBench:
 
     def sharing(self, timed: Timed, case: Case) -> GemmBench:
         """A bench of another case with its own launches on the same operands."""
-        other, self._turns.are_shared = copy(self), True
-        other._bound(timed, case)
+        other, self._rotation.are_shared = copy(self), True
+        other._bind_launches(timed, case)
         return other
 
     @property
@@ -286,20 +288,20 @@ class GemmBench:
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            written = self._turns.written or next(self._written(), "") if when == "after" else ""
+            written = self._rotation.written or next(self._forbidden_writes(), "") if when == "after" else ""
             seen, self._wrong = self._wrong, Check()
             if seen.verdict == "wrong" and not written:
                 return instrument.Verified(seen)
             if not written:
                 verified = self._answers.verified(self, when)
                 if when == "before" and verified.check.verdict == "ok":
-                    written = next(self._written(), "")
+                    written = next(self._forbidden_writes(), "")
                     has_room = self._stored.c.nbytes <= self.runtime.facts.global_mem_bytes // _ROOM
                     if has_room and "svm" not in self._memory:
                         self._compared_with()
             if written:
                 self._fill()
-                if when == "after" and self._turns.are_shared:
+                if when == "after" and self._rotation.are_shared:
                     raise NotMeasuredError("failed", f"{written}, by it or by the kernel in turn with it")
                 return instrument.Verified(Check("wrong", {}, (written,)))
         medians = map(statistics.median, zip(*self.timed, strict=True))
@@ -314,10 +316,10 @@ class GemmBench:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            was_on_device = self._turns.on_device
+            was_on_device = self._rotation.on_device
             if was_on_device:
-                self._turns.written = self._turns.written or next(self._written(), "")
-            looks = iter([*[False] * (count - 1), self._looks(count)])
+                self._rotation.written = self._rotation.written or next(self._forbidden_writes(), "")
+            looks = iter([*[False] * (count - 1), self._checks_next(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
     def _compared_with(self) -> ResultComparer:
@@ -329,7 +331,7 @@ class GemmBench:
             self._lefts = cycle([self.runtime.buffer(verified.nbytes) for _ in 2 * self._ahead])
         return self._comparer
 
-    def _looks(self, count: int) -> bool:
+    def _checks_next(self, count: int) -> bool:
         """Whether the last problem of the next batch is to run on an erased C and be checked.
 
         Always in batches of several problems, and in every second batch of one: the others have undisturbed
@@ -338,14 +340,14 @@ class GemmBench:
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
-    def _look(self, comparison: QueuedComparison, c: Any) -> None:
+    def _check_last(self, comparison: QueuedComparison, c: Any) -> None:
         """Check what a batch's last problem left in C, if the device found a difference."""
         if comparison.differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
-            self._judge(left)
+            self._verify_batch_result(left)
 
-    def _judge(self, left: HostArray) -> None:
+    def _verify_batch_result(self, left: HostArray) -> None:
         """Verify a C that is not bit for bit the verified one.
 
         After that, batches are not compared any longer.
@@ -354,19 +356,19 @@ class GemmBench:
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
-    def _compared_problem(self) -> tuple[list[Any], QueuedComparison]:
+    def _enqueue_compared(self) -> tuple[list[Any], QueuedComparison]:
         """Enqueue a problem on an erased C and its comparison; the launches' events and the comparison."""
-        queue, comparer, index = self.runtime.queue, self._compared_with(), self._turns.index()
+        queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
-        self._without_results(index)
+        self._erase_temporaries(index)
         events = [step.enqueue(queue) for step in self._prepared[index]]
-        self._turns.took(1, "device", self)
+        self._rotation.took(1, "device", self)
         return events, comparer.compare(c)
 
-    def _written(self) -> Iterator[str]:
+    def _forbidden_writes(self) -> Iterator[str]:
         """Sentences on what launches wrote where nothing may be written: behind C, or into A or B."""
-        queue, self._turns.on_device = self.runtime.queue, False
+        queue, self._rotation.on_device = self.runtime.queue, False
         for (a, b, c), (plain, _) in zip(self._operands, self._buffers, strict=True):
             behind = np.full(c.behind, _GUARD)
             c.keep_on_device(queue)
@@ -384,7 +386,7 @@ class GemmBench:
                 if not same_bits(held, values):
                     yield f"{name} was written"
 
-    def _without_results(self, index: int) -> None:
+    def _erase_temporaries(self, index: int) -> None:
         """Enqueue erasing every temporary buffer of an operand set's launches."""
         held = {
             id(buffer): buffer
@@ -397,18 +399,18 @@ class GemmBench:
 
     def _device_batch(self, count: int) -> Batch | Queued:
         """Enqueue so many problems back to back; on a CPU also wait for them."""
-        plan, looks = self._on_device(), self._looks(count)
+        plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.perf_counter()
         events, look = self._enqueue(plan, count - looks), None
         if looks:
-            index = self._turns.index()
-            (last, comparison), left = self._compared_problem(), self._buffers[index][0]["C"]
+            index = self._rotation.index()
+            (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]
             events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
-            look = partial(self._look, comparison, left)
+            look = partial(self._check_last, comparison, left)
         queued = Queued(self, events, count, begin, look)
         if not self._ahead:
             return queued.finish()
@@ -434,7 +436,7 @@ class GemmBench:
             matrix = {"A": values.a, "B": values.b}[name]
             if matrix.size:
                 cl.enqueue_copy(self.runtime.queue, plain[name], np.ascontiguousarray(matrix))
-        self._turns.on_device = False
+        self._rotation.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Fill C, erase all temporaries, run the timed launches of a scope once, and return C.
@@ -442,11 +444,11 @@ class GemmBench:
         With another `problem`, which differs in alpha or beta, the launches get its arguments. The device
         scope's time and stamps are stored.
         """
-        queue, self._turns.last = self.runtime.queue, None
+        queue, self._rotation.last = self.runtime.queue, None
         matrix = self._operands[index][2]
         matrix.fill(c)
         matrix.keep_on_device(queue)
-        self._without_results(index)
+        self._erase_temporaries(index)
         queue.finish()
         if scope == "device":
             launched = self._with_scalars(problem, self._on_device()[index], self._buffers[index][0])
@@ -457,7 +459,7 @@ class GemmBench:
             stamped = events if self.stamped else ()
             self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in stamped if event)
             matrix.to_host(queue)
-            self._turns.on_device = False
+            self._rotation.on_device = False
         else:
             launches = self._with_scalars(problem, self._hosted[index], self._buffers[index][1])
             self._seconds = self._host_run(index, scope, launches)
@@ -479,14 +481,14 @@ class GemmBench:
 
     def left(self) -> HostArray | None:
         """C as this bench's last batch left it; None if it was filled since, or device batches add to it."""
-        if self._turns.last is None or self._turns.last[2] is not self:
+        if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
-        index, clock, _ = self._turns.last
+        index, clock, _ = self._rotation.last
         if clock == "device":
             if self._problem.beta != 0:
                 return None
             self._operands[index][2].to_host(self.runtime.queue)
-            self._turns.on_device = False
+            self._rotation.on_device = False
         return self._read(index)
 
     def _read(self, index: int) -> HostArray:
@@ -496,9 +498,9 @@ class GemmBench:
         """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
-            for step in plan[self._turns.index(number)]:
+            for step in plan[self._rotation.index(number)]:
                 events.append((step.role, step.enqueue(self.runtime.queue)))
-        self._turns.took(count, "device", self)
+        self._rotation.took(count, "device", self)
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
@@ -506,23 +508,23 @@ class GemmBench:
 
         With `looks` it runs on an erased C, which is checked.
         """
-        index = self._turns.index()
+        index = self._rotation.index()
         if looks:
-            self._judge(self.answer(clock, index, self._answers.before))
+            self._verify_batch_result(self.answer(clock, index, self._answers.before))
         else:
             self._restore_c(index)
             self._seconds = self._host_run(index, clock, self._hosted[index])
-        self._turns.took(1, clock, self)
+        self._rotation.took(1, clock, self)
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
         """The launches of every operand set, after all operands were moved to the device."""
-        if not self._turns.on_device:
+        if not self._rotation.on_device:
             for matrices in self._operands:
                 for matrix in matrices:
                     matrix.keep_on_device(self.runtime.queue)
             self.runtime.queue.finish()
-            self._turns.on_device = True
+            self._rotation.on_device = True
         return self._prepared
 
     def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
@@ -532,18 +534,18 @@ class GemmBench:
         cycle also maps and fills the operands first, and maps them all at the end.
         """
         a, b, c = operands = self._operands[index]
-        self._turns.on_device = False
+        self._rotation.on_device = False
         is_long = self._device_s >= LONG_S and not self._images  # an upload that fills images saves a pass
         split, cycle = clock in SPLIT or is_long, clock == CYCLE
         queue = self.runtime.queue if split else self.runtime.plain_queue
         for matrix in operands:
-            matrix.lend(queue) if cycle else matrix.reclaim(queue)
+            matrix.hand_over(queue) if cycle else matrix.reclaim(queue)
         queue.finish()
         if not split:  # nothing else in its time: small problems take microseconds
             begin = time.perf_counter()
             # Held: to let go of an event may take longer than it does.
             held = [a.to_device(queue), b.to_device(queue)]
-            held.append(c.to_device(queue) if self._problem.beta != 0 else c.lend(queue))
+            held.append(c.to_device(queue) if self._problem.beta != 0 else c.hand_over(queue))
             held += [launch.enqueue(queue) for launch in launches]
             c.to_host(queue)
             return {WHOLE: time.perf_counter() - begin}
@@ -558,7 +560,7 @@ class GemmBench:
                 c.fill(self._stored.c)
             laps.lap("fill")
         events = [("upload", a.to_device(queue)), ("upload", b.to_device(queue))]
-        events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.lend(queue)))
+        events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.hand_over(queue)))
         laps.lap("upload", wait=not self.stamped)
         events += [(launch.role, launch.enqueue(queue)) for launch in launches]
         laps.launched(partial(_busy, events) if self.stamped else None)
@@ -569,7 +571,7 @@ class GemmBench:
     def _restore_c(self, index: int) -> None:
         """Restore C in host memory if beta is not 0, because the next problem reads it."""
         if self._problem.beta != 0:
-            self._turns.on_device = False
+            self._rotation.on_device = False
             c = self._operands[index][2]
             c.reclaim(self.runtime.plain_queue)
             c.fill(self._stored.c)
@@ -586,7 +588,7 @@ class WallBench(GemmBench):
 
         Of several, the last is not timed: it runs on an erased C and is checked.
         """
-        plan, looks = self._on_device(), count > 1 and self._looks(count)
+        plan, looks = self._on_device(), count > 1 and self._checks_next(count)
         count -= looks
         self.runtime.queue.finish()
         begin = time.perf_counter()
@@ -594,8 +596,8 @@ class WallBench(GemmBench):
         self.runtime.queue.finish()
         end = time.perf_counter()
         if looks:
-            c = self._buffers[self._turns.index()][0]["C"]
-            self._look(self._compared_problem()[1], c)
+            c = self._buffers[self._rotation.index()][0]["C"]
+            self._check_last(self._enqueue_compared()[1], c)
         return Batch({"device": (end - begin) / count}, begin, end, count)
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, widened
+from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, with_row_length
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -127,15 +127,19 @@ class Matrices:
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         return replace(
             self,
-            a=widened(transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread),
-            b=widened(transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread),
+            a=with_row_length(
+                transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread
+            ),
+            b=with_row_length(
+                transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread
+            ),
             c=guarded(problem, self.c),
         )
 
 
 def guarded(problem: Gemm, c: HostArray) -> HostArray:
     """C (m x n of every problem) in rows of ldc elements, with guards in the gaps: m x ldc."""
-    return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
+    return with_row_length(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 
 @dataclass(frozen=True)

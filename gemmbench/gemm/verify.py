@@ -252,7 +252,7 @@ class ExactTest:
         return f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
 
 
-def widened(matrix: HostArray, ld: int, fill: Any) -> HostArray:
+def with_row_length(matrix: HostArray, ld: int, fill: Any) -> HostArray:
     """A matrix in rows of ``ld`` elements, the rest filled; unchanged if its rows have that length."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
@@ -345,7 +345,7 @@ _CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of wider types are not cut short
 
 
 @dataclass(frozen=True)
-class Model:
+class RoundingModel:
     """What rounding does to the elements of C: see the module."""
 
     adding: float  # u
@@ -356,7 +356,7 @@ class Model:
     cut: float  # of sums that tensor cores cut short far above float's digits
 
     @classmethod
-    def of(cls, problem: Gemm, sums: str = "") -> Model:
+    def of(cls, problem: Gemm, sums: str = "") -> RoundingModel:
         """The rounding of a kernel that keeps its sums in the type `sums`; "" for C's."""
         result = problem.result
         kept, steps, smallest = DTYPES[sums] if sums else result, problem.k + 4, 0.0
@@ -438,8 +438,8 @@ class DrawnRows:
         return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
 
     def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
-        """The bound of each element of the rows: 0.5 for integers, else by `Model`."""
-        problem, model = self._problem, Model.of(self._problem, sums)
+        """The bound of each element of the rows: 0.5 for integers, else by `RoundingModel`."""
+        problem, model = self._problem, RoundingModel.of(self._problem, sums)
         if not problem.result.is_float:
             return np.full(product.shape, 0.5)
         if self._generated:
@@ -456,7 +456,7 @@ def repeat_bounds(
     Returns a function of a problem's number in the batch and its verified rows of C. It uses the largest
     elements of A, so one bound holds for all rows.
     """
-    dtype, batch, model = DTYPES[problem.dtype], problem.batch, Model.of(problem, sums)
+    dtype, batch, model = DTYPES[problem.dtype], problem.batch, RoundingModel.of(problem, sums)
 
     def bounds(number: int, verified: HostArray) -> HostArray:
         """The bound of each element of some verified rows."""

@@ -647,7 +647,7 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
         if transposed and name in variant.either(problem.dtype):
             variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))
         elif transposed:
-            variant = _with_copy(variant, name, DTYPES[problem.dtype].itemsize)
+            variant = _with_transposed_copy(variant, name, DTYPES[problem.dtype].itemsize)
     return variant.batched(problem.batch)
 
 
@@ -655,7 +655,7 @@ def _renamed(step: Pass, names: Mapping[str, str]) -> Pass:
     return replace(step, arguments=tuple(names.get(each, each) for each in step.arguments))
 
 
-def _with_copy(variant: Variant, name: str, itemsize: int) -> Variant:
+def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
     """The variant with a first pass that transposes an operand, and with the other passes reading the copy.
 
     In formulas the leading dimension is the copy's: a multiple of 16 elements unless the kernel needs rows

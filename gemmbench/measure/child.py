@@ -168,7 +168,7 @@ class Worker:
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
         if like is not None:
-            self._hold(like)
+            self._ensure_prepared(like)
         number = next(self._numbers)
         request = wire.Prepare(number, case, device, policy, like, problem)
         prepared = self._call(request, wire.Prepared)
@@ -206,15 +206,15 @@ class Worker:
         worker, devices = self._others[former]
         worker.limit(self._limit_s)
         assert device is not None  # kernels run on devices
-        return worker, replace(past, former=""), its_device(former, device, devices)
+        return worker, replace(past, former=""), matching_device(former, device, devices)
 
     def verify(self, handle: int, when: wire.When) -> wire.Verified:
-        self._hold(handle)
+        self._ensure_prepared(handle)
         return self._call(wire.Verify(handle, when), wire.Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
         """Request a batch. If the process was stopped before, it first runs batches that are not timed."""
-        self._hold(handle)
+        self._ensure_prepared(handle)
         request = wire.AskBatch(handle, clock, count, work)
         self._take_turn()
         if self._is_cold:
@@ -250,7 +250,7 @@ class Worker:
         self._took_s.pop(handle, None)
         for monitor in self._monitors.values():
             monitor.close()  # of a window that failed: it would read on, on a core that the next row needs
-        self._settle()
+        self._drop_answers()
         if handle in self._held:
             self._held.discard(handle)
             with contextlib.suppress(NotMeasuredError):  # what was measured stands
@@ -258,14 +258,14 @@ class Worker:
 
     # --- the wire ---
 
-    def _hold(self, handle: int) -> None:
+    def _ensure_prepared(self, handle: int) -> None:
         """Prepare a handle again if its process was replaced, after the handle whose operands it shares."""
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
         if handle not in self._held:
             request = self._asked[handle]
             if request.like is not None and request.like in self._asked:
-                self._hold(request.like)
+                self._ensure_prepared(request.like)
             else:
                 request = replace(request, like=None)
             self._call(request, wire.Prepared)
@@ -276,7 +276,7 @@ class Worker:
 
         Unread batches are dropped first.
         """
-        self._settle()
+        self._drop_answers()
         self._take_turn()
         self._since = time.monotonic()
         self._send(request)
@@ -284,7 +284,7 @@ class Worker:
         answer: _T = self._expect(kind)
         return answer
 
-    def _settle(self) -> None:
+    def _drop_answers(self) -> None:
         """Receive and drop the answers to requested batches."""
         while self._batches:
             with contextlib.suppress(NotMeasuredError):
@@ -294,7 +294,7 @@ class Worker:
         """Send a request; a new child gets it if the last one died while idle.
 
         Without a process, a request that needs a handle raises `LostError`. If the child dies before it reads
-        the request, `_received` reports the crash instead of an answer.
+        the request, `_next_answer` reports the crash instead of an answer.
         """
         needs_handle = isinstance(request, wire.AskBatch | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
@@ -313,14 +313,14 @@ class Worker:
 
         Raises `NotMeasuredError` for a refusal, `LostError` if the child died or timed out.
         """
-        answer = self._received()
+        answer = self._next_answer()
         if isinstance(answer, NotMeasuredError):
             answer.handle = self._handle
             raise answer
         assert isinstance(answer, kind), answer
         return answer
 
-    def _received(self) -> Any:
+    def _next_answer(self) -> Any:
         """The next answer, or the error that replaces it: a crash, a time-out or a refusal.
 
         After a time-out, and after a refusal that asks for it, the process is ended.
@@ -337,7 +337,7 @@ class Worker:
         try:
             answer = pipe.receive()
         except EOFError:
-            return LostError("crashed", self._obituary())
+            return LostError("crashed", self._crash_report())
         self._left_s, self._since = self.left_s, time.monotonic()
         if isinstance(answer, wire.Refusal):
             if answer.restart:  # an answer, but the driver is not to be trusted any more
@@ -361,7 +361,7 @@ class Worker:
 
         Where that is impossible, wait until it is idle.
         """
-        self._settle()
+        self._drop_answers()
         self._is_active, self._is_cold = False, True
         if not _CAN_STOP:
             time.sleep(_SPIN_S)
@@ -411,7 +411,7 @@ class Worker:
         self._pipe = Pipe(parent_end)
         return self._pipe
 
-    def _obituary(self) -> str:
+    def _crash_report(self) -> str:
         """How the child died, with the last words of its driver. The process is ended."""
         process = self._process
         assert process is not None
@@ -594,7 +594,7 @@ def protocol_of(checkout: Path) -> int:
     return int(stated[1]) if stated else 0
 
 
-def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
+def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
     """The matching device of another version (see `Case.former`). Raises `NotMeasuredError` if it has none.
 
     A checkout must show the same platform and name. For another driver, the first device of the same type.

@@ -116,10 +116,10 @@ def measure(
     still, runs backwards or cannot be read.
     """
     sleep(_REST_S)
-    idle = _span(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
+    idle = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
     batch, batch_s = _warm(run, clock)
     least_s = max(_WINDOW_S, min(batch_s, counter.step_s) / _PRECISION)
-    busy = _span(counter, lambda: run(batch), least_s, clock)
+    busy = _between_moves(counter, lambda: run(batch), least_s, clock)
     problems = busy.steps * batch
     return Energy(
         joules=busy.joules / problems,
@@ -139,23 +139,23 @@ class _Span:
     steps: int
 
 
-def _span(counter: Counter, step: Callable[[], object], least_s: float, clock: Clock) -> _Span:
+def _between_moves(counter: Counter, step: Callable[[], object], least_s: float, clock: Clock) -> _Span:
     """Repeat a step for at least `least_s`, from one movement of the counter to another.
 
     Returns seconds, joules and the number of steps between. `CounterError` if the counter went backwards.
     """
-    begin, before, _ = _movement(counter, step, clock)
+    begin, before, _ = _until_moved(counter, step, clock)
     steps = 0
     while clock() - begin < least_s:
         step()
         steps += 1
-    end, after, more = _movement(counter, step, clock)
+    end, after, more = _until_moved(counter, step, clock)
     if after <= before:
         raise CounterError(f"{counter.name}'s counter ran backwards")
     return _Span(end - begin, after - before, steps + more)
 
 
-def _movement(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
+def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
     """Repeat a step until the counter moves: the time then, its joules, and the number of steps.
 
     Raises `CounterError` if it stands still for a second.

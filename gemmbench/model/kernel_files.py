@@ -80,11 +80,11 @@ def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
     comparable.
     """
     left_out = (option for option in _ASKED_FOR if option not in options)
-    return _left(file, root, tuple(option.removeprefix("-D") for option in left_out))
+    return _without_macros(file, root, tuple(option.removeprefix("-D") for option in left_out))
 
 
 @cache
-def _left(file: str, root: str, macros: tuple[str, ...]) -> str:
+def _without_macros(file: str, root: str, macros: tuple[str, ...]) -> str:
     """A file's text with the given macros removed as undefined.
 
     Cached: a tuner asks a hundred thousand times.
@@ -92,11 +92,11 @@ def _left(file: str, root: str, macros: tuple[str, ...]) -> str:
     lines = text(file, root)
     if "TRANS_" in lines or "BATCHED" in lines:
         for macro in macros:
-            lines = _without(lines, macro)
+            lines = _without_macro(lines, macro)
     return lines
 
 
-def _without(source: str, macro: str) -> str:
+def _without_macro(source: str, macro: str) -> str:
     """A source as the preprocessor leaves it if `macro` is not defined; other conditions stay.
 
     Handles ``#ifdef``/``#ifndef`` of this macro with ``#else``, and ``defined(macro)`` inside longer
@@ -198,17 +198,17 @@ def own_file(path: Path) -> OwnFile:
 
     Raises `KernelFileError` if a file cannot be read, or the TOML holds ``*/``.
     """
-    source = _expanded(_own_text(path), path.parent, path.name)
+    source = _expanded(_user_text(path), path.parent, path.name)
     beside = path.with_suffix(".toml")
     if beside != path and beside.is_file():
-        described = _own_text(beside)
+        described = _user_text(beside)
         if "*/" in described:
             raise KernelFileError(f"{beside} holds */, which would end the comment that it becomes")
         source = f"{source}\n/* gemmbench\n{described}\n*/\n"
     return OwnFile(path.name, source)
 
 
-def _own_text(path: Path) -> str:
+def _user_text(path: Path) -> str:
     """The text of a user's file. `KernelFileError` if it is unreadable, over 1 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MOST_BYTES:
@@ -240,7 +240,7 @@ def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
         if file.is_file():
             if depth >= _DEPTH:
                 raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
-            return _expanded(_own_text(file), file.parent, match[1], depth + 1) + after(match)
+            return _expanded(_user_text(file), file.parent, match[1], depth + 1) + after(match)
         if match[1] == MARK:
             return f'#include "{MARK}"{after(match)}'
         what = f"neither beside it nor gemmbench's {MARK}"

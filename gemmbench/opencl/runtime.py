@@ -336,7 +336,7 @@ class Operand:
         """
         raise NotImplementedError
 
-    def lend(self, queue: Any) -> Any:
+    def hand_over(self, queue: Any) -> Any:
         """Give the memory to the device without copying the values. Returns the event if there is one."""
 
     def keep_on_device(self, queue: Any) -> None:
@@ -381,7 +381,7 @@ class Mapped(Operand):
         host, self._host = self._host, None
         return host.base.release(queue) if host is not None and host.size else None
 
-    lend = to_device
+    hand_over = to_device
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
@@ -476,7 +476,7 @@ class SharedMemory(Operand):
         mapped, self._mapped, self._host = self._mapped, None, None
         return mapped.release(queue)
 
-    lend = to_device
+    hand_over = to_device
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
