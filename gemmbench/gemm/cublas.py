@@ -142,26 +142,18 @@ class CublasLt:
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
-        c_type = _LT_RESULTS[problem.result.name]
         matmul = self._made("MatmulDesc", _SUMS_IN_FLOAT, _FLOAT)
-        for attribute, value in (
-            (_TRANSPOSE_FIRST, ctypes.c_int32(_TRANSPOSED)),
-            (_FAST_SUMS, ctypes.c_int8(1)),
-        ):
+        attributes = {_TRANSPOSE_FIRST: ctypes.c_int32(_TRANSPOSED), _FAST_SUMS: ctypes.c_int8(1)}
+        for attribute, value in attributes.items():
             size = ctypes.c_size_t(ctypes.sizeof(value))
             self._call("MatmulDescSetAttribute", matmul, attribute, ctypes.byref(value), size)
-        first, second, result = (
-            self._made(
-                "MatrixLayout",
-                kind,
-                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(ld)),
-            )
-            for kind, rows, columns, ld in (
-                (_E4M3, k, n, layout.ldb),
-                (_E4M3, k, m, layout.lda),
-                (c_type, n, m, layout.ldc),
-            )
-        )
+
+        def matrix(kind: int, rows: int, columns: int, ld: int) -> ctypes.c_void_p:
+            lengths = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(ld)
+            return self._made("MatrixLayout", kind, *lengths)
+
+        first, second = matrix(_E4M3, k, n, layout.ldb), matrix(_E4M3, k, m, layout.lda)
+        result = matrix(_LT_RESULTS[problem.result.name], n, m, layout.ldc)
         preference = self._made("MatmulPreference")
         most, size = ctypes.c_uint64(WORKSPACE_BYTES), ctypes.c_size_t(8)
         self._call("MatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, ctypes.byref(most), size)

@@ -89,21 +89,15 @@ class GemmExecutor:
 
         A smaller work-group of the multiply pass replaces WX and WY in the chosen parameters.
         """
-        variant, numbers = _variant(case), case.numbers
+        variant, numbers, is_fixed = _variant(case), case.numbers, _is_group_chosen(case)
+        chosen: dict[str, int | float | str] = {**variant.chosen(case.gemm, self.runtime.facts, numbers)}
+        for step, _, group in smaller:
+            if step.role == "multiply":
+                chosen |= dict(zip(("WX", "WY"), group, strict=False))
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources_of(
-                self.runtime, variant, self._compiled(case), programs, case.gemm, _is_group_chosen(case)
-            ),
-            {
-                **variant.chosen(case.gemm, self.runtime.facts, numbers),
-                **{
-                    name: side
-                    for step, _, group in smaller
-                    if step.role == "multiply"
-                    for name, side in zip(("WX", "WY"), group, strict=False)
-                },
-            },
+            resources_of(self.runtime, variant, self._compiled(case), programs, case.gemm, is_fixed),
+            chosen,
             variant.fingerprint(case.dtype, numbers, case.former),
         )
 

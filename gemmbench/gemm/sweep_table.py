@@ -426,12 +426,8 @@ def pages(run: Run) -> list[Sheet]:
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
 
     def subject(row: Row) -> tuple[object, ...]:
-        return (
-            row.device,
-            row.dtype,
-            row.problem,
-            titled(row.variant, row.parameters) if row.grid else id(row),
-        )
+        kernel = titled(row.variant, row.parameters) if row.grid else id(row)
+        return row.device, row.dtype, row.problem, kernel
 
     grids = by_key((subject(row), row) for row in gemms).values()
     best = (max(alike, key=lambda row: rates.median_rate(row, scope) or 0) for alike in grids)

@@ -123,19 +123,8 @@ GPU_TILE = Variant(
         "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
     },
     presets={
-        "default": {
-            "BM": 64,
-            "BN": 64,
-            "BK": 8,
-            "TM": 8,
-            "TN": 4,
-            "WIDTH": 4,
-            "PAD": 4,
-            "LANES": 32,
-            "LX": 8,
-            "AHEAD": 1,
-            "BAND": 8,
-        },
+        "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4}
+        | {"PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1, "BAND": 8},
         "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
         "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
         "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},

@@ -9,16 +9,8 @@ from typing import Any
 
 from gemmbench.model.units import MIB
 
-# A word of a platform's name or version, and the maker's key in presets; the first that is there counts.
-_MAKERS: Mapping[str, str] = {
-    "pocl": "pocl",
-    "intel": "intel",
-    "nvidia": "nvidia",
-    "amd": "amd",
-    "qualcomm": "qualcomm",
-    "arm platform": "arm",
-    "apple": "apple",
-}
+# In a platform's name or version; the first that is there is the maker's key in presets, up to a space.
+_MAKERS = ("pocl", "intel", "nvidia", "amd", "qualcomm", "arm platform", "apple")
 
 
 @dataclass(frozen=True)
@@ -78,7 +70,7 @@ class DeviceFacts:
     def family(self) -> str:
         """Type and driver, the key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
         words = f"{self.platform} {self.version}".lower()
-        maker = next((name for word, name in _MAKERS.items() if word in words), "other")
+        maker = next((maker for maker in _MAKERS if maker in words), "other").split()[0]
         return f"{self.type}-{maker}"
 
     @property

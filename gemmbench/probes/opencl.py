@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -117,9 +118,7 @@ class Copies(_Buffer):
     def bench(self, parameters: Parameters) -> TransferBench:
         """A copy enqueued and waited for, a blocking one, or two on two queues: see `ProbeBuffers`."""
         way = str(parameters["way"])
-        transfer = {
-            "blocking": self._blocking, "enqueued": self._enqueued, "two queues": self._two_queues
-        }[way]  # fmt: skip
+        transfer = self._two_queues if way == "two queues" else partial(self._whole, way == "blocking")
         return TransferBench(self, way, _timed(transfer))
 
     def blank(self) -> None:
@@ -138,12 +137,10 @@ class Copies(_Buffer):
         else:
             cl.enqueue_copy(queue, part, self._buffer, src_offset=offset, is_blocking=blocking)
 
-    def _blocking(self) -> None:
-        self._copy(self._runtime.plain_queue, 0, self.values.size, True)
-
-    def _enqueued(self) -> None:
-        self._copy(self._runtime.plain_queue, 0, self.values.size, False)
-        self._runtime.plain_queue.finish()
+    def _whole(self, blocking: bool) -> None:
+        self._copy(self._runtime.plain_queue, 0, self.values.size, blocking)
+        if not blocking:
+            self._runtime.plain_queue.finish()
 
     def _two_queues(self) -> None:
         """Copy each half in a queue of its own."""

@@ -97,20 +97,15 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
                 paint = partial(_over_bytes, subject=subject, title=title, unit=unit, figure=figure)
                 drawn.append(pane.Pane(lines.HEIGHT, paint))
     for subject in pane.subjects(runs, lambda row: row.kind == "latency" and not is_sized(row), typed=False):
-        times = [(row, each.median) for row in subject.rows if (each := _time(row))]
-        if times:
-            entries = [
-                Bar(
-                    (BarPart(t / 1e-6, pane.COLOURS[0], row.variant),),
-                    units.seconds(t),
-                    clean(row.variant),
-                    said=sample(subject.run, row),
-                )
-                for row, t in times
-            ]
-            drawn.append(
-                pane.Pane(bars.height(entries), partial(_launches, entries=entries, where=subject.where))
-            )
+        entries = []
+        for row in subject.rows:
+            if times := _time(row):
+                part = BarPart(times.median / 1e-6, pane.COLOURS[0], row.variant)
+                text, name = units.seconds(times.median), clean(row.variant)
+                entries.append(Bar((part,), text, name, said=sample(subject.run, row)))
+        if entries:
+            painted = partial(_launches, entries=entries, where=subject.where)
+            drawn.append(pane.Pane(bars.height(entries), painted))
     return drawn
 
 

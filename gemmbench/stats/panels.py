@@ -173,11 +173,7 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
 
     order = sorted((rate.median for row, rate in best.values() if rate and is_ranked(row)), reverse=True)
     return {
-        variant: Standing(
-            row,
-            rate,
-            order.index(rate.median) + 1 if rate and is_ranked(row) else None,
-        )
+        variant: Standing(row, rate, order.index(rate.median) + 1 if rate and is_ranked(row) else None)
         for variant, (row, rate) in best.items()
     }
 
