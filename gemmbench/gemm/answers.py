@@ -183,10 +183,7 @@ def _most(dtype: DType, wanted: float) -> int:
 
 
 def _scaled(stored: HostArray, dtype: DType, digits: int) -> HostArray:
-    """Stored elements multiplied exactly by 2^digits.
-
-    Types of 1 or 2 bytes get it added to their exponents.
-    """
+    """Stored elements times 2^digits, exactly; types of 1 or 2 bytes get it added to their exponents."""
     if not digits:
         return stored
     if dtype.itemsize > 2:
@@ -282,10 +279,7 @@ class Answers:
         return c[:, : self._problem.n]
 
     def verified(self, bench: Answering, when: When) -> Verified:
-        """Run the checks before or after the batches.
-
-        If they pass, a small problem's matrices are returned too.
-        """
+        """Run the checks before or after the batches. If they pass, small matrices are returned too."""
         check = self._before(bench) if when == "before" else self._after(bench)
         return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
 

@@ -468,10 +468,7 @@ class CublasBench:
             self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed call of a scope once after C was filled; returns C.
-
-        The device scope's time is stored.
-        """
+        """Run a scope's timed call once after C was filled; returns C. The device's time is stored."""
         problem = problem or self._problem
         operands, self._last = self._operands[index], ""
         operands.host["C"][...] = c

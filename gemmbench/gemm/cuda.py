@@ -56,7 +56,7 @@ class Cuda:
     def memory(self, nbytes: int) -> Iterator[int]:
         """The address of so many bytes on the device, freed at the end.
 
-        `NotMeasuredError` if memory runs out.
+        `NotMeasuredError` if out of memory.
         """
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
@@ -91,16 +91,13 @@ class Cuda:
         self.finish()
 
     def finish(self) -> None:
-        """Wait for all enqueued work.
-
-        `NotMeasuredError` if some failed; the process cannot use CUDA any longer.
-        """
+        """Wait for all enqueued work. `NotMeasuredError` if some failed: CUDA is then beyond use."""
         self._call("cuStreamSynchronize", self.stream)
 
     def start(self) -> Stopwatch:
         """A stopwatch that starts when the device gets there.
 
-        Two alternate, so the previous one may still run.
+        The previous one may still run: two alternate.
         """
         watch = next(self._watches)
         self._call("cuEventRecord", watch.begin, self.stream)
@@ -177,10 +174,7 @@ class Cuda:
         return name.value.decode(errors="replace")
 
     def _call(self, function: str, *arguments: Any) -> None:
-        """Call a function of the driver.
-
-        Errors become `NotMeasuredError`; all but a lack of memory need a new process.
-        """
+        """Call the driver. Errors become `NotMeasuredError`; all but a lack of memory need a new process."""
         status = getattr(self._library, function)(*arguments)
         if status:
             text = ctypes.c_char_p()

@@ -268,10 +268,7 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """Rates with and without transfers over size: the fastest kernels and the host's BLAS.
-
-    Sweeps without a kernel are left out.
-    """
+    """Rates with and without transfers over size: the fastest kernels and the host's BLAS, if both ran."""
     drawn = []
     for sweep in _sweeps(runs, families):
         parts = tuple(

@@ -331,7 +331,7 @@ def check_exact(case: Case, handle: Handle) -> None:
 
 
 def verified_row(case: Case, handle: Handle) -> Row:
-    """The row of a case whose kernel passes its checks, with launches.
+    """The row, with launches, of a case whose kernel passes its checks.
 
     `WrongError` with the row otherwise.
     """

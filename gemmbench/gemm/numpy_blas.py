@@ -30,10 +30,7 @@ _WARM = "cold: its operands stay in the cache, since the size of the host's cach
 
 
 class NumpyExecutor:
-    """Runs gemm cases with numpy or scipy, in the host scope only.
-
-    `pin` pins the threads of every loaded BLAS.
-    """
+    """Runs gemm cases with numpy or scipy, in the host scope only. `pin` pins the threads of loaded BLAS."""
 
     def __init__(self, pin: Callable[[], object] = lambda: None) -> None:
         self._pin = pin

@@ -32,10 +32,7 @@ from gemmbench.opencl.runtime import NO_CLOCK, SVM, BuiltProgram, Runtime, choos
 
 
 class GemmExecutor:
-    """Runs gemm cases on one OpenCL device.
-
-    Each variant's exact tests run once per data type and parameters.
-    """
+    """Runs gemm cases on one OpenCL device. Exact tests run once per variant, data type and parameters."""
 
     bench: type[GemmBench] = GemmBench  # what times a problem
     notes: tuple[str, ...] = ()  # of rows that have samples

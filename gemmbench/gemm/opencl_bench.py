@@ -348,10 +348,7 @@ class GemmBench:
             self._verify_batch_result(left)
 
     def _verify_batch_result(self, left: HostArray) -> None:
-        """Verify a C that is not bit for bit the verified one.
-
-        After that, batches are not compared any longer.
-        """
+        """Verify a C that differs in bits from the verified one; later batches are then not compared."""
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
@@ -602,10 +599,7 @@ class WallBench(GemmBench):
 
 
 def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Device seconds of upload, passes and multiply kernels, by their events.
-
-    Uploads without an event or stamps count as 0.
-    """
+    """Device seconds of upload, passes and multiply kernels, by events; uploads without stamps count as 0."""
     seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
     for role, event in events:
         part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")

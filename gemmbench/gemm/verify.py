@@ -51,10 +51,7 @@ def random_operands(
 def _each_operand(
     problem: Gemm, draw: Callable[[int, int, DType], HostArray], draws_c: bool = True
 ) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C, each drawn by a function of rows, columns and data type.
-
-    Without `draws_c`, C is zeros.
-    """
+    """op(A), op(B) and C, drawn by a function of rows, columns and type; without `draws_c`, C is zeros."""
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
     a, b = draw(m, k, dtype), draw(k, n, dtype)
     if draws_c:

@@ -270,10 +270,7 @@ def _is_segmented(v: Values) -> bool:
 
 
 def _copied(v: Values) -> int:
-    """Elements of local memory of a group.
-
-    If the odd part of k is first, tiles begin at multiples of 1 KiB.
-    """
+    """Elements of a group's local memory. With the odd part of k first, tiles begin at multiples of 1 KiB."""
     return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if _is_odd_first(v) else 0)
 
 

@@ -145,10 +145,7 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
 
 def _multiply(a: str, b: str) -> Pass:
-    """The multiply pass for operands named `a` and `b`: as they are, padded or transposed.
-
-    It runs only if the problem needs exactly these two.
-    """
+    """The multiply pass for operands named `a` and `b`, which runs if the problem needs exactly these two."""
     step = multiply(
         "20_nv_mma.cl",
         "nv_mma",

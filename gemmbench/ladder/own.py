@@ -189,10 +189,7 @@ def own_kernel(path: str | Path) -> Variant:
 
 @lru_cache(maxsize=32)
 def variant_of(file: OwnFile) -> Variant:
-    """The variant that a user's file describes, its formulas tried once.
-
-    Raises `KernelFileError` if the description cannot be used.
-    """
+    """The variant that a user's file describes, tried once. `KernelFileError` if the description is wrong."""
     try:
         described = msgspec.toml.decode(file.description, type=Description)
         return _Reader(file, described).variant()
@@ -216,7 +213,7 @@ class _Reader:
     def variant(self) -> Variant:
         """The variant, checked and tried.
 
-        Raises `ValueError` for the user if anything in the description is wrong.
+        `ValueError`, for the user, if anything in the description is wrong.
         """
         described = self.of
         name = described.name or Path(self.file.name).stem
@@ -474,10 +471,7 @@ def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constrain
 
 
 def _try(variant: Variant) -> None:
-    """Evaluate every formula once with each preset.
-
-    `ParameterError` if one fails or a preset breaks a constraint.
-    """
+    """Evaluate every formula with each preset. `ParameterError` if one fails or a constraint is broken."""
     for kind in variant.presets:
         family, _, dtype = kind.partition(":")
         dtype = dtype if dtype in variant.dtypes else variant.dtypes[0]

@@ -393,10 +393,7 @@ _ANDROID = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU 
 
 
 def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) -> Variant:
-    """A kernel of dot products whose name ends in its vector width.
-
-    Each work-item makes block x block of C.
-    """
+    """A kernel of dot products, its name ending in the vector width. A work-item makes block x block of C."""
     width = int(name.rpartition("-v")[2])
     across, down = ("columns of C", "rows of C") if block == 1 else ("blocks of C", "blocks of C")
     return Variant(

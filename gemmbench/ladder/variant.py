@@ -283,9 +283,9 @@ class Variant:
         self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
     ) -> dict[str, int]:  # fmt: skip
-        """As `preset`, without checking constraints.
+        """As `preset`, without constraints.
 
-        Raises `ParameterError` if an override is unknown, or a value is below its parameter's minimum.
+        `ParameterError` if a name is unknown or a value below its minimum.
         """
         keys = self.preset_keys(family, dtype)
         chosen = {name: value for key in keys for name, value in self.presets[key].items()}

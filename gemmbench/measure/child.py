@@ -272,10 +272,7 @@ class Worker:
             self._held.add(handle)
 
     def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
-        """Send a request and wait for its answer, which must be of a kind.
-
-        Unread batches are dropped first.
-        """
+        """Drop unread batches, send a request, and wait for its answer, which must be of a kind."""
         self._drop_answers()
         self._take_turn()
         self._since = time.monotonic()
@@ -309,10 +306,7 @@ class Worker:
                     self._start().send(request)
 
     def _expect(self, kind: type[_T]) -> Any:
-        """The next answer.
-
-        Raises `NotMeasuredError` for a refusal, `LostError` if the child died or timed out.
-        """
+        """The next answer. `NotMeasuredError` for a refusal, `LostError` if the child died or timed out."""
         answer = self._next_answer()
         if isinstance(answer, NotMeasuredError):
             answer.handle = self._handle
@@ -357,10 +351,7 @@ class Worker:
         self._is_active = True
 
     def _pause(self) -> None:
-        """Stop the process until its next turn, after its answers.
-
-        Where that is impossible, wait until it is idle.
-        """
+        """Stop the process until its next turn, after its answers; on other systems wait until it is idle."""
         self._drop_answers()
         self._is_active, self._is_cold = False, True
         if not _CAN_STOP:
@@ -675,7 +666,7 @@ class Pipe:
     def receive(self) -> Any:
         """The next request or answer.
 
-        Raises `EOFError` if the other end is closed, `ValueError` for other messages.
+        `EOFError` if the other end is closed, `ValueError` for other messages.
         """
         self.wait(None)
         try:

@@ -75,11 +75,7 @@ class Counter(Protocol):
     step_s: float  # its readings move at least this often
 
     def joules(self) -> float:
-        """Energy since a moment that stays the same.
-
-        Raises:
-            CounterError: it cannot be read any more.
-        """
+        """Energy since a fixed moment. Raises `CounterError` if it cannot be read any longer."""
 
 
 def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:

@@ -264,10 +264,7 @@ class Watch:
         """A window begins."""
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """End the window.
-
-        Returns the state of the device and its host while the batches ran, if it was read.
-        """
+        """End the window. Returns what the device and its host did while the batches ran, if it was read."""
         return None
 
 

@@ -31,10 +31,7 @@ def folder() -> Path:
 
 
 def raw(file: str, root: str = "") -> str:
-    """The text of a kernel file, includes not replaced.
-
-    `root` is another kernels folder than gemmbench's own.
-    """
+    """The text of a kernel file as it stands. `root` is another kernels folder than gemmbench's own."""
     if file in _OWN:
         return _OWN[file]
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
@@ -85,10 +82,7 @@ def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
 
 @cache
 def _without_macros(file: str, root: str, macros: tuple[str, ...]) -> str:
-    """A file's text with the given macros removed as undefined.
-
-    Cached: a tuner asks a hundred thousand times.
-    """
+    """A file's text as if the macros were undefined; cached, because a tuner asks for it very often."""
     lines = text(file, root)
     if "TRANS_" in lines or "BATCHED" in lines:
         for macro in macros:

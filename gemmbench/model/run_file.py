@@ -256,10 +256,7 @@ class RunFile:
 
     @classmethod
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
-        """Start a new file with a header.
-
-        `RunFileError` if it exists, unless `force`; `BusyError` if it is locked.
-        """
+        """Start a new file. `RunFileError` if it exists, unless `force`; `BusyError` if it is locked."""
         path = Path(path)
         with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
             if force:
@@ -326,7 +323,7 @@ class RunFile:
         self._write(encode(row))
 
     def _write(self, line: bytes) -> None:
-        """Append a line in one write and flush it to disk.
+        """Append a line in one write, flushed to disk.
 
         A partial write is undone and raises `RunFileError`.
         """

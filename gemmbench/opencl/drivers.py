@@ -143,10 +143,7 @@ def _candidates() -> tuple[list[_Candidate], list[str]]:
 
 
 def release() -> None:
-    """Restore the environment that `register` changed, once the loader has read it.
-
-    Repeated calls do nothing.
-    """
+    """Restore the environment that `register` changed, once the loader has read it. Can be repeated."""
     for name in tuple(_before):
         if (value := _before.pop(name)) is None:
             os.environ.pop(name, None)
@@ -400,10 +397,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
 
 
 def _failure(child: subprocess.Popen[bytes], limit_s: float) -> str:
-    """How a child process failed to list a driver's devices; "" if it succeeded.
-
-    Python's start does not count.
-    """
+    """How a child process failed to list a driver's devices, or "". Python's start does not count."""
     assert child.stdout
     with child:
         child.stdout.readline()

@@ -113,10 +113,7 @@ class Runtime:
         return [*([] if own else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
-        """A kernel of a program, with arguments of its own.
-
-        `NotMeasuredError` if it does not take such work-groups.
-        """
+        """A kernel with arguments of its own. `NotMeasuredError` if it does not take such work-groups."""
         info = cl.kernel_work_group_info
         with errors():
             kernel = cl.Kernel(built.program, name)
@@ -169,10 +166,7 @@ class Runtime:
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
 
     def room(self, nbytes: int) -> Any:
-        """A buffer for temporaries.
-
-        On a CPU a large one asks for huge pages, as operands and numpy's arrays do.
-        """
+        """A buffer for temporaries. On a CPU a large one asks for huge pages, as operands and numpy do."""
         buffer = self.buffer(nbytes)
         if self.facts.type == "cpu" and nbytes >= _WORTH_HUGE_PAGES:
             flags, shape = cl.map_flags.WRITE_INVALIDATE_REGION, (nbytes,)
@@ -330,10 +324,7 @@ class Operand:
             self._host[...] = values.reshape(-1)
 
     def to_device(self, queue: Any) -> Any:
-        """Enqueue the transfer of the values to the device.
-
-        Returns its event, or None if there is nothing to do.
-        """
+        """Enqueue the values' transfer to the device. Returns its event; None if there is nothing to do."""
         raise NotImplementedError
 
     def hand_over(self, queue: Any) -> Any:
@@ -344,20 +335,14 @@ class Operand:
         raise NotImplementedError
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
-        """Bring the device's values to the host and wait.
-
-        With `discard` they may be lost: the host overwrites them.
-        """
+        """Bring the device's values to the host and wait. With `discard` they may be lost on the way."""
         raise NotImplementedError
 
     def reclaim(self, queue: Any) -> None:
         """Return the memory to the host without copying the values (not timed)."""
 
     def read(self, copied: bool = True) -> HostArray:
-        """The values in host memory, flat; an image's by rows.
-
-        Without `copied` they are a view of the operand.
-        """
+        """The values in host memory, flat; an image's by rows. Without `copied` they are a view."""
         self.reclaim(self._queue)
         host = self._host[: self._shape[0], : self._shape[1]] if self._image else self._host
         return np.array(host) if copied else np.asarray(host)

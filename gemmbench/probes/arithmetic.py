@@ -347,10 +347,7 @@ def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOpe
 
 
 def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
-    """Random unsigned integers, since chains wrap around.
-
-    Coefficients are odd, so that no chain stays at 0.
-    """
+    """Random unsigned integers; chains wrap around. Coefficients are odd, so that no chain stays at 0."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     most = np.iinfo(unsigned).max
     return ChainOperands(

@@ -144,10 +144,7 @@ class MemoryBench:
 
 
 def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
-    """Launch so many times back to back and wait.
-
-    The batch has seconds of one launch, by events if there are any.
-    """
+    """Launch back to back, `count` times, and wait. Seconds are of one launch, by events if there are any."""
     begin = time.perf_counter()
     events = [enqueue() for _ in range(count)]
     queue.finish()
@@ -374,10 +371,7 @@ class ImageProbe:
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One way to share the work: see `ProbeBuffers`.
-
-        The first kernel decides how many texels a launch reads.
-        """
+        """A way to share the work: see `ProbeBuffers`. The first decides how many texels a launch reads."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         items, options = _items(runtime, way, self._texels), (f"-DUNROLL={way.unroll}",)
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)

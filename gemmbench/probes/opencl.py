@@ -52,10 +52,7 @@ _BLANK = b"\xff" * FLOAT_BYTES
 
 
 class TransferBench:
-    """One way to make a transfer: a `measure.instrument.Bench`.
-
-    `transfer` moves everything once and returns the seconds that count.
-    """
+    """A way to make a transfer. `transfer` moves everything once and returns the seconds that count."""
 
     def __init__(self, operands: Copies | Maps, way: str, transfer: Callable[[], float]) -> None:
         self.operands, self._transfer = operands, transfer
@@ -238,7 +235,7 @@ class Chase:
         self._where = runtime.buffer(_WORD.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """A chase from the start of the cycle: see `ProbeBuffers`.
+        """A chase from the cycle's start: see `ProbeBuffers`.
 
         A trip is a hop. A small set is read once before.
         """
@@ -332,10 +329,7 @@ class ProbeExecutor:
         self._table = RepeatedTable()
 
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None) -> Any:
-        """A bench of a candidate, whose parameters include the row's.
-
-        `like` is one that shares its operands.
-        """
+        """A bench of a candidate, whose parameters include the row's. It shares the operands of `like`."""
         with errors():
             operands: ProbeBuffers = like.operands if like else self._operands(case)
             return operands.bench(case.parameters)

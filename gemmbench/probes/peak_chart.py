@@ -47,10 +47,7 @@ def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str)
 
 
 def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar], str]:
-    """Bars of rows by type and probe, and the letter of the unit.
-
-    The best of a type is in full colour and bold.
-    """
+    """Bars by type and probe, the best of each in full colour and bold, and the letter of the unit."""
     divisor, letter = units.scale(max(rate for _, rate in rated))
     entries = []
     for same in by_key(((row.dtype, row.variant), (row, rate)) for row, rate in rated).values():

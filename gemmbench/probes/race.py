@@ -134,7 +134,7 @@ class Race:
         return max((sized(handle, trips_for(handle, LAUNCH_S)) for handle in handles), key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
-        """A candidate's handle, which shares the first one's operands.
+        """A candidate's handle, on the first one's operands.
 
         None if it is refused; fatal errors are raised.
         """

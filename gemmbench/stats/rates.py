@@ -296,10 +296,7 @@ def is_uncertain(run: Run, row: Row) -> bool:
 
 
 def slowed(run: Run, row: Row) -> float:
-    """How much longer the slower control burst of a row took than the run's best, as a fraction.
-
-    0 for rows without control bursts.
-    """
+    """How much longer a row's slower control burst took than the run's best, as a fraction; or 0."""
     return burst_loss(row, _best_burst(run))
 
 
@@ -342,9 +339,9 @@ def on_host(row: Row) -> bool:
 
 @lru_cache(maxsize=64)
 def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
-    """Which units the ok GEMMs of a type ran on: ordinary ones (False), tensor cores (True), or both.
+    """Which units a type's ok GEMMs ran on: ordinary (False), tensor cores (True).
 
-    ``(False,)`` if nothing ran.
+    ``(False,)`` if none ran.
     """
     ran = {
         row.ran_on == "matrix"
