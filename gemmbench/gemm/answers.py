@@ -308,8 +308,7 @@ class Answers:
         return self._repeated(left, "in a batch: ")
 
     def _before(self, bench: Answering) -> Check:
-        """Check the exact problem in every distinct scope, then the case's own operands against rounding
-        bounds.
+        """Check the exact problem in every distinct scope, then the case's own operands within rounding.
 
         The case's own result is stored for later comparisons.
         """
@@ -325,8 +324,7 @@ class Answers:
         return merged(checks)
 
     def _after(self, bench: Answering) -> Check:
-        """Check what the last batch left, then a scaled exact problem on one or two random operand sets and
-        scopes.
+        """Check what the last batch left, then a scaled exact problem on random operand sets and scopes.
 
         If all is right, the user's ``--out`` is written.
         """

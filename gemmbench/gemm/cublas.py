@@ -114,10 +114,9 @@ class CublasLt:
         self._held = ExitStack()  # what the plan is made of
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """As `Cublas.enqueue`, for a B that is stored transposed. The plan is reused for the same shape and
-        layout.
+        """As `Cublas.enqueue`, for a B that is stored transposed.
 
-        Raises `NotMeasuredError` as `Cublas.enqueue` does.
+        A plan is reused for its shape and layout.
         """
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key != self._planned:

@@ -116,8 +116,7 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
 
 
 def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Add what is measured after the samples: energy, the host scope's parts, the map cycle; then verify
-    again.
+    """Add what is measured after the samples: energy, the host scope's parts, the map cycle. Verify again.
 
     The map cycle is last, so that its C is verified.
     """
@@ -139,7 +138,8 @@ def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy:
 def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its `former` version or with its `versus` kernel.
 
-    Both are verified before and after. The clock of both kernels is the one they have in common.
+    Both are verified before and after. Clocks that both have are interleaved, the others time the case alone.
+    Which side is prepared first is random.
 
     Raises `NotMeasuredError` if there is nothing to compare with, and `_OtherKernelError` if only the other
     kernel of ``--versus`` cannot run.
@@ -167,8 +167,7 @@ def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None,
             return handles.get(True) or prepare(instrument, present, device)
 
         yield Staged(f"verifying {name}")
-        # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
-        # evens out from process to process.
+        # Random, because the side that is prepared first gets other memory.
         if random.random() < 0.5:
             prepare_now()
         try:
@@ -181,7 +180,7 @@ def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None,
         except (NotMeasuredError, WrongError) as error:
             of_other = _other_kernel_error(case, error)
             if not of_other.restart and not isinstance(error, LostError) and not case.versus:
-                # Of a wrong kernel it is of no interest what it was before.
+                # If the kernel is wrong, its former version does not matter.
                 verified_row(present, prepare_now())
             raise of_other from None
         now = prepare_now()

@@ -54,9 +54,7 @@ class _ShapeLine:
         return device_rate / host_rate if device_rate and host_rate else None
 
     def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
-        """The best kernel's rates in `scope` and with transfers, its share of peak, numpy's rate, their
-        ratio.
-        """
+        """The best kernel's rates in `scope` and with transfers, its share of peak, numpy's rate, ratio."""
         return (
             rates.median_rate(self.best, scope),
             rates.median_rate(self.best, "host"),

@@ -406,7 +406,7 @@ class DrawnRows:
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power
 
     def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
-        """Whether every element of the rows is within its bound, and the largest error as a fraction of its
+        """Check that every element of the rows is within its bound; the figure is the largest error over its
         bound.
 
         `c` is C after, m x n of every problem. `c0` is C before, which is not read if beta is 0. `sums` is

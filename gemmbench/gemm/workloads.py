@@ -209,8 +209,7 @@ class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
-    """The shapes of a CSV file, in its order. A shape without a name is called after its line:
-    ``shapes.csv:2``.
+    """The shapes of a CSV file, in its order; one without a name is called after its line: ``shapes.csv:2``.
 
     `trans_a` and `trans_b` say how A and B are stored where the file does not. Raises `UsageError` if the
     file cannot be read, or a column or value is not valid.

@@ -55,8 +55,7 @@ _ROW_PARTS = 2  # work-items for each core, where C is one row
 
 
 def micro_tile(registers: int) -> tuple[int, int]:
-    """Rows and vectors of the micro-tile with the most products for each load, for a number of vector
-    registers.
+    """Rows and vectors of the micro-tile with the most products per load, for so many vector registers.
 
     Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors, so
     that powers of two leave nothing over. Such tiles have at least the eight sums that keep two units busy
@@ -72,8 +71,7 @@ def _second_cache(device: DeviceFacts) -> int:
 
 
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
-    """MR, NV, WIDTH and DEPTH from a device's registers and caches: the micro-tile and the depth of a panel
-    of B.
+    """MR, NV, WIDTH and DEPTH by a device's registers and caches: micro-tile, and depth of a panel of B.
 
     The analytical model of Low et al. (see `micro_tile`). A panel of B (DEPTH x NR) stays in the second cache
     while rows of A pass, so it gets a quarter of that cache, at most the size of local memory.
@@ -164,8 +162,7 @@ def _counts(length: int, least: int, most: int) -> list[int]:
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """The launch parameters for a problem: whether A and B are packed, the depth KC, the blocks and parts of
-    k.
+    """The launch parameters for a problem: packing of A and B, the depth KC, the blocks and parts of k.
 
     Blocks give every core about the same work. k is split if there are fewer micro-tiles than cores. One row
     of C times B has rules of its own.

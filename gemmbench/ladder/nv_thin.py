@@ -26,8 +26,7 @@ def _tiles(v: Values) -> tuple[int, int]:
 
 
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """All parameters for a problem: the large operand, the tile, warps of a group, loads ahead and parts of
-    k.
+    """All parameters for a problem: the large operand, the tile, warps, loads ahead and parts of k.
 
     Given parameters stay. With few tiles, each gets 16 warps and k is split among groups.
     """

@@ -291,8 +291,7 @@ def _tiles_bytes(p: Values) -> int:
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The tile with which all work-groups finish first, its STAGES, and GROUPS, the work-groups that share
-    tiles.
+    """The tile with which all work-groups finish first, its STAGES, and GROUPS, which share the tiles.
 
     Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power.
     """
@@ -320,8 +319,7 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
 
 
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
-    """The passes for operands named `a` and `b`: the one that describes them to the copy engine, and the
-    multiply.
+    """The passes for operands named `a` and `b`: their maps for the copy engine, and the multiplication.
 
     Both run only if the problem needs exactly these two.
     """

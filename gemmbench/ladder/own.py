@@ -83,8 +83,7 @@ _NODES = (
 
 
 def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
-    """Compile a formula such as ``BM // TM`` (or a number) to a function of named values that returns an
-    integer.
+    """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
     It may use `names`. With `is_rule` it must be a comparison, and returns 1 or 0; otherwise it must not be.
 

@@ -114,8 +114,7 @@ class Pass:
     once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
-        """The work-group to launch: the planned one, or a smaller one if that is too large and the kernel
-        allows any.
+        """The work-group to launch: the planned one, or a smaller one if needed and the kernel allows any.
 
         `most` limits its work-items and `sizes` each direction. `fixed` keeps the group of a multiplication.
         """
@@ -366,8 +365,7 @@ class Variant:
         return any(self.parameters[name].launch for name in given if name in self.parameters)
 
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
-        """The values that formulas and kernel arguments may use, by name: parameters, lengths, layout and
-        extents.
+        """The values that formulas and kernel arguments use, by name: parameters, lengths, layout, extents.
 
         ``itemsize`` is the bytes of an element of A or B. ``ta`` and ``tb`` are 1 if the kernels read that
         operand as it is stored, transposed. `layout` replaces the problem's own leading dimensions.

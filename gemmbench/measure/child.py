@@ -225,8 +225,7 @@ class Worker:
         self._batches.append(handle)
 
     def _warm(self, request: wire.AskBatch) -> None:
-        """Run batches for 20 ms that nobody times, because threads of a stopped process may wake up on one
-        core.
+        """Run batches untimed for 20 ms, because threads of a stopped process may wake up on one core.
 
         Not for problems of 0.4 s or more.
         """

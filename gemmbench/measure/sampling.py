@@ -84,8 +84,7 @@ class Rule:
         self.stop = ""
 
     def add(self, value: float, now: float, batch_s: float) -> None:
-        """Add a sample taken at `now`; the next one takes about ``batch_s``. `stop` is set if it was the
-        last.
+        """Add a sample taken at `now`, and set `stop` if it was the last. The next takes about ``batch_s``.
 
         Raises `ValueError` if it is not a positive finite number.
         """
@@ -309,8 +308,7 @@ def _pairs(
     first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
 ) -> tuple[Sampled, Sampled]:  # fmt: skip
-    """Take pairs of batches until the rule stops, an even number. The second side is first in every other
-    pair.
+    """Take an even number of pairs until the rule stops. The second side is first in every other pair.
 
     `pair_s` is about how long a pair takes, `end` when the budget is spent.
     """

@@ -190,8 +190,7 @@ def answering() -> Iterator[None]:
 
 
 def board_of(device: DeviceFacts) -> Any:
-    """NVML's handle of the board in a device's PCI slot. If the slot is unknown, the only board with its
-    name.
+    """NVML's handle of the board in a device's PCI slot; if that is unknown, the only one of its name.
 
     Raises `CounterError` if there is no such board, several, or no driver.
     """

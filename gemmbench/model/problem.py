@@ -50,8 +50,7 @@ class Dimensions:
 
     @property
     def flops(self) -> int:
-        """Operations of all problems of the batch: 2 m n k for each, a multiplication and an addition per
-        product.
+        """Operations of all problems of the batch, 2 m n k each: multiplications and additions.
 
         0 if alpha is 0, because a BLAS does not read A and B then.
         """
@@ -72,8 +71,7 @@ class Dimensions:
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
     def apart(self, between: str = "=", before: str = " ") -> str:
-        """How the problem differs from one plain NN problem: `` NT lda=400 ldc=512``, `` batch=1024``; else
-        "".
+        """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
         Only leading dimensions longer than the rows appear. `between` joins name and value, `before` each
         part.

@@ -291,8 +291,7 @@ class RunFile:
     @classmethod
     @contextmanager
     def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
-        """Open a file for appending, create it if missing, and lock it. It is closed if the ``with`` block
-        raises.
+        """Open a file for appending, create it if missing, and lock it; close it if the block raises.
 
         Raises `RunFileError` if it cannot be opened, and `BusyError` if another process has it.
         """

@@ -111,8 +111,7 @@ def _facts(
     position: tuple[int, int, int], platform: Any, device: Any, source: tuple[str, str],
     warnings: tuple[str, ...],
 ) -> DeviceFacts:  # fmt: skip
-    """A device's facts. `position` is its index in the list, its platform's, and its index within the
-    platform.
+    """A device's facts. `position` is its index, its platform's, and its index within the platform.
 
     `source` is the driver's library and origin. Values that the driver does not report become the minimum
     that OpenCL requires. Caches and cores of CPUs come from the system.
@@ -247,8 +246,7 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
 def last_level_cache_bytes(
     folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None
 ) -> int:
-    """Bytes of all last-level caches that this process can use, together; 0 if the system does not report
-    them.
+    """Bytes of all last-level caches that this process can use, together; 0 if unknown.
 
     A CPU may have several, 16 of 32 MiB on an EPYC of 128 cores. `cores` replaces the cores that the system
     lets this process use.

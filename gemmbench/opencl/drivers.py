@@ -58,8 +58,7 @@ class Registered:
     warnings: tuple[str, ...] = ()
 
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
-        """The driver of each platform, by the platform's name, vendor and version; None if no driver's name
-        matches.
+        """The driver of each platform, by the platform's name, vendor and version; None if none matches.
 
         If several drivers match, platforms get them in the loader's order.
         """

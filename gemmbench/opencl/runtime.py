@@ -581,8 +581,7 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
 def released(text: str, target: str) -> str:
-    """PTX text aimed at a target such as ``sm_90a``. Instructions marked ``//@TARGET`` are no longer
-    comments.
+    """PTX text aimed at a target such as ``sm_90a``, with the instructions marked ``//@TARGET`` enabled.
 
     Raises `NotMeasuredError` if the text is for another architecture, or is no PTX.
     """

@@ -104,8 +104,7 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
-    """The parameters raced for a row: ways to share the work, and widths for the working set; copies for
-    transfers.
+    """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
 
     Ways whose arrays exceed local memory or the set are left out.
     """

@@ -137,8 +137,7 @@ def upper_bound_bytes(device: DeviceFacts) -> Ceiling | None:
 
 
 def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -> str:
-    """Why a rate is above the upper bound `top` (with its tolerance), or "". NaN is above; without a bound
-    nothing.
+    """Why a rate is above the upper bound `top` and its tolerance, or ""; NaN is above. No bound, no reason.
 
     `shown` formats a rate with its unit.
     """

@@ -257,8 +257,7 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _break_even(kernel: Series, host: Series) -> BreakEven | None:
-    """Where a kernel's host-scope time falls below the host BLAS's and stays there; None without a common
-    size.
+    """Where a kernel's host-scope time falls below the host BLAS's for good; None without a common size.
 
     The interval's ends come from the 95 % confidence intervals, taken once against and once for the device.
     """

@@ -117,8 +117,7 @@ def shown_rate(row: Row, scope: str) -> Rate | None:
 
 
 def shown_samples(row: Row, scope: str) -> str:
-    """The name of the samples that `shown_rate` uses. The device scope uses a chain of launches if there is
-    one.
+    """The samples that `shown_rate` uses, by name: in the device scope a chain of launches, if measured.
 
     A library's CUDA graph has gaps between its kernels, too. The sum of our kernels' events has none.
     """
@@ -248,8 +247,7 @@ def best_of(values: Iterable[float | None]) -> float | None:
 
 
 def helpers_share(row: Row) -> float | None:
-    """The fraction of the device scope spent in pre- and post-processing kernels: the median over the
-    batches.
+    """The fraction of the device scope spent in pre- and post-processing kernels, a median over batches.
 
     0 for a kernel without such passes. None unless the row is ok and device events timed both scopes.
     """
