@@ -89,8 +89,7 @@ class Exact:
     def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
         """The first wrong element of C with its tile, and how many rows are wrong; "" if all are right.
 
-        `c` is m x n of every problem, one below the other. `tile` is the rows and columns of C that a
-        work-group computes, if known.
+        `c` is m x n of every problem, one below the other. `tile` is the rows and columns of a tile of C.
         """
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(~(_times(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
@@ -355,8 +354,7 @@ class Answers:
     def _exact(self, bench: Answering, scope: str, index: int, exact: Exact, what: str = "") -> Check:
         """Freivalds' check of one run on the exact operands, which the operand set holds.
 
-        After the batches (`what` is not empty) C before holds numbers, so that a kernel that leaves a written
-        C alone is wrong.
+        After the batches (`what` is not empty) C before holds numbers: leaving a written C alone is wrong.
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)

@@ -342,8 +342,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, panel: Panel, at: Mapping[int, fl
 def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type with measured GEMM rows and a peak.
 
-    Peak and bandwidth are the run's own, or another run's of the same device. On a CPU the host's BLAS is
-    included.
+    Peak and bandwidth may be another run's of the same device. On a CPU the host's BLAS is included.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -371,8 +370,7 @@ def _paint_roofs(
 ) -> None:  # fmt: skip
     """Draw the roofs and a point for each variant and problem, over flop per byte.
 
-    `peak` is in flop/s, `bandwidth` in bytes/s; without one there is no memory roof. Points of a sweep are
-    joined.
+    `peak` is in flop/s, `bandwidth` in bytes/s or None: no memory roof. Points of a sweep are joined.
     """
     shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
     numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
@@ -607,8 +605,7 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type with a timed split of the host scope: a bar of parts in per cent.
 
-    One problem gets a bar for each kernel, several problems one for the fastest kernel of each. A map cycle
-    has its own bar.
+    One problem has a bar for each kernel, of several each one for its fastest. A map cycle has its own.
     """
     drawn = []
     for subject in pane.subjects(runs):

@@ -51,8 +51,7 @@ class GemmExecutor:
     ) -> GemmBench:
         """Compile a case and put its operands in place, or share those of `like`.
 
-        A trial `problem` replaces the case's own, with generated operands. Without event times the bench uses
-        the wall clock.
+        A trial `problem` has generated operands. Without event times the bench uses the wall clock.
         """
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _refusing_other_folders(case):
@@ -192,8 +191,7 @@ class GemmExecutor:
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
         """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
 
-        The result is cached. A user's kernel gets more memory behind its operands, because it may lack
-        checks.
+        The result is cached. A user's kernel gets more memory around, because it may lack checks.
         """
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1

@@ -118,8 +118,7 @@ class Rotation:
 class Queued:
     """A batch in the queue: a `measure.instrument.Running`.
 
-    `events` are roles and events of all launches. `look` checks what the last problem left; None if nothing
-    is to be checked.
+    `events` are roles and events of all launches. `look` checks what the last problem left, if not None.
     """
 
     def __init__(
@@ -334,8 +333,7 @@ class GemmBench:
     def _checks_next(self, count: int) -> bool:
         """Whether the last problem of the next batch is to run on an erased C and be checked.
 
-        Always in batches of several problems, and in every second batch of one: the others have undisturbed
-        times.
+        Always in batches of several problems. Of batches of one, every second stays undisturbed.
         """
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)

@@ -92,8 +92,7 @@ def _about(panel: Panel) -> str:
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     """The table of rates: the median rate of each series at each size, in one scope.
 
-    The best rate at each size is marked. The share of peak is added if known, and conclusions and notes
-    follow.
+    The best rate at each size is marked. The share of peak is added if known, then conclusions and notes.
     """
     rows = panel.rows
     compared = by_key((row.problem, rates.compared_rate(run, panel.device, row, scope)) for row in rows)
@@ -148,8 +147,7 @@ class _Best:
 def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
     """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
 
-    If the fastest changes once along the sizes, both are named. If libraries win everywhere, the fastest
-    kernel is named too.
+    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too.
     """
     rated = [
         _Best(rate, size, series)

@@ -94,8 +94,7 @@ _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """The largest tile that gives nearly every unit a tile; given parameters stay, the others follow.
 
-    Only tiles that fit a group's local memory count, with fewer stages if needed. If none does, the smallest
-    tile is returned.
+    Tiles must fit a group's local memory, with fewer stages if needed. If none does, the smallest counts.
     """
     itemsize = DTYPES[problem.dtype].itemsize
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))

@@ -384,8 +384,7 @@ def _edge(n: int, p: Values) -> int:
 def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     """For large C, the variant without tiles for the last few columns: the pass over A multiplies those too.
 
-    It applies if a vector holds the columns past the broadest tiles. If A is stored transposed, only the
-    compiler flags change.
+    It applies if a vector holds the remaining columns. If A is stored transposed, only flags change.
     """
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE

@@ -477,8 +477,7 @@ _MOST_ACROSS = 64
 def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
     """The article's rules for a work-group of at most 128 work-items, among powers of two for either side.
 
-    In this order: fewest work-items past the edges of C, a group for every compute unit, most work-items, the
-    squarest area of C.
+    First fewest work-items past C, then a group per unit, then most work-items, then the squarest area.
     """
     across = ceil_div(problem.n, PIXEL)
     rows = 1 if problem.m < _FEW_ROWS else _ROWS

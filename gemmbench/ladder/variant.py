@@ -231,8 +231,7 @@ class Variant:
     def batched(self, batch: int) -> Variant:
         """The variant for a batch in one launch; itself for one problem or a library.
 
-        The batch is the third dimension of every launch, kernels get -DBATCHED, and temporaries are as many
-        times as large.
+        The batch is the third dimension of launches. Kernels get -DBATCHED, temporaries grow accordingly.
         """
         if batch == 1 or not self.files:
             return self
@@ -344,8 +343,7 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
-        The distance is the sum of the binary logarithms of the ratios. Parameters that are not given are left
-        to the variant.
+        The distance is the sum of the binary logarithms of the ratios. Other parameters stay the variant's.
         """
 
         def distance(other: Values) -> float:
@@ -656,8 +654,7 @@ def _renamed(step: Pass, names: Mapping[str, str]) -> Pass:
 def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
     """The variant with a first pass that transposes an operand, and with the other passes reading the copy.
 
-    In formulas the leading dimension is the copy's: a multiple of 16 elements unless the kernel needs rows
-    without gaps.
+    Formulas get the copy's leading dimension: a multiple of 16 elements, if the kernel accepts gaps.
     """
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"

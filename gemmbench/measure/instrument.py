@@ -106,8 +106,7 @@ class Server:
     def is_behind(self, request: wire.Request) -> bool:
         """Whether a request is for a batch that can be enqueued behind the running one.
 
-        That needs the same executor, whose queue it is, and a clock of `Prepared.ahead`. Otherwise both
-        batches would run at once.
+        That needs the same executor and a clock of `Prepared.ahead`. Otherwise both would run at once.
         """
         if not isinstance(request, wire.AskBatch) or request.handle not in self._held:
             return False

@@ -344,8 +344,7 @@ class NvmlGauge:
 class Monitor(Watch):
     """Reads a device and its host while a window is open.
 
-    `device` is None for the host's BLAS. `gauge`, `look` (at the host's counters) and `now` are replaced in
-    tests.
+    `device` is None for the host's BLAS. `gauge`, `look` (at the host) and `now` are replaced in tests.
     """
 
     def __init__(

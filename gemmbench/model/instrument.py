@@ -230,8 +230,7 @@ class Instrument(Protocol):
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
         """The instrument that times the former version of a case, and the case and device as it knows them.
 
-        It is this instrument if `Case.former` is a folder of kernels. For a checkout or another driver it is
-        another process.
+        If `Case.former` is a folder of kernels, it is this instrument; else it is another process.
         """
 
     def verify(self, handle: int, when: When) -> Verified:

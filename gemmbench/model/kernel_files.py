@@ -73,8 +73,7 @@ _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
     """As `text`, without the code that only transposed operands, batches and other unrequested options need.
 
-    So that code can change without changing the hash of the plain kernel. Rows measured before stay
-    comparable.
+    So that code can change without the hash of the plain kernel. Older rows stay comparable.
     """
     left_out = (option for option in _ASKED_FOR if option not in options)
     return _without_macros(file, root, tuple(option.removeprefix("-D") for option in left_out))
@@ -93,8 +92,7 @@ def _without_macros(file: str, root: str, macros: tuple[str, ...]) -> str:
 def _without_macro(source: str, macro: str) -> str:
     """A source as the preprocessor leaves it if `macro` is not defined; other conditions stay.
 
-    Handles ``#ifdef``/``#ifndef`` of this macro with ``#else``, and ``defined(macro)`` inside longer
-    conditions.
+    Handles ``#ifdef``, ``#ifndef`` and ``#else`` of the macro, and its ``defined()`` in longer conditions.
     """
     kept: list[str] = []
     within: list[bool | None] = []  # conditions: whether lines are kept, of the macro's; None: another's

@@ -73,8 +73,7 @@ class Dimensions:
     def apart(self, between: str = "=", before: str = " ") -> str:
         """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
-        Only leading dimensions longer than the rows appear. `between` joins name and value, `before` each
-        part.
+        Only leading dimensions longer than the rows appear. `between` joins name and value, `before` parts.
         """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)

@@ -132,8 +132,7 @@ class Runtime:
     ) -> tuple[Any, tuple[int, ...]]:
         """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
 
-        `fixed` keeps the group of the multiplication. Raises `NotMeasuredError` if the compiled kernel takes
-        no such group.
+        `fixed` keeps a multiplication's group. Raises `NotMeasuredError` if the kernel takes no such group.
         """
         most = self.largest_group(built, step.kernel)
         group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)

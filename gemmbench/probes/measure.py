@@ -84,8 +84,7 @@ def measured(
 ) -> Stages:
     """Race, check and sample a case, yielding its stages.
 
-    `known` is what earlier rows have shown; None for those of this instrument. Raises `NotMeasuredError` if
-    there is no rate.
+    `known` is what earlier rows have shown. Raises `NotMeasuredError` if there is no rate.
     """
     assert device is not None  # of every probe
     known = known or _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())

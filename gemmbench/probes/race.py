@@ -49,8 +49,7 @@ def sized(handle: Handle, work: int) -> Sized:
 def control_case(device: DeviceFacts) -> Case:
     """A multiply-add kernel that keeps all cores of a CPU busy, always with the same parameters.
 
-    The time for a fixed amount of its work shows whether other programs use the cores. The amount is chosen
-    once by `trips_for`.
+    The time for a fixed amount of its work, chosen by `trips_for`, shows whether others use the cores.
     """
     loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": kernels_in([4])}
     return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
@@ -175,8 +174,7 @@ class Race:
     def unrolling(self, best: Handle, most: float) -> float | None:
         """The rate per step with the deepest unrolling over the shallowest; None if only one was raced.
 
-        If it exceeds `most`, both are timed again, alternating, because the machine may have changed its
-        speed.
+        If it exceeds `most`, both are timed again, alternating: the machine's speed may have changed.
         """
         choice = best.prepared.built.choice
         depths = {

@@ -81,8 +81,7 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
     """The GEMM rows of a run as a panel for each device and data type, ordered by device.
 
-    The host's rows are in every panel of their type. Sizes are the problems' `axis`, ``m`` or ``k``. `order`
-    is as for `series`.
+    The host's rows are in every panel of their type. Sizes are the `axis`; `order` is as for `series`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []

@@ -110,8 +110,7 @@ def byte_rate(row: Row) -> Rate | None:
 def shown_rate(row: Row, scope: str) -> Rate | None:
     """The rate in a scope, or in the next wider scope that the row has; None unless the row is ok.
 
-    So libraries, which report no kernel time, appear with their device scope. The host's BLAS has only the
-    host scope.
+    So libraries, which report no kernel time, appear with their device scope, the host's BLAS with host.
     """
     return rate(row, shown_samples(row, scope))
 
