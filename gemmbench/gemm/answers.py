@@ -53,23 +53,14 @@ _MOST_DRAWN = 1 << 12  # of an operand in float or double: more finds no more fa
 
 @dataclass(frozen=True)
 class Exact:
-    """Integer operands of a problem, and what the product of C with random vectors must be.
+    """Integer operands of a problem, and what the product of C with random vectors must be."""
 
-    Attributes:
-        problem: with an alpha other than 1, and a beta other than 0 where the timed one is not 0.
-        a: op(A), m x k of every problem of the batch, one below the other, as a device stores them.
-        b: op(B), k x n, stored in the same way.
-        c: C before, m x n, stored in the same way.
-        x: batch x n x `VECTORS`.
-        expected: alpha A (B x) + beta C0 x: batch x m x `VECTORS`.
-    """
-
-    problem: Gemm
-    a: HostArray
-    b: HostArray
-    c: HostArray
-    x: HostArray
-    expected: HostArray
+    problem: Gemm  # with an alpha other than 1, and a beta other than 0 where the timed one is not 0
+    a: HostArray  # op(A), m x k of every problem of the batch, one below the other, as a device stores them
+    b: HostArray  # op(B), k x n, stored in the same way
+    c: HostArray  # C before, m x n, stored in the same way
+    x: HostArray  # batch x n x `VECTORS`
+    expected: HostArray  # alpha A (B x) + beta C0 x: batch x m x `VECTORS`
 
     @property
     def operands(self) -> Matrices:

@@ -318,10 +318,7 @@ _TICK_S = 5e-7  # of CUDA's events
 
 
 class CublasExecutor:
-    """Runs gemm cases with cuBLAS on one GPU.
-
-    Raises `NotMeasuredError` (unsupported) without CUDA or cuBLAS, or if they do not support this GPU.
-    """
+    """Runs gemm cases with cuBLAS. `NotMeasuredError` without CUDA or cuBLAS, or if they lack this GPU."""
 
     @staticmethod
     def is_installed(device: DeviceFacts) -> bool:

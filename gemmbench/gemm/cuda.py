@@ -150,9 +150,9 @@ class Cuda:
         return watch
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
-        """The GPU in the device's PCI slot; if that is unknown, the only one with its name.
+        """The GPU in the device's PCI slot, or the only one of its name.
 
-        Raises `NotMeasuredError` (unsupported) if CUDA does not show it.
+        `NotMeasuredError` if there is none.
         """
         device = ctypes.c_int()
         if facts.pci:

@@ -650,10 +650,7 @@ def _parts_bar(name: str, split: derive.Split) -> Bar:
 
 
 def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each device and type: work-groups as launched, and the largest that each kernel allows.
-
-    A kernel has the resources of its largest problem.
-    """
+    """A pane for each device and type: work-groups as launched, and the largest allowed, of each kernel."""
     drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
         entries = {}

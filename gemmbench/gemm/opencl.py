@@ -191,7 +191,7 @@ class GemmExecutor:
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
         """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
 
-        The result is cached. A user's kernel gets more memory around, because it may lack checks.
+        The result is cached. A user's kernel gets more room behind its operands, because it may lack checks.
         """
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
@@ -393,10 +393,7 @@ class ClblastCall:
 
 
 class ClblastExecutor(GemmExecutor):
-    """Runs gemm cases with CLBlast on one OpenCL device, timed by the wall clock.
-
-    Raises `NotMeasuredError` (unsupported) if the library is not installed.
-    """
+    """Runs gemm cases with CLBlast, by the wall clock. `NotMeasuredError` if it is not installed."""
 
     bench = WallBench
 

@@ -90,20 +90,14 @@ class Timed:
 
 
 class Rotation:
-    """The state of operand sets. Benches that share the sets share it too.
-
-    Attributes:
-        on_device: whether the device has the current operands of every set.
-        last: operand set, clock and bench of a batch's last problem; None if its C was filled since.
-        are_shared: whether several benches use the sets.
-        written: what launches wrote where nothing may be written, in a sentence.
-    """
+    """The state of operand sets. Benches that share the sets share it too."""
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
-        self.on_device = self.are_shared = False
-        self.last: tuple[int, str, object] | None = None
-        self.written = ""
+        self.on_device = False  # whether the device has the current operands of every set
+        self.are_shared = False  # whether several benches use the sets
+        self.last: tuple[int, str, object] | None = None  # set, clock, bench; None if its C was filled since
+        self.written = ""  # what launches wrote where nothing may be written, in a sentence
 
     def index(self, after: int = 0) -> int:
         """The operand set of the problem that comes `after` problems from now."""
@@ -170,11 +164,7 @@ class Queued:
 
 
 class GemmBench:
-    """One problem on the device, ready to run repeatedly.
-
-    Attributes:
-        timed: for every batch of the device scope, the seconds of each launch of one problem.
-    """
+    """One problem on the device, ready to run repeatedly."""
 
     stamped = True  # whether every launch has an event that tells its time
 
@@ -238,7 +228,7 @@ class GemmBench:
         self._comparer: ResultComparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._lefts: Iterator[Any] = iter(())  # buffers for C as batches leave it, which alternate
-        self.timed: list[list[float]] = []
+        self.timed: list[list[float]] = []  # by batch of the device scope: each launch's seconds of a problem
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -268,10 +258,7 @@ class GemmBench:
 
     @property
     def _ahead(self) -> tuple[str, ...]:
-        """The clocks whose batches can be enqueued ahead: the device's, except on a CPU.
-
-        On a CPU the parent would disturb the batch that is running.
-        """
+        """The clocks whose batches can be enqueued ahead; none on a CPU, which the parent would disturb."""
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
@@ -308,10 +295,7 @@ class GemmBench:
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
-        """Run a batch in the host scope, or enqueue it in the device scope.
-
-        The last problem of a batch may run on an erased C, to be checked.
-        """
+        """Run a batch in the host scope, or enqueue it in the device's. Its last problem may be checked."""
         with errors():
             if clock == "device":
                 return self._device_batch(count)
@@ -499,9 +483,9 @@ class GemmBench:
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
-        """Run the next operand set in the host scope, and return its seconds: see `Laps`.
+        """Run the next operand set in the host scope; seconds by part.
 
-        With `looks` it runs on an erased C, which is checked.
+        With `looks` C is erased and checked.
         """
         index = self._rotation.index()
         if looks:

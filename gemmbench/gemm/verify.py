@@ -273,27 +273,16 @@ Run = Callable[[ExactTest], HostArray]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to be tested.
+    """A kernel to be tested."""
 
-    Attributes:
-        run: runs a test's problem; returns C flat, with the guard cells behind it.
-        edge: the longest side of its tiles.
-        without: of alpha, beta, lda, ldb, ldc, what it does not take.
-        tile: rows and columns of C that a work-group computes; None if its groups are no such tiles.
-        room: rows behind A, B and C that a kernel without bounds checks may reach.
-        ops: how A and B are stored, as `Gemm.ops`.
-        batch: problems in a launch.
-        step: leading dimensions must be a multiple of this.
-    """
-
-    run: Run
-    edge: int
-    without: tuple[str, ...] = ()
-    tile: tuple[int, int] | None = None
-    room: int = 0
-    ops: str = "NN"
-    batch: int = 1
-    step: int = 1
+    run: Run  # C after a test's problem has run: flat, with the guard cells behind it
+    edge: int  # the longest side of its tiles
+    without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it does not take
+    tile: tuple[int, int] | None = None  # rows and columns of C of a work-group, if its groups are tiles
+    room: int = 0  # rows behind A, B and C that a kernel without bounds checks may reach
+    ops: str = "NN"  # how A and B are stored, as `Gemm.ops`
+    batch: int = 1  # problems in a launch
+    step: int = 1  # leading dimensions must be a multiple of this
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
         """Its tests: with ragged rows and with aligned ones, each with alpha and beta and with 1 and 0."""

@@ -42,15 +42,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Workload:
-    """A set of shapes and where they come from.
-
-    Attributes:
-        shapes: the shapes for a batch (of images or sequences) and a prompt's length in tokens.
-    """
+    """A set of shapes and where they come from."""
 
     idea: str
     source: str
-    shapes: Callable[[int, int], tuple[Shape, ...]]
+    shapes: Callable[[int, int], tuple[Shape, ...]]  # for a batch and a prompt's length in tokens
 
 
 # --- AlexNet: a convolution lowered by im2col is one product for each group of channels --------------------

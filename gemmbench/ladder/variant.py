@@ -307,9 +307,9 @@ class Variant:
         return [key for key in keys if key in self.presets]
 
     def broken(self, parameters: Values, dtype: str) -> str:
-        """The sentence of the first constraint that parameters break, or "".
+        """The sentence of the first broken constraint, or "".
 
-        If the variant lacks the data type, its own first type counts.
+        A type that it lacks counts as its first one.
         """
         itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}

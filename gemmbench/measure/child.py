@@ -102,26 +102,21 @@ class Worker:
     The host's BLAS has a second process. Threads of a BLAS, and of some drivers, spin on their cores for 30
     to 130 ms after a call. So the processes of devices are stopped while the BLAS works, and the other way
     round.
-
-    Args:
-        make: makes the machine, in the child.
-        checkout: a folder with another ``gemmbench/``; None for this one.
-        environment: variables of the process in addition to this one's.
-        root: the worker that this one belongs to, if it is another version's or the host's.
-        is_host: whether it runs the host's BLAS.
-
-    Attributes:
-        failing: the drivers that crash or hang while the devices are listed.
-        problems: these, and other drivers that show no device.
     """
 
-    failing: tuple[drivers.Problem, ...] = ()
-    problems: tuple[drivers.Problem, ...] = ()
+    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang while the devices are listed
+    problems: tuple[drivers.Problem, ...] = ()  # these, and other drivers that show no device
 
     def __init__(
         self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
         root: Worker | None = None, is_host: bool = False,
     ) -> None:  # fmt: skip
+        """Start nothing yet; the first request does.
+
+        `make` makes the machine in the child. `checkout` is a folder with another ``gemmbench/``.
+        `environment` has further variables of the process. `root` is the worker that this one belongs to, if
+        it is another version's or the host's.
+        """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None

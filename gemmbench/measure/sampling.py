@@ -66,19 +66,13 @@ def batch_size(one_s: float, policy: Policy) -> int:
 
 
 class Rule:
-    """Decides when there are enough samples.
-
-    Args:
-        policy: the precision, and the number of batches that should fit in the budget.
-        end: when the budget is spent, by the caller's clock.
-        least: samples to take in any case.
-        summary: summarizes all values so far.
-    """
+    """Decides when there are enough samples."""
 
     def __init__(
         self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
     ) -> None:  # fmt: skip
+        """Stop at `end`, by the caller's clock, or at the policy's precision, after `least` samples."""
         self._policy, self._end, self._least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
@@ -103,18 +97,15 @@ class Stream:
 
     That does not help if launching takes the host longer than half of a batch: the launches of the next batch
     would be in its wall time.
-
-    Args:
-        order: the handles of the coming batches, without an end.
-        clock: that times the batches.
-        size: problems in a batch.
-        batch_s: about how long one takes.
-        before: an earlier batch, which shows what the launches take.
     """
 
     def __init__(
         self, order: Iterator[Handle], clock: str, size: int, batch_s: float, before: Batch | None = None
     ) -> None:
+        """Run `size` problems in a batch, about `batch_s` long, with the endless handles of `order`.
+
+        `before` is an earlier batch, which shows what the launches take.
+        """
         self._order, self._clock, self.size, self.batch_s = order, clock, size, batch_s
         self._asked: deque[Handle] = deque()
         self._is_launch_bound = before is not None and _is_launch_bound(before)
@@ -171,19 +162,11 @@ def alone(
     handle: Handle, clock: str, policy: Policy, budget_s: float, warm: bool = True, one_s: float = 0.0,
     now: Clock = time.perf_counter,
 ) -> Sampled:  # fmt: skip
-    """Sample a handle until its finest scope is stable or the budget is spent.
+    """Sample a handle until its finest scope is stable or ``budget_s`` is spent.
 
-    At least three batches are taken, or ten if ten fit in the row's whole budget. Under a power or thermal
-    limit it warms up for 3 s and samples again, for a second at least.
-
-    Args:
-        handle: what to sample.
-        clock: that times its batches.
-        policy: batch length, precision, number of batches.
-        budget_s: seconds for the samples.
-        warm: whether to warm up first.
-        one_s: seconds of a problem that ran just before; a long one replaces the warm-up.
-        now: seconds; replaced in tests.
+    At least three batches are taken, or ten if ten fit in the row's whole budget. With `warm` it warms up
+    first. A long problem of ``one_s`` seconds that ran just before replaces that. Under a power or thermal
+    limit it warms up for 3 s and samples again, for a second at least. `now` is replaced in tests.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
     handle.watch.begin()
@@ -271,15 +254,7 @@ def in_turn(
     The order changes from pair to pair, so a change of speed that lasts longer than a batch affects both.
     Under a power limit turns last 0.45 s, and a turn counts as one batch from 0.2 s on, when the clock has
     followed. Two processes get no requests ahead, because their batches would overlap. The caller should
-    randomise the preparation order, because it decides memory placement.
-
-    Args:
-        first: one of them.
-        second: the other.
-        clock: that times the batches.
-        policy: for a batch, and for the smallest number of pairs.
-        budget_s: seconds for the pairs.
-        now: seconds; replaced in tests.
+    randomise the preparation order, because it decides memory placement. `now` is replaced in tests.
     """
     first.watch.begin()
     sources = [_warmed_up(each, clock, policy, each.watch.warm_s, now) for each in (first, second)]

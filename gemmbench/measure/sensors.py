@@ -87,10 +87,7 @@ def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = P
 
 
 def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Counter:
-    """The energy counter of an NVIDIA board, or of the processor for a CPU device and the host (None).
-
-    Raises `CounterError` if there is none that can be read.
-    """
+    """The counter of an NVIDIA board, a CPU device or the host (None). `CounterError` if none can be read."""
     if device is None or device.type == "cpu":
         return Rapl(powercap)
     if is_nvidia(device):
@@ -351,6 +348,7 @@ class Monitor(Watch):
         self, device: DeviceFacts | None, gauge: Gauge | None = None,
         look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
+        """Look for the gauge of the device, and choose the warm-up and the clocks' resolution."""
         self._now = now
         self._gauge = gauge or _gauge_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))

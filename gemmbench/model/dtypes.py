@@ -193,10 +193,7 @@ class InstructionFamily:
     instructions: tuple[Instruction, ...]
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """Why a device cannot run the family's instructions for a data type, or "".
-
-        Devices that only emulate them count as lacking them.
-        """
+        """Why a device cannot run it for a data type, or "". Emulating it counts as lacking it."""
         instructions = [each for each in self.instructions if each.dtype == dtype]
         wanted = min(each.capability for each in instructions)
         lacks = lacks_capability(device, self.name, wanted, only=bool(self.target))

@@ -42,10 +42,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Compile a case and put its operands in place. Answered by `Prepared`.
-
-    If the case has a ``former`` folder, its kernels come from there.
-    """
+    """Compile a case (from its ``former`` folder, if any) and place its operands. Answered by `Prepared`."""
 
     handle: int  # that later requests name it by; the parent's choice
     case: Case
@@ -247,17 +244,10 @@ class Instrument(Protocol):
 
 
 class Watch:
-    """Reads what a device and its host do while batches run; this one reads nothing.
+    """Reads what a device and its host do while batches run. This one reads nothing, `Monitor` does."""
 
-    `measure.sensors.Monitor` is the real one.
-
-    Attributes:
-        warm_s: how long a row is warmed up.
-        tick_s: the resolution of the clocks that time batches.
-    """
-
-    warm_s = 0.05
-    tick_s = 0.0
+    warm_s = 0.05  # how long a row is warmed up
+    tick_s = 0.0  # the resolution of the clocks that time batches
 
     def begin(self) -> None:
         """A window begins."""

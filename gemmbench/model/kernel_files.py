@@ -45,10 +45,7 @@ def opening(file: str) -> str:
 
 @cache
 def text(file: str, root: str = "") -> str:
-    """The source of a ``.cl`` file with every ``#include`` replaced. Arguments as for `raw`.
-
-    Drivers treat include paths differently, so they never get one.
-    """
+    """The source of a ``.cl`` file with every ``#include`` replaced: drivers treat paths differently."""
     return _INCLUDE.sub(lambda match: text(match[1], root), raw(file, root))
 
 

@@ -433,9 +433,9 @@ class Copied(Operand):
 
 
 class SharedMemory(Operand):
-    """Shared virtual memory: kernels use the host array's address.
+    """Shared virtual memory: one address for both.
 
-    Raises `NotMeasuredError` (unsupported) if the device lacks it, or for an image.
+    `NotMeasuredError` if the device lacks it, or for an image.
     """
 
     def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, fine: bool) -> None:

@@ -85,10 +85,7 @@ class Rate(Interval):
 
 
 def rate(row: Row, scope: str) -> Rate | None:
-    """The rate in one scope; None unless the row is ok, was measured there and does any flops.
-
-    The interval's ends swap: the longest time is the lowest rate.
-    """
+    """The rate in one scope; None unless the row is ok, was measured there and does any flops."""
     return _rate(row, summary(row, scope), flops_of(row))
 
 
@@ -99,10 +96,7 @@ def _rate(row: Row, times: Summary | None, work: int) -> Rate | None:
 
 
 def byte_rate(row: Row) -> Rate | None:
-    """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any.
-
-    The interval's ends swap, as in `rate`.
-    """
+    """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any."""
     moved = row.work.bytes if row.work else 0
     return _rate(row, summary(row, finest_scope(row) or ""), moved) if moved else None
 
@@ -361,15 +355,11 @@ def peak(
     run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = (),
     sums: str | None = None,
 ) -> Peak | None:  # fmt: skip
-    """The measured peak for a device's GEMMs of a type; None if there is none.
+    """The measured peak for a device's GEMMs of a type; None if there is none, as for the host.
 
-    Args:
-        run: whose GEMMs it is for.
-        device: its position in the header; the host has no peak.
-        dtype: of the operands.
-        matrix: whether of tensor cores; None for the higher peak of the units that the run's GEMMs used.
-        others: runs that are searched for the same device if the run itself has no such peak.
-        sums: the type that tensor cores add up in, "" for any; None for that of the run's GEMMs.
+    `matrix` means the peak of tensor cores, None the higher one of the units that the run's GEMMs used. If
+    the run has no such peak, `others` are searched for the same device. `sums` is the type that tensor cores
+    add up in, "" for any, None for that of the run's GEMMs.
     """
     if device == HOST:
         return None
@@ -603,10 +593,7 @@ def partner(row: Row) -> str:
 
 
 def residual(row: Row) -> float | None:
-    """The worst element's residual, before the samples or after, as a fraction of its bound; None if unknown.
-
-    See `gemm.verify` for the bound.
-    """
+    """The worst element's residual, before the samples or after, over its bound; None if unknown."""
     checks = (row.check, *([row.check_after] if row.check_after else []))
     return max((check.figures["element"] for check in checks if "element" in check.figures), default=None)
 
