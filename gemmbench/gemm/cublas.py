@@ -491,10 +491,7 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
-        """Run a batch in the host scope, or enqueue it in the device scope.
-
-        More problems than operand sets are replayed as a CUDA graph.
-        """
+        """Run a batch in the host scope, or enqueue it in the device's: several problems as a CUDA graph."""
         self._last = clock
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)

@@ -77,8 +77,7 @@ def same_bits(values: HostArray, others: HostArray) -> bool:
     return np.array_equal(flat.view(bits), others.reshape(-1).view(bits))
 
 
-SPLIT = ("parts", CYCLE)
-"""The clocks that split a problem."""
+SPLIT = ("parts", CYCLE)  # the clocks that split a problem
 
 LONG_S = 0.005
 """From here on a problem in the host scope is split, too: events and waiting cost it less than 0.2 %."""

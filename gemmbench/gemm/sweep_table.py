@@ -32,10 +32,7 @@ def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()
 
 
 def _shown(run: Run, panel: Panel, scope: str) -> Panel:
-    """The panel without kernels that cannot run, unless they were named.
-
-    The fastest series is first, unless the run measures the whole ladder.
-    """
+    """Only kernels that can run or were named, the fastest first unless the whole ladder was measured."""
     able = [series for series in panel.series if notes.is_shown(run, series.rows.values())]
     if all(series.is_host for series in able):
         able = list(panel.series)

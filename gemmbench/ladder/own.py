@@ -38,8 +38,7 @@ from gemmbench.model.units import ceil_div
 
 Text = int | str  # a formula
 
-UNPAD = "gemm/00_unpad.cl"
-"""The pass behind a kernel whose operands were padded."""
+UNPAD = "gemm/00_unpad.cl"  # the pass behind a kernel whose operands were padded
 
 _UNPAD = Pass(
     "unpad",

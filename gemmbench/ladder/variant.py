@@ -192,9 +192,9 @@ class Variant:
 
     @property
     def configurations(self) -> tuple[Variant, ...]:
-        """Its named configurations as variants: ``160x160`` of ``padded`` is ``padded-160x160``.
+        """Its named configurations as variants: ``padded-160x160``.
 
-        A configuration's values replace those of every preset.
+        Their values replace those of every preset.
         """
         return tuple(
             replace(
@@ -422,9 +422,9 @@ class Variant:
         return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
-        """Hash of the sources and options, "" for a library. Rows are comparable only if it is equal.
+        """Hash of sources and options, "" for a library.
 
-        `root` is another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's.
         """
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 

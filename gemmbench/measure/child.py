@@ -362,10 +362,7 @@ class Worker:
             os.kill(self._process.pid, signal.Signals[name])
 
     def _start(self) -> Pipe:
-        """The pipe to the living process, or to a new one.
-
-        A new process inherits one end of a pipe, the environment of `for_threads`, and no build options.
-        """
+        """The pipe to the living process, or to a new one with `for_threads`'s variables."""
         if self._process is not None and self._process.poll() is None and self._pipe is not None:
             return self._pipe
         self._end()

@@ -46,8 +46,7 @@ from gemmbench.model.units import reason_of
 
 POWERCAP = Path("/sys/class/powercap")
 
-RunBatch = Callable[[int], object]
-"""Runs so many problems back to back."""
+RunBatch = Callable[[int], object]  # runs so many problems back to back
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]
@@ -149,10 +148,7 @@ def _between_moves(counter: Counter, step: Callable[[], object], least_s: float,
 
 
 def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
-    """Repeat a step until the counter moves: the time then, its joules, and the number of steps.
-
-    Raises `CounterError` if it stands still for a second.
-    """
+    """Repeat a step until the counter moves: time, joules, steps. `CounterError` if not for a second."""
     begin, before, steps = clock(), counter.joules(), 0
     while True:
         step()

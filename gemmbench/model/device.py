@@ -104,8 +104,7 @@ class HostFacts:
     environment: dict[str, str] = field(default_factory=dict)  # variables that change what is measured
 
 
-HOST = -1
-"""The position of the host where a device's is asked for."""
+HOST = -1  # the position of the host where a device's is asked for
 
 
 def usable_cores() -> frozenset[int] | None:

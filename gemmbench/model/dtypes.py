@@ -144,8 +144,7 @@ def _rounded_to_odd(values: HostArray) -> HostArray:
     return floats
 
 
-Capability = tuple[int, int]
-"""NVIDIA's compute capability: (9, 0)."""
+Capability = tuple[int, int]  # NVIDIA's compute capability: (9, 0)
 
 
 def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: bool = False) -> str:

@@ -49,17 +49,12 @@ def text(file: str, root: str = "") -> str:
     return _INCLUDE.sub(lambda match: text(match[1], root), raw(file, root))
 
 
+# Macros of kernels that read an operand as it is stored, transposed.
 TRANSPOSED: dict[str, tuple[str, ...]] = {"A": ("-DTRANS", "-DTRANS_A"), "B": ("-DTRANS", "-DTRANS_B")}
-"""What kernels are compiled with that read an operand as it is stored, transposed."""
-
-HALF_STORED = "-DSTORED_half"
-"""What kernels are compiled with whose operands are half in memory and float everywhere else."""
-
-BATCHED = "-DBATCHED"
-"""What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
-
+HALF_STORED = "-DSTORED_half"  # of kernels whose operands are half in memory and float everywhere else
+BATCHED = "-DBATCHED"  # of kernels that compute the problems of a batch: see kernels/batch.clh
+# Of nv-async, for other ways to copy tiles: see kernels/gemm/19_nv_async.cl.
 COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
-"""What nv-async is compiled with where copies bring tiles in other ways: see kernels/gemm/19_nv_async.cl."""
 
 _ASKED_FOR = tuple(
     dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED, *COPIED.values()))

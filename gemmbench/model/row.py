@@ -33,37 +33,20 @@ FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
-CHAIN = "chain"
-"""On a GPU: a chain of launches in one queue, from the first START to the last END.
+CHAIN = "chain"  # samples of a chain of launches on a GPU, first START to last END; see GRAPH
+GRAPH = "graph"  # samples of a CUDA graph of launches, in saved runs that compare kernels with cuBLAS
+MATH = "math"  # the parameter that a row has in addition to its kernel's own with --math
 
-It is compared with a CUDA graph of cuBLAS.
-"""
-
-GRAPH = "graph"
-"""The device's time of a CUDA graph of launches, in the saved runs that compare kernels with cuBLAS."""
-
-MATH = "math"
-"""The parameter that a row has in addition to its kernel's own, where `--math` was given."""
-
+# How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without. Either may
+# contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
 MATHS: tuple[str, ...] = ("strict", "fast")
-"""How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without.
 
-Either may contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
-"""
-
+# The parts of the host scope, in their order: see `Row.parts`. Upload and download copy; mapped memory they
+# unmap and map. Passes and kernel are by the device's stamps, waiting is what the host waits beyond them. If
+# a library reports no kernel, passes has all launches. Only a map cycle has map and fill.
 PARTS: tuple[str, ...] = ("map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download")
-"""Of the host scope, in their order: see `Row.parts`.
-
-upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
-and waiting is what the host waits beyond them. Where there is no kernel, since a library does not report it,
-passes has all launches. Only a map cycle has map and fill.
-"""
-
-WHOLE = "whole"
-"""Beside the parts: the same problems by the wall clock alone."""
-
-CYCLE = "cycle"
-"""The clock of a whole map cycle: A, B and C mapped, filled, unmapped, multiplied and mapped back."""
+WHOLE = "whole"  # next to the parts: the same problems by the wall clock alone
+CYCLE = "cycle"  # the clock of a whole map cycle: A, B, C mapped, filled, unmapped, multiplied, mapped back
 
 
 @dataclass(frozen=True)
@@ -124,8 +107,7 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
-BLAS = "blas"
-"""The name under which `Row.choice` holds the library that numpy was replaced by."""
+BLAS = "blas"  # the name under which `Row.choice` holds the library that numpy was replaced by
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:

@@ -259,10 +259,7 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
 
 
 def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
-    """A row of a transfer: race the ways to copy, check the best and sample it.
-
-    If mapping moves nothing, the row has 0 bytes and a note.
-    """
+    """A row of a transfer: race the ways, check and sample the best. 0 bytes if mapping moves nothing."""
     case = task.case
     yield Staged("racing")
     with task.race() as race:

@@ -404,9 +404,9 @@ class Chain:
         return self.launcher.enqueue((seeds, coefficients, self.operands.sums, np.int32(work)))
 
     def wrong(self, work: int = 0) -> str:
-        """How the sums of a short run differ from the host's, or "".
+        """How the sums of a short run differ from the host's; merged chains and ignored trips are named.
 
-        Two faults are named: chains that were merged, and a trip count that is ignored.
+        Or "".
         """
         shared, queue = self.operands, self.operands.runtime.queue
         recurrence = RECURRENCES[self.form.recurrence]

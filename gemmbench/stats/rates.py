@@ -376,9 +376,9 @@ def peak(
 
 
 def peak_of_row(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
-    """The peak of the device and units that a row ran on; None if it was not measured.
+    """The peak of the device and units that a row ran on; for the host's BLAS, that of a CPU device.
 
-    The host's BLAS has the peak of the CPU devices, if all devices are CPUs.
+    Or None.
     """
     if not on_host(row):
         devices: Iterable[int] = (row.device,)
