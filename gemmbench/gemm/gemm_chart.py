@@ -591,8 +591,6 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
     return [_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys)]
 
 
-# --- Where the time of the host scope goes: a bar for each kernel, or for each size -------------------------
-
 _PART_NAMES = {"passes": "kernels", "kernel": "kernels", "waiting": "wait"}
 _PART_COLOURS = {
     "map": pane.COLOURS[4], "fill": pane.DARK, "upload": pane.COLOURS[0], "enqueue": pane.COLOURS[7],

@@ -255,13 +255,12 @@ def _is_group_chosen(case: Case) -> bool:
 
 def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ...]:
     """Notes for a row about work-groups that are smaller than planned, each once."""
-    return tuple(dict.fromkeys(_note(*each) for each in smaller))
-
-
-def _note(step: Pass, planned: Group, group: Group) -> str:
-    what = "" if step.role == "multiply" else f"{step.kernel} in "
-    sides = ("x".join(map(str, each)) for each in (group, planned))
-    return f"{what}work-groups of {' instead of '.join(sides)}: the driver takes no more as compiled"
+    notes = []
+    for step, planned, group in smaller:
+        what = "" if step.role == "multiply" else f"{step.kernel} in "
+        sides = " instead of ".join("x".join(map(str, each)) for each in (group, planned))
+        notes.append(f"{what}work-groups of {sides}: the driver takes no more as compiled")
+    return tuple(dict.fromkeys(notes))
 
 
 def _variant(case: Case) -> Variant:

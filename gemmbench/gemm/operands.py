@@ -246,7 +246,6 @@ def save_result(path: str, values: HostArray) -> None:
         raise NotMeasuredError("failed", f"cannot write {path}: {reason_of(error).lower()}") from None
 
 
-# Where a driver does not tell the last-level cache, or tells another: no processor of the type has a larger.
 _MOST_SETS = 64  # of operands
 
 

@@ -173,8 +173,7 @@ def numbers(stored: HostArray, dtype: DType) -> HostArray:
     return np.asarray(decode(stored, dtype), np.float64)
 
 
-# --- The exact test: rows longer than the problem's, guard cells around C, NaN wherever nothing may be
-# read.
+# --- The exact test: long rows, guard cells around C, NaN wherever nothing may be read ----------------------
 
 
 _BEHIND = 64  # guard cells behind C

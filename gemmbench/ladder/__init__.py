@@ -4,8 +4,7 @@ A variant's ``.cl`` file owns the algorithm; its entry in one of these modules o
 parameters and their presets, constraints, what it needs, its launch geometry and its passes. Adding a variant
 means adding a ``.cl`` file and an entry, nothing else.
 
-Libraries stand in the same table: variants with another executor. ViennaCL and clBLAS, which the write-up on
-Android tried first, have no entry: CLBlast, their successor, answers for both.
+Libraries are in the same table: variants with another executor.
 """
 
 from __future__ import annotations

@@ -27,8 +27,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
-_SOURCE = "gemmbench"
-
 
 def _lacks(device: DeviceFacts, dtype: str) -> str:
     """Why a device cannot run them, or "": half is what memory holds, and sums are float."""
@@ -162,7 +160,7 @@ SMALL = Variant(
     name="small",
     family=OURS,
     idea="for small products: k split in a group",
-    source=_SOURCE,
+    source="gemmbench",
     passes=(
         replace(_MULTIPLY_SMALL, when=_whole),
         replace(_MULTIPLY_SMALL, kernel="small_ragged", when=lambda v: not _whole(v)),
@@ -345,11 +343,6 @@ def _many_blocks(v: Values) -> tuple[int, int]:
     return ceil_div(long, v["MANY"] or long or 1), ceil_div(few, _THIN)
 
 
-def _many_items(v: Values) -> tuple[int, int]:
-    along, across = _many_blocks(v)
-    return along * _MANY_ITEMS[along_k(v)], across * v["PARTS"]
-
-
 _MANY_ITEMS = {False: 512, True: 256}  # by whether rows run along k, as in the kernel
 _MANY_SLICES = 32  # at most, as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
@@ -392,13 +385,13 @@ THIN = Variant(
     name="thin",
     family=OURS,
     idea="for few rows or columns of C",
-    source=_SOURCE,
+    source="gemmbench",
     passes=(
         replace(
             _MULTIPLY_THIN,
             file="gemm/24_thin_many.cl",
             kernel="thin_many",
-            items=_many_items,
+            items=lambda v: (_many_blocks(v)[0] * _MANY_ITEMS[along_k(v)], _many_blocks(v)[1] * v["PARTS"]),
             group=lambda v: (_MANY_ITEMS[along_k(v)], 1),
             when=_is_many,
         ),

@@ -34,9 +34,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
-_SOURCE = "gemmbench"
-
-
 Fits = Callable[[Values], bool]
 
 
@@ -111,7 +108,7 @@ GPU_TILE = Variant(
     family=OURS,
     batches=True,
     idea="two-level tiles, overlapping stages",
-    source=_SOURCE,
+    source="gemmbench",
     passes=_passes("18_gpu_tile.cl", "gpu_tile"),
     parameters={
         **tile_parameters((64, 128, 256), (4, 8, 16)),
@@ -418,7 +415,7 @@ NV_ASYNC = Variant(
     family=OURS,
     batches=True,
     idea="asynchronous copies (cp.async)",
-    source=_SOURCE,
+    source="gemmbench",
     passes=(
         *_COPIES,
         *(_async_multiply(plain_a, plain_b) for plain_a in (False, True) for plain_b in (True, False)),

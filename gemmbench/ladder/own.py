@@ -65,9 +65,6 @@ _MOST_COMBINATIONS = 250_000  # which take seconds to look through
 _LEAST_EDGE, _MOST_EDGE = 8, 256
 
 
-# --- Formulas -----------------------------------------------------------------------------------------------
-
-
 _FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
     "ceil_div": ceil_div,
     "round_up": round_up,

@@ -32,8 +32,6 @@ Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "add", "map"]
 
-# Narrow: a dimension is very small beside others.
-
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
 OWN = "own kernels"  # the family of a user's

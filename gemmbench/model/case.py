@@ -1,4 +1,4 @@
-"""What is asked for: cases, plans, policies; and what a session tells while it measures them."""
+"""What is asked for: cases, plans, policies; and what a session reports while it measures them."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def saved_problem(problem: Gemm) -> Problem:
     return Problem(*lengths, problem.alpha, problem.beta, *layout, several)
 
 
-# --- What a session tells whoever is watching, as it happens ------------------------------------------------
+# --- What a session reports while it measures ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -311,9 +311,6 @@ class Launches:
         """Nothing to do."""
 
 
-# --- Brings the probes to a device: one executor for all kinds, which prepares the candidates of their
-# races.
-
 _MEMORY: Mapping[str, Callable[[MemoryRow], ProbeBuffers]] = {
     "global": GlobalMemory, "image": ImageProbe, "working-set": WorkingSet, "local": LocalMemory,
     "chase": Chase, "launch": Launches, "copy": Copies, "map": Maps,

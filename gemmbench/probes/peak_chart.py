@@ -70,9 +70,6 @@ def _peak_name(row: Row) -> str:
     return f"{name}, {rest}" if rest else name
 
 
-# --- Memory over size: the caches, transfers, latencies -----------------------------------------------------
-
-
 _TRANSFERS = "Transfers"
 
 

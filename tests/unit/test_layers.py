@@ -114,7 +114,7 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench", "gemm.cuda",
+    "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench",
     "gemm.cublas", "probes.opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
