@@ -79,7 +79,7 @@ class Cuda:
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[int]:
-        """The address of so many bytes on the device, freed at the end.
+        """The address of `nbytes` bytes on the device, freed at the end.
 
         `NotMeasuredError` if out of memory.
         """
@@ -227,7 +227,7 @@ _LACKING = (8, 15)  # the statuses that say that it cannot, not that it failed
 
 @dataclass(frozen=True)
 class _Form:
-    """How cuBLAS is told of a data type: numbers of ``cudaDataType`` and ``cublasComputeType_t``."""
+    """A data type in cuBLAS: numbers of ``cudaDataType`` and ``cublasComputeType_t``."""
 
     operands: int
     result: int
@@ -258,7 +258,7 @@ def step(dtype: str) -> int:
 _LT_FILES = ("libcublasLt.so.13", "libcublasLt.so.12", "cublasLt64_13.dll", "cublasLt64_12.dll")
 _LT_STEP = 16  # bytes that rows start at, and elements that n and k must be multiples of
 _LT_RESULTS = {"float": 0, "half": 2, "bfloat16": 14}  # numbers of cudaDataType
-_E4M3, _FLOAT, _SUMS_IN_FLOAT = 28, 0, 68  # likewise, and of cublasComputeType_t
+_E4M3, _FLOAT, _SUMS_IN_FLOAT = 28, 0, 68  # numbers of cudaDataType, and of cublasComputeType_t
 _TRANSPOSE_FIRST, _FAST_SUMS = 3, 25  # attributes of a cublasLtMatmulDesc_t
 _MOST_WORKSPACE = 1  # ... of a cublasLtMatmulPreference_t
 _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of what is said of one
@@ -673,7 +673,7 @@ class CublasBench:
         return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
-        """A CUDA graph of so many problems, captured once for each number of them and first operand set.
+        """A CUDA graph of `count` problems, captured once for each number of them and first operand set.
 
         A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256: a loop would time the
         host. Graphs begin at set 0 or half-way, so few are captured. That skips up to half of the sets; the

@@ -132,7 +132,7 @@ class NumpyBench:
     # --- batches ---
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Run so many problems, rotating among operand sets.
+        """Run `count` problems, rotating among operand sets.
 
         If scipy adds to C, the last problem's C is restored before it, outside the measured time.
         """

@@ -66,7 +66,7 @@ class PreparedLaunch:
     items: tuple[int, ...]
     group: tuple[int, ...]
     held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
-    described: Mapping[str, Any] = field(default_factory=dict)  # likewise, filled as the arguments were set
+    described: Mapping[str, Any] = field(default_factory=dict)  # buffers filled with the arguments
 
     def enqueue(self, queue: Any) -> Any:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
@@ -104,7 +104,7 @@ class Rotation:
         return (self._next + after) % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
-        """Record that a bench has run so many problems."""
+        """Record that a bench has run `count` problems."""
         self.last = self.index(count - 1), clock, by
         self._next += count
 
@@ -155,7 +155,7 @@ class Queued:
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(stamps[alone * steps - 1][2] * 1e-9 - span[0], tick) / alone
         launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
-        if alone < self._count:  # the device erased C, which no event tells
+        if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
         known_s = (
             None if self._check_last and self._count == 1 else launch_s
@@ -166,7 +166,7 @@ class Queued:
 class GemmBench:
     """One problem on the device, ready to run repeatedly."""
 
-    stamped = True  # whether every launch has an event that tells its time
+    stamped = True  # whether every launch has an event with its time
 
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
@@ -377,7 +377,7 @@ class GemmBench:
             erase(self.runtime.queue, buffer)
 
     def _device_batch(self, count: int) -> Batch | Queued:
-        """Enqueue so many problems back to back; on a CPU also wait for them."""
+        """Enqueue `count` problems back to back; on a CPU also wait for them."""
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.perf_counter()
@@ -563,7 +563,7 @@ class WallBench(GemmBench):
     stamped = False
 
     def _device_batch(self, count: int) -> Batch:
-        """Run so many problems back to back and wait; wall seconds of one as the device scope.
+        """Run `count` problems back to back and wait; wall seconds of one as the device scope.
 
         Of several, the last is not timed: it runs on an erased C and is checked.
         """

@@ -84,7 +84,7 @@ LONG_S = 0.005
 
 
 def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
-    """Run so many problems in the host scope, and return a batch of mean seconds.
+    """Run `count` problems in the host scope, and return a batch of mean seconds.
 
     `run` runs one of them and returns its seconds as `Laps.end` does. If those are split, the batch has
     kernel and device scopes too. Clocks in `SPLIT` keep the seconds of every problem.

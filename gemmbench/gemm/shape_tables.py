@@ -92,7 +92,7 @@ def _workloads_sheet(
 
     Columns without any figure are left out, and energy and comparison columns appear only if measured.
     """
-    inner = scope if scope != "host" else "device"  # beside the host scope
+    inner = scope if scope != "host" else "device"  # next to the host scope
     figures = [line.figures(run, inner) for line in lines]
     divisor, unit = rates.table_unit(dtype, (each[at] for each in figures for at in (0, 1, 3)))
 

@@ -123,7 +123,7 @@ def _language_models(_batch: int, _prompt: int) -> tuple[Shape, ...]:
 # fmt: off
 ODD = (
     #     name         m     n     k
-    Shape("2^9",      512,  512,  512),  # what the next two are held against
+    Shape("2^9",      512,  512,  512),  # to compare the next two with
     Shape("2^9 - 1",  511,  511,  511),  # the last tile of each row and column is not whole
     Shape("2^9 + 1",  513,  513,  513),  # a whole row and column of tiles for one line of C
     Shape("primes",   499,  503,  521),

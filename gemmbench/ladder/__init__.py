@@ -92,7 +92,7 @@ NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
     "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), BASELINE),
     "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
 }
-"""By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
+"""By type of device, the kernels and libraries that should come near the peak with large matrices."""
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 _STEPS = (

@@ -29,9 +29,9 @@ Rule = Callable[[Values], bool]
 _ONE = (1, 1)  # work-group: a work-item has a core to itself
 
 _THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
-_L1, _L2 = 32 << 10, 512 << 10  # bytes, where the system does not tell
+_L1, _L2 = 32 << 10, 512 << 10  # bytes, if the system does not report them
 _WIDEST = 16  # elements of a vector of OpenCL C
-_BITS = 512  # of a vector register, where the driver does not tell
+_BITS = 512  # of a vector register, if the driver does not report it
 _PANEL_SHARE = 4  # of the second cache: a panel of B, which stays there while A goes past
 _DEPTH = 1024  # steps along k after which C's tile costs 1 %: read and written, a line takes about 10 cycles
 _BLOCK_SHARE = 4  # of a core's share of the last cache: A's part of a block, which B goes past
@@ -55,7 +55,7 @@ _ROW_PARTS = 2  # work-items for each core, where C is one row
 
 
 def micro_tile(registers: int) -> tuple[int, int]:
-    """Rows and vectors of the micro-tile with the most products per load, for so many vector registers.
+    """Rows and vectors of the micro-tile with the most products per load, for `registers` vector registers.
 
     Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors, so
     that powers of two leave nothing over. Such tiles have at least the eight sums that keep two units busy

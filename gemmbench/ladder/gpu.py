@@ -90,7 +90,7 @@ _SHARED = Constraint(
 
 
 def _whole_parts(lanes: Formula) -> Constraint:
-    """The constraint that a tile consists of whole sub-groups with so many lanes."""
+    """The constraint that a tile consists of whole sub-groups of `lanes` work-items."""
     return Constraint(
         lambda p: (
             lanes(p) % p["LX"] == 0
@@ -234,7 +234,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
     area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
     def took(groups: int) -> float:
-        """The time of so many tiles, in units of one tile at a unit's peak rate."""
+        """The time of `groups` tiles, in units of one tile at a unit's peak rate."""
         rounds, rest = divmod(groups, room)
         resident = ceil_div(rest, units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)

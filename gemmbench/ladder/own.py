@@ -1,4 +1,4 @@
-"""A user's own kernel as a variant, made from the description in its file: data, of which nothing is run.
+"""A user's own kernel as a variant, made from the description in its file: data, and no code.
 
 The description is TOML. Its formulas have whole numbers, parameters, ``+ - * // %``, ``ceil_div``,
 ``round_up``, ``min`` and ``max``; nothing else is evaluated. See docs/own-kernels.md.

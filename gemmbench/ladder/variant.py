@@ -38,7 +38,7 @@ OWN = "own kernels"  # the family of a user's
 
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
-_LONG = 1 << 20  # a length of which a tile is no part worth mentioning
+_LONG = 1 << 20  # a length that makes a tile negligible
 ASYNC_COPIES = (8, 0)  # the first compute capability that has NVIDIA's cp.async
 PIXEL = 4  # elements in a pixel of an RGBA image
 
@@ -151,16 +151,16 @@ class Variant:
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
-    searched: tuple[str, ...] = ()  # of them those that `tune` tries, beside those of the launch
+    searched: tuple[str, ...] = ()  # those of them that `tune` tries in addition to the launch's
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)
     local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
     local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
-    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # beside these, by data type
+    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # in addition, by data type
     sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
-    flags: tuple[str, ...] = ()  # compiler options beside the -D list
+    flags: tuple[str, ...] = ()  # compiler options in addition to the -D list
     parameter_flags: Callable[[Values], tuple[str, ...]] = lambda _: ()  # those that parameters ask for
     dtypes: tuple[str, ...] = PLAIN_DTYPES
     device_type: str = ""  # of the only devices that it is for: "cpu"; "" for any
@@ -618,8 +618,8 @@ def unsupported_type(device: DeviceFacts, dtype: str) -> str:
 
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------
-# What kernels read either way (`Variant.either`) is told to them by -DTRANS_A and -DTRANS_B, and to
-# formulas by ``ta`` and ``tb``. For the others a pass before all others transposes the operand.
+# Kernels learn what they read transposed (`Variant.either`) from -DTRANS_A and -DTRANS_B, and
+# formulas from ``ta`` and ``tb``. For other kernels a first pass transposes the operand.
 
 _PITCH = 16  # elements: rows of a transposed copy begin at multiples of it, where any vector may
 _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("k", "n", "ldb")}

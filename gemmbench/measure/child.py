@@ -111,11 +111,10 @@ class Worker:
         self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
         root: Worker | None = None, is_host: bool = False,
     ) -> None:  # fmt: skip
-        """Start nothing yet; the first request does.
+        """Start nothing yet; the first request does. `make` makes the machine in the child.
 
-        `make` makes the machine in the child. `checkout` is a folder with another ``gemmbench/``.
-        `environment` has further variables of the process. `root` is the worker that this one belongs to, if
-        it is another version's or the host's.
+        `checkout` is a folder with another ``gemmbench/``, `environment` further variables. `root` is the
+        worker that this one belongs to, if it is another version's or the host's.
         """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
@@ -140,7 +139,7 @@ class Worker:
     # --- requests ---
 
     def limit(self, seconds: float) -> None:
-        """Allow all further requests together so many seconds. Time between requests does not count."""
+        """Allow all further requests `seconds` together. Time between requests does not count."""
         for worker in self._group:
             worker._limit_s = worker._left_s = seconds
 
@@ -462,7 +461,7 @@ class Worker:
 
         Raises `WorkerError` if a child died or hung, or speaks another protocol.
         """
-        with contextlib.suppress(OSError):  # told below
+        with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
         opened = self._listed()
         self.problems = (*self.failing, *opened.problems)
@@ -522,7 +521,7 @@ class Worker:
         if isinstance(error, NotMeasuredError):
             row = case.row(error.status, error.reason)
             return replace(row, needs_s=error.needs_s)
-        self.stop()  # whatever it was, the next case begins anew
+        self.stop()  # whatever it was, the next case gets a new process
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
@@ -637,7 +636,7 @@ class Pipe:
         self._connection.send_bytes(encode(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
-        """Wait for a message, or for the other end to close, at most so long; whether that happened.
+        """Wait for a message, or for the other end to close, at most `seconds`; whether that happened.
 
         Waiting is cut into slices of a second, because Ctrl-C may be delivered to another thread. A slice
         that takes much longer means that this process was stopped, as by SIGSTOP or a closed laptop.
@@ -666,7 +665,7 @@ class Pipe:
             raise EOFError from None
 
     def ended(self, seconds: float) -> bool:
-        """Whether the other end closes within so many seconds; messages until then are dropped."""
+        """Whether the other end closes within `seconds`; messages until then are dropped."""
         end = time.monotonic() + seconds
         with contextlib.suppress(EOFError, OSError):
             while self.wait(end - time.monotonic()):

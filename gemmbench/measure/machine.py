@@ -139,7 +139,7 @@ def numpy_pool() -> Pool | None:
 
 def pool_of(package: ModuleType) -> Pool | None:
     """The BLAS that numpy or scipy uses, once it is loaded; None if unknown. Each may bring its own."""
-    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs beside it
+    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
     def order(pool: Pool) -> tuple[bool, bool]:
         file = str(pool.get("filepath"))

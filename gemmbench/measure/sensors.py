@@ -46,7 +46,7 @@ from gemmbench.model.units import reason_of
 
 POWERCAP = Path("/sys/class/powercap")
 
-RunBatch = Callable[[int], object]  # runs so many problems back to back
+RunBatch = Callable[[int], object]  # runs that many problems back to back
 
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]

@@ -67,7 +67,7 @@ class Operands:
 
 
 KERNEL = ".cl"  # of a user's own kernel file
-DRIVER = "driver:"  # before the library of another driver that a case is timed in turn with
+DRIVER = "driver:"  # before the library of another driver, which a case is compared with
 
 
 def checkout_of(former: str) -> str:
@@ -94,15 +94,15 @@ class Case:
     problem: Gemm | None = None
     source: str = ""
     operands: Operands = field(default_factory=Operands)
-    notes: tuple[str, ...] = ()  # of its row, beside those of the executor
-    # A kernels folder, a checkout, driver:LIBRARY or a .cl file: it is timed in turn with itself there.
+    notes: tuple[str, ...] = ()  # of its row, before those of the executor
+    # A kernels folder, a checkout, driver:LIBRARY or a .cl file, with which its batches alternate.
     former: str = ""
-    versus: Case | None = None  # of another kernel, which it is timed in turn with
+    versus: Case | None = None  # of another kernel, with which its batches alternate
     ran_on: RanOn = "device"  # of its row
-    sums: str = ""  # likewise
-    phase: str = ""  # likewise, of a tuner
-    given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's; None: all
-    grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
+    sums: str = ""  # of its row
+    phase: str = ""  # of its row, for a tuner
+    given: tuple[str, ...] | None = None  # of its row: the parameters that are no preset's; None: all
+    grid: tuple[str, ...] = ()  # of its row: those of them with several values in a run
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[Gemm, float] | None = None  # a smaller problem of its kernel, and its seconds
     own: OwnFile | None = None  # the user's own kernel that it runs
@@ -128,7 +128,7 @@ class Case:
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The parameters of a GEMM's kernel, all of which are numbers."""
+        """The parameters of a GEMM's kernel, which are all numbers."""
         own = self.parameters.items()
         return {name: int(value) for name, value in own if name != MATH}
 

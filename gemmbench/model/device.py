@@ -46,14 +46,14 @@ class DeviceFacts:
     origin: str  # where the driver was found: "system", "from this environment: intel-opencl-rt 2026.2.0"
     library: str  # the driver's shared library or .icd file, "" if not known
     warnings: tuple[str, ...] = ()
-    pci: str = ""  # where it sits, where the driver tells: "0000:17:00.0"
-    last_level_cache_bytes: int = 0  # of a CPU, as its system tells; 0 if not known
+    pci: str = ""  # where it sits, if the driver reports it: "0000:17:00.0"
+    last_level_cache_bytes: int = 0  # of a CPU, as the system reports it; 0 if not known
     compute_capability: tuple[int, int] = (0, 0)  # of an NVIDIA device
-    sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none where the driver does not tell
+    sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none if the driver does not report it
 
-    data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as its system tells
+    data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as the system reports them
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
-    chip: str = ""  # which of its model a GPU is: a hash of its UUID, where the driver tells
+    chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
 
     @property
@@ -63,7 +63,7 @@ class DeviceFacts:
 
     @property
     def vector_bits(self) -> int:
-        """Width of its vector registers; 0 if the driver does not tell."""
+        """Width of its vector registers; 0 if the driver does not report it."""
         return 32 * self.vector_widths.get("float", 0)
 
     @property
@@ -162,7 +162,7 @@ class Readings:
     celsius: tuple[float | None, ...] = ()
     limits: tuple[str, ...] = ()  # "power thermal"; "" where nothing limited the clock
     window_s: float = 0.0  # from the first batch's begin to the last one's end
-    other_cores: float | None = None  # that processes of others used; None where the system does not tell
+    other_cores: float | None = None  # that processes of others used; None if unknown
     steal_cores: float | None = None  # that the hypervisor gave to others
 
 

@@ -93,7 +93,7 @@ GEMM_DTYPES_HELP = (
     "e4m3-half, e4m3-bfloat16, e5m2-half, e5m2-bfloat16 (fp8 with C in that type)"
 )
 DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
-"""What `DeviceFacts.dtypes` tells of. Every device has the other integers; the rest are matters of probes."""
+"""The types in `DeviceFacts.dtypes`. Every device has the other integers; the rest are matters of probes."""
 
 
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.

@@ -106,7 +106,7 @@ class Prepared:
     """A case that is ready to run."""
 
     clocks: tuple[str, ...]  # that batches can be timed by: those of the device, then "host"
-    ahead: tuple[str, ...] = ()  # those of which a batch can be put into the queue while another runs
+    ahead: tuple[str, ...] = ()  # those whose batches can be enqueued while another runs
     built: Built = field(default_factory=Built)
     memory: str = ""  # how operands reach the device: mapped, staged, pageable
     sets: int = 1  # of operands that it rotates among

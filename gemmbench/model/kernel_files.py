@@ -141,7 +141,7 @@ class OwnFile:
     """A user's kernel file as another process needs it."""
 
     name: str  # without its folder: "mine.cl"
-    text: str  # includes replaced; a description that stood in a file beside it follows as a comment
+    text: str  # includes replaced; a description in a file of its own follows as a comment
 
     @property
     def key(self) -> str:

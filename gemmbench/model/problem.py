@@ -20,7 +20,7 @@ class Dimensions:
     alpha: float = 1.0
     ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
     trans_a: bool | UnsetType = False  # A is stored k x m, and op(A) is its transpose
-    trans_b: bool | UnsetType = False  # B is stored n x k, likewise
+    trans_b: bool | UnsetType = False  # B is stored n x k, and op(B) is its transpose
     batch: int | UnsetType = 1  # unset: 1
 
     @property

@@ -60,7 +60,7 @@ class Problem(Dimensions):
     beta: float = 0.0
     ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
     trans_a: bool | UnsetType = UNSET  # true where A is stored transposed, k x m
-    trans_b: bool | UnsetType = UNSET  # likewise B, n x k
+    trans_b: bool | UnsetType = UNSET  # true where B is stored transposed, n x k
     batch: Annotated[int, Meta(ge=2)] | UnsetType = UNSET  # problems in a launch, where there are several
 
 
@@ -174,7 +174,7 @@ class Row:
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
     samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
     parts: Parts = field(default_factory=dict)  # of the host scope: seconds by problem
-    cycle: Parts = field(default_factory=dict)  # likewise of a whole map cycle, of mapped operands
+    cycle: Parts = field(default_factory=dict)  # of a whole map cycle: seconds by problem
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)

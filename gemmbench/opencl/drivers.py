@@ -471,7 +471,7 @@ def install_command() -> str:
 
 
 GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/getting-started.md#drivers-of-the-system"
-"""Which package of which system has which driver."""
+"""The drivers and the packages that contain them, by system."""
 
 # PoCL compiles for one of these where its LLVM does not know the processor.
 _GENERIC = ("generic", "x86-64")

@@ -257,7 +257,7 @@ _PAGE = 4096
 _WORTH_HUGE_PAGES = 4 << 20  # bytes: from there on numpy asks for them
 SVM = ("svm", "svm-fine")
 MAPPED = ("mapped", *SVM)
-"""The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
+"""The modes in which host and device share one allocation: see `model.case.MEMORY_MODES`."""
 
 
 def choose(mode: str, device: DeviceFacts) -> str:
@@ -348,7 +348,7 @@ class Operand:
 
 
 class Mapped(Operand):
-    """One allocation that host and device take in turns."""
+    """One allocation that host and device use alternately."""
 
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
@@ -546,7 +546,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, 
         kernel=step.kernel,
         role=step.role,
         group=group,
-        most=max(most, group),  # some drivers tell their default for a kernel compiled for a larger group
+        most=max(most, group),  # some drivers report their default for a kernel compiled for a larger group
         multiple=multiple,
         private_bytes=private,
         local_bytes=local,

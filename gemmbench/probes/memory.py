@@ -288,7 +288,7 @@ def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Param
 
 
 # --- What memory probes read, and what the host knows about it: a table of random floats, repeated ----------
-# The table's length is prime, so that no stride of a kernel falls into step with it, and the host can tell
+# The table's length is prime, so that no stride of a kernel matches it, and the host can compute
 # the sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
 # enough for every memory system, and exact in STREAM's triad with or without contraction.
 
@@ -365,7 +365,7 @@ def _hash(words: HostArray) -> HostArray:
 
 
 def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
-    """A random cycle through so many nodes that are `spacing` elements apart in memory.
+    """A random cycle through `nodes` nodes that are `spacing` elements apart in memory.
 
     Returns the memory's contents (flat, unsigned), in which each node's first element is the position of the
     next node, and the positions in the order of the cycle, from 0 on.

@@ -91,7 +91,7 @@ class Launcher:
 
 @dataclass(frozen=True)
 class Loop:
-    """A kernel that runs so many trips of a loop, its work."""
+    """A kernel whose work is the trips of a loop."""
 
     launcher: Launcher
     arguments: Callable[[int], Sequence[Any]]  # of the kernel, from the number of trips
@@ -110,7 +110,7 @@ class MemoryBench:
 
     operands: ProbeBuffers  # what it shares with others
     candidate: ProbeCandidate  # what is launched
-    choice: Parameters  # what tells it from the others, for the row
+    choice: Parameters  # what distinguishes it from the others, for the row
     unit: Work  # what it does in a unit of work
     trips: tuple[int, int]  # the least and the most units of work in a launch that is measured
     notes: tuple[str, ...] = ()  # for the row
@@ -257,7 +257,7 @@ class Sets:
 Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
 
 _PARTS = 4  # units of work in a launch that is sampled: the race is run with one of them
-_SAMPLE_SHIFT = 10  # a 1024th of the image tells how slow its texels are
+_SAMPLE_SHIFT = 10  # a 1024th of the image shows how slow its texels are
 _LAUNCH_S = 0.05
 _WHOLE = 1 << 12  # vectors: halves and quarters of a set then begin at the beginning of a page
 _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here on

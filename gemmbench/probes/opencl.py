@@ -251,7 +251,7 @@ class Chase:
         cl.enqueue_copy(self._row.runtime.queue, self._where, np.zeros(1, _WORD))
 
     def _check(self, loop: Loop, hops: int) -> str:
-        """How the end of so many hops differs from the host's, or ""."""
+        """How the position after `hops` hops differs from the host's, or ""."""
         self._start()
         loop.enqueue(hops)
         got, expected = np.empty(1, _WORD), int(self._cycle[hops % self._cycle.size])

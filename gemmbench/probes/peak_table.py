@@ -18,7 +18,7 @@ from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
 
-PLAIN = "flops"  # the probe that needs no name beside its data type's
+PLAIN = "flops"  # the probe whose rows are named by the data type alone
 _MOST_REMARKS = 3  # below a table, unless -v was given
 _AGAIN = "close other programs and run again; -v has the reasons"
 _LACKING = ("unsupported", "skipped")

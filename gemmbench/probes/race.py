@@ -28,7 +28,7 @@ _FIRST_TRIPS = 16
 _RATIO_RUNS = 4
 _MOST_RATIO_RUNS = 24
 _MOST_RATIO_S = 2.0
-_SHORT_S = 2e-4  # of launches so short, only the minima of many tell anything
+_SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
 @dataclass(frozen=True)
@@ -278,7 +278,7 @@ class EvidenceSubject:
     tolerance: float  # of the doubling test
     work: str
     instead: str = ""  # what is done where the event clock is not believed
-    # Times as fast as with shallow unrolling that a step can be: a loop's own instructions are a few beside a
+    # Times as fast as with shallow unrolling that a step can be: a loop adds few instructions to a
     # trip's. Honest rows of saved runs lie between 0.51 and 1.08, of matrix units within 0.01 of 1, and a
     # folded fp8 product at 1.375.
     unrolling: float = 1.15
@@ -292,7 +292,7 @@ MEMORY = EvidenceSubject(0.1, "work")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured about a figure beside its rate."""
+    """What was measured about a figure, in addition to its rate."""
 
     dtype: str
     rate: float  # operations or bytes per second; 0 for a latency

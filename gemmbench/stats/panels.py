@@ -18,7 +18,7 @@ from gemmbench.stats import rates
 class Series:
     """One variant with one set of parameters, over the sizes of a sweep."""
 
-    label: str  # the variant, with its parameters where they tell it from another series
+    label: str  # the variant, with its parameters if another series has its name
     variant: str
     device: int  # -1 for the host
     rows: dict[int, Row]  # by size, smallest first
@@ -36,7 +36,7 @@ class Series:
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The series of one device and one data type, the host's beside them."""
+    """The series of one device and one data type, and of the host."""
 
     device: int  # -1 if only the host was measured
     dtype: str

@@ -247,7 +247,7 @@ def helpers_share(row: Row) -> float | None:
     kernel, device = row.samples.get("kernel"), row.samples.get("device")
     if row.status != "ok" or not kernel or not device or len(kernel.seconds) != len(device.seconds):
         return None
-    if len(row.launches) > 1 and kernel.seconds == device.seconds:  # by the wall clock, which does not tell
+    if len(row.launches) > 1 and kernel.seconds == device.seconds:  # both by the wall clock
         return None
     shares = (1 - own / whole for own, whole in zip(kernel.seconds, device.seconds, strict=True))
     return max(0.0, statistics.median(shares))
@@ -344,7 +344,7 @@ def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
 
 @dataclass(frozen=True)
 class Peak:
-    """What rates are held against: the best measured rate of one kind of a device's units."""
+    """The best measured rate of one kind of a device's units."""
 
     rate: float  # flop/s
     row: Row
@@ -560,7 +560,7 @@ def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class Versus(Interval):
-    """How many times as fast as another kernel, batch by batch in turn, with its 95 % confidence interval."""
+    """The ratio of rates to another kernel, from interleaved batches, with its 95 % confidence interval."""
 
     variant: str  # the other kernel
     scope: str  # that both were timed in
@@ -585,7 +585,7 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
 
 
 def partner(row: Row) -> str:
-    """What a row was timed in turn with: ``tiled``, or ``strict`` of the same kernel; "" if with nothing."""
+    """The kernel that a row was interleaved with: ``tiled``, or ``strict`` of the same kernel; or ""."""
     other = row.former
     if other is None or not other.variant:
         return ""
