@@ -69,9 +69,7 @@ class Runtime:
             self.context = cl.Context([self.device])
             self.plain_queue = cl.CommandQueue(self.context, self.device)
             self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
-        self._programs: dict[
-            tuple[str, tuple[str, ...], str, str], BuiltProgram
-        ] = {}  # the last used at the end
+        self._programs: dict[tuple[object, ...], BuiltProgram] = {}  # the last used at the end
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file with options, built or from the cache of the last 256.

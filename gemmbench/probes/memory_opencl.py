@@ -272,9 +272,7 @@ class MemoryPass:
     units: int  # vectors or texels in the set
     part: int  # of them in a launch of the most work
     flat: bool  # whether there are as many work-items as there is work: fewer for a part
-    check: Callable[
-        [MemoryPass], str
-    ]  # how a launch of all of a part differs from what the host expects, or ""
+    check: Callable[[MemoryPass], str]  # how a launch of a whole part differs from the host, or ""
     stretches: dict[int, Any] = field(default_factory=dict)  # where the next launch begins, by work
 
     def launch(self, first: int, count: int) -> Any:
@@ -313,7 +311,7 @@ class GlobalMemory:
         self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One way to share the work: see `ProbeBuffers`."""
+        """The bench of a candidate, one way to share the work. A launch is a pass over the whole set."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         pattern = f"-DPATTERN_{way.pattern.upper()}"
         options = ("-DREAL_float", f"-DWIDTH={self._width}", f"-DUNROLL={way.unroll}", pattern)
@@ -371,7 +369,7 @@ class ImageProbe:
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """A way to share the work: see `ProbeBuffers`. The first decides how many texels a launch reads."""
+        """The bench of a candidate, one way to share the work. The first decides how many texels are read."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         items, options = _items(runtime, way, self._texels), (f"-DUNROLL={way.unroll}",)
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
@@ -474,7 +472,7 @@ class WorkingSet(_Reading):
         super().__init__(row, self._bytes // FLOAT_BYTES)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One way to share the work: see `ProbeBuffers`. A trip is a visit of each group."""
+        """The bench of a candidate, one way to share the work. A trip is a visit of each work-group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups = self._groups(way)
         block = way.unroll * way.group * width  # elements
@@ -500,7 +498,7 @@ class LocalMemory(_Reading):
         super().__init__(row, most * int(row.parameters["width"]))
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One way to share the work: see `ProbeBuffers`. A trip reads or copies one block in each group."""
+        """The bench of a candidate, one way to share the work. A trip is a block in each work-group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks

@@ -113,7 +113,7 @@ class Copies(_Buffer):
         self.blank()
 
     def bench(self, parameters: Parameters) -> TransferBench:
-        """A copy enqueued and waited for, a blocking one, or two on two queues: see `ProbeBuffers`."""
+        """The bench of a candidate: a blocking copy, one enqueued and waited for, or two on two queues."""
         way = str(parameters["way"])
         transfer = self._two_queues if way == "two queues" else partial(self._whole, way == "blocking")
         return TransferBench(self, way, _timed(transfer))
@@ -235,10 +235,7 @@ class Chase:
         self._where = runtime.buffer(_WORD.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """A chase from the cycle's start: see `ProbeBuffers`.
-
-        A trip is a hop. A small set is read once before.
-        """
+        """The bench of a chase from the cycle's start. A trip is a hop. A small set is read once before."""
         runtime, probe = self._row.runtime, self._row.probe
         launched = launcher(runtime, probe.file, (), probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
@@ -364,7 +361,7 @@ class Chains:
         self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One form, number of chains and depth of unrolling: see `ProbeBuffers`."""
+        """The bench of a candidate: one form, number of chains and depth of unrolling."""
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
         options = form.options(self.width, unroll, kernels_of(int(parameters["kernels"])))
@@ -460,7 +457,7 @@ class MatrixTiles:
         self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One number of chains, depth of unrolling and number of work-groups per unit: see `ProbeBuffers`."""
+        """The bench of a candidate: one number of chains, depth of unrolling and work-groups per unit."""
         probe, instruction = self.probe, self.instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)

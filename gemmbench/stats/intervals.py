@@ -59,7 +59,7 @@ def summarize(samples: Sequence[float], resolution: float = 0.0) -> Summary:
 
 @lru_cache(maxsize=65536)
 def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
-    """`summarize`, cached."""
+    """`summarize` for hashable samples, cached."""
     ordered = sorted(samples)
     if not ordered:
         raise ValueError("no samples")
