@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from gemmbench.charts import bars, pane
 from gemmbench.charts.bars import Bar, BarPart
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
-from gemmbench.gemm import ladder_chart, sweep_chart
+from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
@@ -47,44 +47,44 @@ KINDS: dict[str, Kind] = {
     "throughput": Kind(
         "GFLOPS over size, with libraries and the measured peak",
         f"measured GEMM rows {_SIZES}",
-        sweep_chart.throughput,
+        gemm_chart.throughput,
     ),
     "host-device": Kind(
         "GFLOPS over size with and without transfers, and the break-even size",
         f"GEMM rows measured in the host scope {_SIZES}",
-        sweep_chart.host_device,
+        gemm_chart.host_device,
     ),
-    "time": Kind("time for one problem over size", f"measured GEMM rows {_SIZES}", sweep_chart.time),
-    "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", sweep_chart.energy),
+    "time": Kind("time for one problem over size", f"measured GEMM rows {_SIZES}", gemm_chart.time),
+    "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", gemm_chart.energy),
     "versus": Kind(
         "the rate over that of the kernel of --versus, over size",
         f"rows measured with --versus {_SIZES}",
-        sweep_chart.versus,
+        gemm_chart.versus,
     ),
     "workloads": Kind(
         "GFLOPS of the fastest kernels at every shape",
         "measured GEMM rows of several shapes that are no sweep",
-        ladder_chart.workloads,
+        gemm_chart.workloads,
     ),
     "precision": Kind(
         "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
         "GEMM rows measured in two data types at the same problem",
-        ladder_chart.precision,
+        gemm_chart.precision,
     ),
     "ladder": Kind(
         "every kernel at one size, the fastest first, with per cent of the measured peak",
         "two kernels measured at the same problem",
-        ladder_chart.ladder,
+        gemm_chart.ladder,
     ),
     "roofline": Kind(
         "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
         "measured GEMM rows with a measured peak of their type",
-        sweep_chart.roofline,
+        gemm_chart.roofline,
     ),
     "host-parts": Kind(
         "where the time goes with transfers: upload, enqueue, kernels, wait, download",
         "rows whose host scope was timed by part",
-        ladder_chart.host_parts,
+        gemm_chart.host_parts,
         across=1,
     ),
     "peak": Kind(
@@ -103,7 +103,7 @@ KINDS: dict[str, Kind] = {
     "resources": Kind(
         "work-groups as launched, and the largest that each kernel as built can have",
         "rows with the resources of their kernels",
-        ladder_chart.resource_panes,
+        gemm_chart.resource_panes,
         of_device=True,
     ),
     "compare": Kind(
@@ -160,7 +160,7 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
 
 def _lacks(runs: Sequence[Run], kind: str) -> str:
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
-    why = sweep_chart.why_no_energy(runs) if kind == "energy" else ""
+    why = gemm_chart.why_no_energy(runs) if kind == "energy" else ""
     reason = f" ({why})" if why else ""
     return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"
 

@@ -14,7 +14,7 @@ from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
-from gemmbench.measure.host import free_memory_bytes
+from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from gemmbench.gemm import verify
-from gemmbench.gemm.rounding import DrawnRows
+from gemmbench.gemm.verify import DrawnRows
 from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, decode, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from gemmbench.gemm import freivalds
+from gemmbench.gemm import answers
 from tests import rounding
 from tests.unit.test_answers import SETTINGS, faults_that_passed
 
@@ -28,7 +28,7 @@ def right_called_wrong(count: int, seed: int) -> int:
     wrong = 0
     for case in rounding.right_cases(np.random.default_rng(seed), count, _DEEP):
         check = rounding.judged(case)
-        exact = freivalds.drawn(case.problem, case.sums)
+        exact = answers.drawn(case.problem, case.sums)
         c = rounding.product(exact.problem, exact.a, exact.b, exact.c, case.sums, case.order)
         reasons = [*check.reasons, *filter(None, [exact.error(c)])]
         if reasons:

@@ -15,7 +15,7 @@ from gemmbench.doctor.machine import (
     NotSeenError,
     ranges,
 )
-from gemmbench.measure.host import pool_title
+from gemmbench.measure.machine import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import by_key, clean, counted, listed, number, percent
 from gemmbench.opencl import drivers

@@ -16,9 +16,8 @@ from typing import Any
 
 import pynvml
 
-from gemmbench.measure.conditions import Usage, family, processes, usage
-from gemmbench.measure.energy import CounterError, answering, board_of, is_nvidia
-from gemmbench.measure.host import Pool, numpy_pool
+from gemmbench.measure.machine import Pool, Usage, family, numpy_pool, processes, usage
+from gemmbench.measure.sensors import CounterError, answering, board_of, is_nvidia
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
 from gemmbench.opencl.drivers import Problem

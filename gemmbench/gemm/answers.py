@@ -1,36 +1,208 @@
 """Whether what a bench computes is right: before the first timed batch, in the batches and after the last.
 
 The same for every executor: OpenCL kernels, numpy and the libraries. Before and after, the timed launches
-multiply integers, and C is checked exactly (`gemm.freivalds`). Before, they also multiply the operands that
-are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.rounding`). The C of every later
-problem must have the same bits, or lie within those bounds if the order of summation varies.
+multiply integers, and Freivalds' check finds any wrong element of C. Before, they also multiply the operands
+that are timed, and drawn rows of C must lie within the bounds of rounding (`gemm.verify`). The C of every
+later problem must have the same bits, or lie within those bounds if the order of summation varies.
 
 A user's ``--out`` is written when all that has passed.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+import math
+import secrets
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from typing import Protocol
 
 import numpy as np
 
-from gemmbench.gemm import freivalds
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result
-from gemmbench.gemm.rounding import DrawnRows, merged, repeat_bounds
-from gemmbench.gemm.verify import GUARD, numbers, poison
+from gemmbench.gemm.verify import (
+    GUARD,
+    DrawnRows,
+    blocks,
+    in_tile,
+    merged,
+    numbers,
+    poison,
+    repeat_bounds,
+    stack,
+)
 from gemmbench.model.case import Case
-from gemmbench.model.dtypes import DTYPES, HostArray, decode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements
+
+# --- Freivalds' check: whether C = alpha A B + beta C0, exactly and in O(n^2) -------------------------------
+#
+# The kernel multiplies integers that are drawn so that every partial sum is exact, in any order. Then
+# C x = alpha A (B x) + beta C0 x holds exactly for every vector x. If C is wrong and the elements of x are
+# drawn from 0 and 1, it holds with a probability of at most 1/2. For 32 such vectors that is at most 2^-32.
+#
+# Source: R. Freivalds, "Probabilistic machines can use less running time", IFIP Congress 1977.
+
+VECTORS = 32
+_SIGMAS = 9  # standard deviations of a sum that stay exact: 1e-18 is the probability of more
+_C_SHARE = 0.25  # of the exact range, for beta C0
+_HOST_EXACT = 2.0**53  # integers that the host's double sums hold
+_MOST_DRAWN = 1 << 12  # of an operand in float or double: more finds no more faults
+
+
+@dataclass(frozen=True)
+class Exact:
+    """Integer operands of a problem, and what the product of C with random vectors must be."""
+
+    problem: Gemm  # with an alpha other than 1, and a beta other than 0 where the timed one is not 0
+    a: HostArray  # op(A), m x k of every problem of the batch, one below the other, as a device stores them
+    b: HostArray  # op(B), k x n, stored in the same way
+    c: HostArray  # C before, m x n, stored in the same way
+    x: HostArray  # batch x n x `VECTORS`
+    expected: HostArray  # alpha A (B x) + beta C0 x: batch x m x `VECTORS`
+
+    @property
+    def operands(self) -> Matrices:
+        return Matrices(self.a, self.b, self.c, generated=True)
+
+    def scaled(self, digits: int) -> Exact:
+        """The same problem with C before and the smaller of A and B multiplied by 2^digits."""
+        dtype, result = DTYPES[self.problem.dtype], self.problem.result
+        a, b = self.a, self.b
+        if a.size <= b.size:
+            a = _scaled(a, dtype, digits)
+        else:
+            b = _scaled(b, dtype, digits)
+        c = _scaled(self.c, result, digits)
+        return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
+
+    def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
+        """The first wrong element of C with its tile, and how many rows are wrong; "" if all are right.
+
+        `c` is m x n of every problem, one below the other. `tile` is the rows and columns of a tile of C.
+        """
+        problem, batch = self.problem, self.problem.batch
+        wrong = np.argwhere(~(_times(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
+        if not wrong.size:
+            return ""
+        number, row = map(int, wrong[0])
+        dtype, result = DTYPES[problem.dtype], problem.result
+        a_row = numbers(stack(self.a, batch)[number, row : row + 1], dtype)
+        b, right = stack(self.b, batch)[number], np.zeros(problem.n)
+        for steps in blocks(problem.k, problem.n):
+            right += (a_row[:, steps] @ numbers(b[steps], dtype))[0]
+        right = problem.alpha * right
+        if problem.beta != 0:
+            right += problem.beta * numbers(stack(self.c, batch)[number, row], result)
+        row_got = numbers(stack(c, batch)[number, row], result)
+        column = int(np.argmax(row_got != right))
+        where = f"in problem {number} of {batch}, " if batch > 1 else ""
+        return (
+            f"{where}C[{row}][{column}] is {row_got[column]:.17g}, not {right[column]:.17g}"
+            f"{in_tile(tile, row, column)}; {len(wrong)} of {batch * problem.m} rows are wrong"
+        )
+
+
+def exact_limit(problem: Gemm, sums: str = "") -> float:
+    """The largest integer L up to which all integers are exact in C and in the sums of a kernel.
+
+    Half: 2^11; bfloat16: 2^8; float: 2^24; double: 2^53; int: 2^31 - 1. If tensor cores keep sums in fewer
+    digits than float has, it is half the range: 2^13 for fp8. `sums` is the type of sums if it is not C's.
+    """
+    result = problem.result
+    if not result.is_float:
+        return result.largest
+    kept = DTYPES[sums] if sums else result
+    return min(2 / result.eps, (1 if kept.dropped else 2) / kept.eps)
+
+
+@lru_cache(maxsize=2)  # every kernel of a problem, before and after its batches
+def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact:
+    """Random integer operands whose partial sums are exact, with the widest range possible.
+
+    Each process draws others, and keeps those of the last two problems. The range of A and B, and the share
+    of their elements that are not 0, satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L
+    from `exact_limit`. The host's sums in double precision are exact as well.
+
+    `problem` is the timed one: alpha becomes 2 or -3, and a beta other than 0 becomes -2. `without` lists
+    "alpha" and "beta" if a kernel does not take them.
+    """
+    rng = np.random.default_rng(secrets.randbits(64))
+    problem = replace(
+        problem,
+        alpha=1.0 if "alpha" in without else float(rng.choice((2, -3))),
+        beta=0.0 if problem.beta == 0 or "beta" in without else -2.0,
+    )
+    dtype, result, batch = DTYPES[problem.dtype], problem.result, problem.batch
+    limit = min(exact_limit(problem, sums), _HOST_EXACT / (4 * max(problem.n, 1)))
+    most_c = _most(result, _C_SHARE * limit / 2)
+    # var(A) = var(B): the largest for which the sums stay exact
+    variance = (limit - abs(problem.beta) * most_c) / (
+        _SIGMAS * abs(problem.alpha) * math.sqrt(max(problem.k, 1))
+    )
+    on_host = math.sqrt(_HOST_EXACT / (4 * abs(problem.alpha) * max(problem.k * problem.n, 1)))
+    # The mean square of the integers from 1 to L is (L + 1) (2 L + 1) / 6: the largest L of the variance.
+    most = _most(dtype, min(on_host, max(1.0, (math.sqrt(1 + 48 * variance) - 3) / 4)))
+    density = min(1.0, 6 * variance / ((most + 1) * (2 * most + 1)))
+
+    def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
+        """A batch of matrices of integers from -largest to largest; a share of them is not 0."""
+        stored = np.empty((batch * rows, columns), kind.numpy)
+        for part in blocks(*stored.shape):
+            values = rng.integers(-largest, largest, stored[part].shape, np.int16)
+            values += values >= 0  # never 0
+            if share < 1:
+                values *= rng.random(values.shape, np.float32) < share
+            stored[part] = encode(values.astype(np.float32), kind)
+        return stored
+
+    a, b = draw(problem.m, problem.k, dtype, most, density), draw(problem.k, problem.n, dtype, most, density)
+    c = draw(problem.m, problem.n, result, most_c, 1.0)
+    x = rng.integers(0, 2, (batch, problem.n, VECTORS)).astype(np.float64)
+    expected = problem.alpha * _times(stack(a, batch), dtype, _times(stack(b, batch), dtype, x))
+    if problem.beta != 0:
+        expected += problem.beta * _times(stack(c, batch), result, x)
+    return Exact(problem, a, b, c, x, expected)
+
+
+def _most(dtype: DType, wanted: float) -> int:
+    """The largest integer, up to `wanted`, below which the type holds all integers; at least 1."""
+    exact = min(2 / dtype.eps, _MOST_DRAWN) if dtype.is_float else min(dtype.largest, 127)
+    return max(1, int(min(wanted, exact)))
+
+
+def _scaled(stored: HostArray, dtype: DType, digits: int) -> HostArray:
+    """Stored elements times 2^digits, exactly; types of 1 or 2 bytes get it added to their exponents."""
+    if not digits:
+        return stored
+    if dtype.itemsize > 2:
+        return np.asarray(stored * dtype.numpy.type(2.0**digits))
+    bits = stored.view(f"u{dtype.itemsize}")  # numpy has no fast arithmetic of these types
+    magnitude = bits.dtype.type((1 << (8 * dtype.itemsize - 1)) - 1)
+    exponent = bits.dtype.type(digits << round(-math.log2(dtype.eps)))
+    return np.asarray(bits + exponent * ((bits & magnitude) != 0)).view(stored.dtype)
+
+
+def _times(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
+    """A stack of stored matrices (batch x rows x columns) times a stack of vectors, in double precision."""
+    batch, rows, columns = matrices.shape
+    product = np.zeros((batch, rows, x.shape[2]))
+    for problems in blocks(batch, rows * columns):
+        for part in blocks(rows, columns):
+            product[problems, part] = numbers(matrices[problems, part], dtype) @ x[problems]
+    return product
+
+
+# --- The checks of one bench --------------------------------------------------------------------------------
+
 
 _DIGITS = 11  # at most: powers of 2 by which exact operands are scaled; of half and shorter types 2
 _ROWS = 512  # of C that are converted to double at a time
 
 
 class Answering(Protocol):
-    """A bench as far as it is verified."""
+    """What verification needs of a bench."""
 
     @property
     def scopes(self) -> tuple[str, ...]:
@@ -38,7 +210,7 @@ class Answering(Protocol):
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """Those of them whose launches are not the same as an earlier one's; only the transfers differ."""
+        """The scopes whose launches differ; the others differ only in their transfers."""
 
     @property
     def sets(self) -> int:
@@ -48,68 +220,47 @@ class Answering(Protocol):
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed launches once on an operand set whose C was filled.
+        """Run the timed launches of a scope once, and return C, m x ldc.
 
-        Args:
-            scope: one of `scopes`.
-            index: of the operand set.
-            c: C before, m x ldc.
-            problem: the timed one with another alpha or beta; None for the timed one itself.
-
-        Returns:
-            C afterwards, m x ldc.
+        `index` is the operand set, `c` is C before, m x ldc. `problem` is the timed one with another alpha or
+        beta; None for the timed one.
         """
 
     def left(self) -> HostArray | None:
-        """C as the last batch left it; None if it was filled since, or where every problem added to C."""
+        """C as the last batch left it; None if it was filled since, or if every problem added to C."""
 
 
 class Answers:
-    """What the answers of one bench are compared with.
+    """Verifies the results of one bench.
 
-    Args:
-        case: with the problem, and the file for C.
-        values: its operands.
-        sums: the data type that sums are kept in, if it is not C's.
-        without: "alpha", "beta": what the kernel does not take.
-        tile: rows and columns of C that a work-group computes, if known.
+    `values` are the operands of the case. `sums` is the type of sums if it is not C's. `without` lists
+    "alpha" and "beta" if the kernel does not take them. `tile` is the rows and columns of C that a work-group
+    computes.
     """
 
     def __init__(
-        self,
-        case: Case,
-        values: Matrices,
-        sums: str = "",
-        without: tuple[str, ...] = (),
+        self, case: Case, values: Matrices, sums: str = "", without: tuple[str, ...] = (),
         tile: tuple[int, int] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._case, self._problem, self._values = case, case.gemm, values
         self._sums, self._without, self._tile = sums, without, tile
         self._result: HostArray | None = None  # that was right, with the case's own C
 
     @property
     def before(self) -> HostArray:
-        """C before a problem, m x ldc: poisoned where it must not be read."""
+        """C before a problem, m x ldc; poisoned if beta is 0, because it must not be read."""
         return guarded(self._problem, unwritten(self._problem, self._values.c))
 
     @property
     def verified_result(self) -> HostArray:
-        """C as it was verified on the case's own operands, m x ldc.
-
-        Raises:
-            NotMeasuredError: it was not yet.
-        """
+        """C as verified with the case's own operands, m x ldc. `NotMeasuredError` before the verification."""
         if self._result is None:
             raise NotMeasuredError("failed", "there is no verified result to compare with")
         return guarded(self._problem, self._result)
 
     @property
     def erased_result(self) -> HostArray:
-        """The verified result with every bit inverted, m x ldc: what is not written over it is wrong.
-
-        Raises:
-            NotMeasuredError: nothing was verified yet.
-        """
+        """The verified result with every bit inverted, m x ldc, so that unwritten elements are wrong."""
         right = np.ascontiguousarray(self._inside(self.verified_result))
         return guarded(self._problem, np.invert(right.view(np.uint8)).view(right.dtype))
 
@@ -118,12 +269,12 @@ class Answers:
         return c[:, : self._problem.n]
 
     def verified(self, bench: Answering, when: When) -> Verified:
-        """A check, and the numbers of a small problem."""
+        """Run the checks before or after the batches. If they pass, small matrices are returned too."""
         check = self._before(bench) if when == "before" else self._after(bench)
         return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
 
     def _shown(self) -> dict[str, Elements]:
-        """Those of A, B, C before and the result that have no more than `SHOWN` rows and columns."""
+        """A, B, C before and C by name, if they have at most `SHOWN` rows and columns; none of a batch."""
         if self._problem.batch > 1:
             return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
@@ -143,11 +294,15 @@ class Answers:
         }
 
     def of_batch(self, left: HostArray) -> Check:
-        """What is wrong with the C of a batch, m x ldc, that was filled before its last problem."""
+        """Check C as a batch left it, m x ldc, with C filled before the last problem."""
         return self._repeated(left, "in a batch: ")
 
     def _before(self, bench: Answering) -> Check:
-        exact = freivalds.drawn(self._problem, self._sums, self._without)
+        """Check the exact problem in every distinct scope, then the case's own operands within rounding.
+
+        The case's own result is stored for later comparisons.
+        """
+        exact = drawn(self._problem, self._sums, self._without)
         bench.put(exact.operands.stored(exact.problem))
         checks = [self._exact(bench, scope, 0, exact) for scope in bench.distinct]
         bench.put(self._values.stored(self._problem))
@@ -159,6 +314,10 @@ class Answers:
         return merged(checks)
 
     def _after(self, bench: Answering) -> Check:
+        """Check what the last batch left, then a scaled exact problem on random operand sets and scopes.
+
+        If all is right, the user's ``--out`` is written.
+        """
         left = bench.left()
         checks = [] if left is None else [self._repeated(left, "after the last batch: ")]
         rng, (device, *others) = np.random.default_rng(), bench.scopes
@@ -169,7 +328,7 @@ class Answers:
         index, dtype = int(rng.integers(bench.sets)), DTYPES[self._problem.dtype]
         most = _DIGITS if min(dtype.itemsize, self._problem.result.itemsize) > 2 else 2
         digits = int(rng.integers(1, most, endpoint=True)) if dtype.is_float else 0
-        exact = freivalds.drawn(self._problem, self._sums, self._without).scaled(digits)
+        exact = drawn(self._problem, self._sums, self._without).scaled(digits)
         every = {index, (index + 1) % bench.sets}
         for each in every:
             bench.put(exact.operands.stored(exact.problem), each)
@@ -183,12 +342,10 @@ class Answers:
             save_result(self._case.operands.out, self._result)
         return check
 
-    def _exact(
-        self, bench: Answering, scope: str, index: int, exact: freivalds.Exact, what: str = ""
-    ) -> Check:
-        """Freivalds' check of the timed launches on integers, which an operand set holds.
+    def _exact(self, bench: Answering, scope: str, index: int, exact: Exact, what: str = "") -> Check:
+        """Freivalds' check of one run on the exact operands, which the operand set holds.
 
-        After the batches C before holds numbers, so that a kernel that leaves what is written alone is wrong.
+        After the batches (`what` is not empty) C before holds numbers: leaving a written C alone is wrong.
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
@@ -197,7 +354,7 @@ class Answers:
         return self._guards(result)
 
     def _guards(self, result: HostArray) -> Check:
-        """Whether the cells between the rows of C are untouched."""
+        """Check that the cells between the rows of C are unchanged."""
         between = result[:, self._problem.n :]
         if (between == between.dtype.type(GUARD)).all():
             return Check("ok")
@@ -205,14 +362,14 @@ class Answers:
 
     @cached_property
     def _rows(self) -> DrawnRows:
-        """Rows of the reference, which all kernels of these operands share."""
+        """Reference rows of the case's operands, computed once for all kernels."""
         values = self._values
         if not values.rows:
             values.rows.append(DrawnRows(self._problem, values.a, values.b, values.generated))
         return values.rows[0]
 
     def _repeated(self, left: HostArray, what: str) -> Check:
-        """Whether a later C is the verified one: the same bits, or as near as another order of summation."""
+        """Check that a later C equals the verified one, bit for bit or as another summation order allows."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")
@@ -238,5 +395,5 @@ class Answers:
 
 
 def unwritten(problem: Gemm, c: HostArray) -> HostArray:
-    """C before a problem: poisoned where it must not be read."""
+    """C before a problem: poisoned if beta is 0, because it must not be read."""
     return c if problem.beta != 0 else np.full_like(c, poison(problem.result))

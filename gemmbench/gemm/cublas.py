@@ -1,4 +1,4 @@
-"""cuBLAS on an NVIDIA GPU: its C interfaces, and what verifies and samples it like the ladder."""
+"""cuBLAS on an NVIDIA GPU: CUDA's driver interface, cuBLAS's own, and a bench like the ladder's."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ import importlib.util
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.cuda import Cuda, Stopwatch
 from gemmbench.gemm.opencl import opened
 from gemmbench.gemm.operands import (
     LONG_S,
@@ -41,6 +41,176 @@ from gemmbench.model.row import WHOLE, Check
 from gemmbench.model.units import ceil_div
 from gemmbench.opencl.runtime import page_aligned
 
+_CUDA_FILES = ("libcuda.so.1", "nvcuda.dll")
+_CUDA_ADVICE = "install NVIDIA's driver with CUDA (libcuda1 on Debian)"
+_LEAST_BYTES = 16  # CUDA has no empty memory
+_NAME_BYTES = 256
+_OUT_OF_MEMORY = 2
+_NOT_READY = 600
+_CAPTURE_OF_THIS_THREAD = 1
+
+
+@dataclass(frozen=True)
+class Stopwatch:
+    """Two events in a stream."""
+
+    begin: ctypes.c_void_p
+    end: ctypes.c_void_p
+
+
+class Cuda:
+    """The GPU that OpenCL describes by these facts, as this process's current CUDA device.
+
+    Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU.
+    """
+
+    def __init__(self, facts: DeviceFacts) -> None:
+        """Start CUDA on the GPU, with one stream and two stopwatches."""
+        self._library = opened("CUDA", _CUDA_FILES, _CUDA_ADVICE)
+        self._call("cuInit", 0)
+        device = self._find(facts)
+        context = ctypes.c_void_p()
+        self._call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        self._call("cuCtxSetCurrent", context)
+        self.stream = ctypes.c_void_p()
+        self._call("cuStreamCreate", ctypes.byref(self.stream), 0)
+        # Two: while one batch runs, the next is put behind it.
+        self._watches = cycle([self._stopwatch() for _ in range(2)])
+
+    @contextmanager
+    def memory(self, nbytes: int) -> Iterator[int]:
+        """The address of `nbytes` bytes on the device, freed at the end.
+
+        `NotMeasuredError` if out of memory.
+        """
+        address = ctypes.c_uint64()
+        self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
+        try:
+            yield address.value
+        finally:
+            self._library.cuMemFree_v2(address)
+
+    @contextmanager
+    def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[HostArray]:
+        """An uninitialised array in page-locked host memory, freed at the end."""
+        nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
+        address = ctypes.c_void_p()
+        self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
+        try:
+            raw = (ctypes.c_uint8 * nbytes).from_address(address.value or 0)
+            yield np.frombuffer(memoryview(raw), dtype, int(np.prod(shape))).reshape(shape)
+        finally:
+            self._library.cuMemFreeHost(address)
+
+    def to_device(self, address: int, values: HostArray) -> None:
+        """Enqueue a copy of a contiguous array to the device."""
+        if values.size:
+            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
+
+    def to_host(self, values: HostArray, address: int) -> None:
+        """Copy from the device into a contiguous array; returns when the values are there."""
+        if values.size:
+            pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
+            self._call("cuMemcpyDtoHAsync_v2", pointer, ctypes.c_uint64(address), length, self.stream)
+        self.finish()
+
+    def finish(self) -> None:
+        """Wait for all enqueued work. `NotMeasuredError` if some failed: CUDA is then beyond use."""
+        self._call("cuStreamSynchronize", self.stream)
+
+    def start(self) -> Stopwatch:
+        """A stopwatch that starts when the device gets there.
+
+        The previous one may still run: two alternate.
+        """
+        watch = next(self._watches)
+        self._call("cuEventRecord", watch.begin, self.stream)
+        return watch
+
+    def stop(self, watch: Stopwatch) -> None:
+        self._call("cuEventRecord", watch.end, self.stream)
+
+    def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
+        """What a function enqueues, captured as a CUDA graph: nothing runs before `replay`.
+
+        Raises the function's errors, and `NotMeasuredError` if the driver cannot capture it.
+        """
+        captured, graph = ctypes.c_void_p(), ctypes.c_void_p()
+        self._call("cuStreamBeginCapture_v2", self.stream, _CAPTURE_OF_THIS_THREAD)
+        try:
+            try:
+                enqueue()
+            except BaseException:
+                self._library.cuStreamEndCapture(self.stream, ctypes.byref(captured))
+                raise
+            self._call("cuStreamEndCapture", self.stream, ctypes.byref(captured))
+            self._call("cuGraphInstantiateWithFlags", ctypes.byref(graph), captured, ctypes.c_uint64(0))
+        finally:
+            if captured:
+                self._library.cuGraphDestroy(captured)
+        return graph
+
+    def replay(self, graph: ctypes.c_void_p) -> None:
+        self._call("cuGraphLaunch", graph, self.stream)
+
+    def forget(self, graph: ctypes.c_void_p) -> None:
+        self._library.cuGraphExecDestroy(graph)
+
+    def reached(self, watch: Stopwatch) -> bool:
+        """Whether the device has stopped the stopwatch, or failed."""
+        return int(self._library.cuEventQuery(watch.end)) != _NOT_READY
+
+    def seconds(self, watch: Stopwatch) -> float:
+        """Wait until a stopwatch is stopped; its seconds. `NotMeasuredError` if enqueued work failed."""
+        self._call("cuEventSynchronize", watch.end)
+        milliseconds = ctypes.c_float()
+        self._call("cuEventElapsedTime", ctypes.byref(milliseconds), watch.begin, watch.end)
+        return milliseconds.value * 1e-3
+
+    def _stopwatch(self) -> Stopwatch:
+        watch = Stopwatch(ctypes.c_void_p(), ctypes.c_void_p())
+        for event in (watch.begin, watch.end):
+            self._call("cuEventCreate", ctypes.byref(event), 0)
+        return watch
+
+    def _find(self, facts: DeviceFacts) -> ctypes.c_int:
+        """The GPU in the device's PCI slot, or the only one of its name.
+
+        `NotMeasuredError` if there is none.
+        """
+        device = ctypes.c_int()
+        if facts.pci:
+            if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
+                raise NotMeasuredError("unsupported", f"CUDA does not show the GPU at {facts.pci}")
+            return device
+        count = ctypes.c_int()
+        self._call("cuDeviceGetCount", ctypes.byref(count))
+        named = [index for index in range(count.value) if self._name(index) == facts.name]
+        if len(named) != 1:
+            raise NotMeasuredError("unsupported", f"CUDA shows {len(named)} GPUs called {facts.name}")
+        self._call("cuDeviceGet", ctypes.byref(device), named[0])
+        return device
+
+    def _name(self, index: int) -> str:
+        device, name = ctypes.c_int(), ctypes.create_string_buffer(_NAME_BYTES)
+        self._call("cuDeviceGet", ctypes.byref(device), index)
+        self._call("cuDeviceGetName", name, _NAME_BYTES, device)
+        return name.value.decode(errors="replace")
+
+    def _call(self, function: str, *arguments: Any) -> None:
+        """Call the driver. Errors become `NotMeasuredError`; all but a lack of memory need a new process."""
+        status = getattr(self._library, function)(*arguments)
+        if status:
+            text = ctypes.c_char_p()
+            self._library.cuGetErrorString(status, ctypes.byref(text))
+            words = (text.value or b"no such error").decode(errors="replace")
+            if function == "cuInit":
+                raise NotMeasuredError("unsupported", f"CUDA does not start: {words}")
+            what = "the device ran out of memory" if status == _OUT_OF_MEMORY else f"{function} failed"
+            raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)
+
+
 # --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
 
 
@@ -57,7 +227,7 @@ _LACKING = (8, 15)  # the statuses that say that it cannot, not that it failed
 
 @dataclass(frozen=True)
 class _Form:
-    """How cuBLAS is told of a data type: numbers of ``cudaDataType`` and ``cublasComputeType_t``."""
+    """A data type in cuBLAS: numbers of ``cudaDataType`` and ``cublasComputeType_t``."""
 
     operands: int
     result: int
@@ -78,7 +248,7 @@ _FORMS: Mapping[str, _Form] = {
 
 
 def step(dtype: str) -> int:
-    """What n, k and leading dimensions must be multiples of."""
+    """What n, k and leading dimensions must be multiples of for a data type."""
     return _LT_STEP if dtype in FP8_DTYPES else _FORMS[dtype].step
 
 
@@ -88,27 +258,23 @@ def step(dtype: str) -> int:
 _LT_FILES = ("libcublasLt.so.13", "libcublasLt.so.12", "cublasLt64_13.dll", "cublasLt64_12.dll")
 _LT_STEP = 16  # bytes that rows start at, and elements that n and k must be multiples of
 _LT_RESULTS = {"float": 0, "half": 2, "bfloat16": 14}  # numbers of cudaDataType
-_E4M3, _FLOAT, _SUMS_IN_FLOAT = 28, 0, 68  # likewise, and of cublasComputeType_t
+_E4M3, _FLOAT, _SUMS_IN_FLOAT = 28, 0, 68  # numbers of cudaDataType, and of cublasComputeType_t
 _TRANSPOSE_FIRST, _FAST_SUMS = 3, 25  # attributes of a cublasLtMatmulDesc_t
 _MOST_WORKSPACE = 1  # ... of a cublasLtMatmulPreference_t
 _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of what is said of one
 
 
 class CublasLt:
-    """The part of cuBLAS that multiplies fp8, into the same stream.
+    """The part of cuBLAS that multiplies fp8, in the same stream.
 
-    It adds products up as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does.
-    Its scale factors of A and B are left at 1: they are factors of alpha.
+    It accumulates as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does. The
+    scale factors of A and B are 1. `workspace` is the device address of `WORKSPACE_BYTES`.
 
-    Args:
-        stream: of the current CUDA device.
-        workspace: the device address of `WORKSPACE_BYTES` for its use.
-
-    Raises:
-        NotMeasuredError: unsupported: it is not installed, or not for this GPU.
+    Raises `NotMeasuredError` (unsupported) if it is not installed, or not for this GPU.
     """
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
+        """Load the library and create a handle."""
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
         self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
         self._handle = ctypes.c_void_p()
@@ -118,10 +284,9 @@ class CublasLt:
         self._held = ExitStack()  # what the plan is made of
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """As `Cublas.enqueue`, of a B that is stored transposed.
+        """As `Cublas.enqueue`, for a B that is stored transposed.
 
-        Raises:
-            NotMeasuredError: unsupported: not this type, shape or layout; failed: with its status.
+        A plan is reused for its shape and layout.
         """
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key != self._planned:
@@ -139,30 +304,25 @@ class CublasLt:
         )
 
     def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
-        """Descriptions of the product and its three matrices, and the algorithm that the library prefers."""
+        """Descriptors of the product and its three matrices, and the algorithm that the library prefers.
+
+        Raises `NotMeasuredError` (unsupported) for a type, shape or layout that it does not take.
+        """
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
-        c_type = _LT_RESULTS[problem.result.name]
         matmul = self._made("MatmulDesc", _SUMS_IN_FLOAT, _FLOAT)
-        for attribute, value in (
-            (_TRANSPOSE_FIRST, ctypes.c_int32(_TRANSPOSED)),
-            (_FAST_SUMS, ctypes.c_int8(1)),
-        ):
+        attributes = {_TRANSPOSE_FIRST: ctypes.c_int32(_TRANSPOSED), _FAST_SUMS: ctypes.c_int8(1)}
+        for attribute, value in attributes.items():
             size = ctypes.c_size_t(ctypes.sizeof(value))
             self._call("MatmulDescSetAttribute", matmul, attribute, ctypes.byref(value), size)
-        first, second, result = (
-            self._made(
-                "MatrixLayout",
-                kind,
-                *(ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(ld)),
-            )
-            for kind, rows, columns, ld in (
-                (_E4M3, k, n, layout.ldb),
-                (_E4M3, k, m, layout.lda),
-                (c_type, n, m, layout.ldc),
-            )
-        )
+
+        def matrix(kind: int, rows: int, columns: int, ld: int) -> ctypes.c_void_p:
+            lengths = ctypes.c_uint64(rows), ctypes.c_uint64(columns), ctypes.c_int64(ld)
+            return self._made("MatrixLayout", kind, *lengths)
+
+        first, second = matrix(_E4M3, k, n, layout.ldb), matrix(_E4M3, k, m, layout.lda)
+        result = matrix(_LT_RESULTS[problem.result.name], n, m, layout.ldc)
         preference = self._made("MatmulPreference")
         most, size = ctypes.c_uint64(WORKSPACE_BYTES), ctypes.c_size_t(8)
         self._call("MatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, ctypes.byref(most), size)
@@ -179,7 +339,7 @@ class CublasLt:
 
     @staticmethod
     def _lacks(problem: Gemm, layout: Layout) -> str:
-        """What fp8 must be for it: the rest of "only ..."; or ""."""
+        """What a problem lacks for fp8, as the end of the sentence "cuBLAS takes ... only"; or ""."""
         if not problem.dtype.startswith("e4m3"):
             return "by e4m3, not two matrices of it"
         if problem.batch > 1:
@@ -192,7 +352,7 @@ class CublasLt:
         return ""
 
     def _made(self, what: str, *arguments: Any) -> ctypes.c_void_p:
-        """What one of its functions creates, until the next plan."""
+        """A new object of the library, which is destroyed before the next plan."""
         made = ctypes.c_void_p()
         self._call(f"{what}Create", ctypes.byref(made), *arguments)
         self._held.callback(getattr(self._library, f"cublasLt{what}Destroy"), made)
@@ -208,17 +368,15 @@ class CublasLt:
 
 
 class Cublas:
-    """The library, putting its work into one stream of the current CUDA device.
+    """The library, enqueueing into one stream of the current CUDA device.
 
-    Args:
-        stream: of that device.
-        workspace: the device address of `WORKSPACE_BYTES` for its use.
+    `workspace` is the device address of `WORKSPACE_BYTES` for its use.
 
-    Raises:
-        NotMeasuredError: unsupported: it is not installed, or not for this GPU.
+    Raises `NotMeasuredError` (unsupported) if it is not installed, or not for this GPU.
     """
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
+        """Load the library, and create a handle with the stream and workspace."""
         self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
         self._library.cublasGetStatusString.restype = ctypes.c_char_p
         self._handle = ctypes.c_void_p()
@@ -235,21 +393,13 @@ class Cublas:
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """Put C = alpha op(A) op(B) + beta C, row-major, into the stream; returns before it has run.
+        """Enqueue C = alpha op(A) op(B) + beta C, row-major, given the device addresses of A, B and C.
 
-        cuBLAS knows columns only. A row-major matrix read by columns is its transpose, and the transpose of
-        A B is that of B times that of A: so B goes first, and n before m. What is stored transposed here is
-        so there, too.
+        cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. An empty
+        C enqueues nothing.
 
-        Args:
-            problem: any.
-            layout: leading dimensions.
-            a: the device address of A.
-            b: of B.
-            c: of C.
-
-        Raises:
-            NotMeasuredError: unsupported: not this type or shape on this GPU; failed: with its status.
+        Raises `NotMeasuredError`: unsupported for a type or shape that it does not take, failed with its
+        status.
         """
         if not problem.m or not problem.n:
             return
@@ -264,7 +414,7 @@ class Cublas:
             *others, last = lengths
             wanted = f"{', '.join(others)} and {last} that are multiples of {form.step}"
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only with {wanted}")
-        several = problem.batch > 1
+        several, number = problem.batch > 1, int if form.scalar is ctypes.c_int32 else float
 
         def matrix(address: int, kind: int, ld: int, rows: int) -> tuple[Any, ...]:
             apart = (ctypes.c_longlong(rows * ld),) if several else ()
@@ -276,10 +426,10 @@ class Cublas:
             _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
             _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             *(problem.n, problem.m, problem.k),
-            ctypes.byref(form.scalar(_scalar(form, problem.alpha))),
+            ctypes.byref(form.scalar(number(problem.alpha))),
             *matrix(b, form.operands, layout.ldb, problem.stored_b[0]),
             *matrix(a, form.operands, layout.lda, problem.stored_a[0]),
-            ctypes.byref(form.scalar(_scalar(form, problem.beta))),
+            ctypes.byref(form.scalar(number(problem.beta))),
             *matrix(c, form.result, layout.ldc, problem.m),
             *((problem.batch,) if several else ()),
             *(form.compute, _ANY_ALGORITHM),
@@ -303,12 +453,8 @@ class Cublas:
             raise NotMeasuredError("failed", f"{function} failed: cuBLAS says {words}", restart=True)
 
 
-def _scalar(form: _Form, value: float) -> int | float:
-    return int(value) if form.scalar is ctypes.c_int32 else value
-
-
 def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
-    """Library files to try: those of NVIDIA's pip packages first, then the system's, then the toolkit's."""
+    """Library files to try: those of NVIDIA's pip packages, the system's, then the toolkit's."""
     names = [str(path) for path in _packaged(files)]
     names += files
     named = ctypes.util.find_library(files[0].removeprefix("lib").partition(".")[0])
@@ -316,7 +462,7 @@ def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
 
 
 def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
-    """Of CUDA 12's packages it is in ``nvidia/cublas/lib``, of CUDA 13's in ``nvidia/cu13/lib``."""
+    """The library in NVIDIA's pip packages, which are in other folders for CUDA 12 than for CUDA 13."""
     spec = importlib.util.find_spec("nvidia")  # a folder without a module: nothing is imported
     for folder in spec.submodule_search_locations or () if spec else ():
         for file in files:
@@ -338,15 +484,11 @@ _TICK_S = 5e-7  # of CUDA's events
 
 
 class CublasExecutor:
-    """One GPU and the library on it.
-
-    Raises:
-        NotMeasuredError: unsupported: there is no CUDA, no cuBLAS, or not this GPU.
-    """
+    """Runs gemm cases with cuBLAS. `NotMeasuredError` without CUDA or cuBLAS, or if they lack this GPU."""
 
     @staticmethod
     def is_installed(device: DeviceFacts) -> bool:
-        """Whether the library's file is there for such a GPU. It is not loaded, which takes long."""
+        """Whether the device is an NVIDIA GPU and the library's file exists. Loading it would take long."""
         files = [*_packaged(_CUBLAS_FILES), *_toolkit(_CUBLAS_FILES)]
         return device.family == "gpu-nvidia" and bool(files or ctypes.util.find_library("cublas"))
 
@@ -370,6 +512,7 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
+        """What is wrong on small exact problems, or "". One test for each type, layout and kind of batch."""
         batch = BATCH if case.gemm.batch > 1 else 1
         key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
@@ -379,7 +522,7 @@ class CublasExecutor:
         return self._exact[key]
 
     def _result(self, test: ExactTest) -> HostArray:
-        """C after a test's problem has run on its operands: flat, with the guard cells behind it."""
+        """C of an exact test after its problem has run: flat, with the guard cells."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = {
@@ -412,27 +555,19 @@ class _Queued:
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:
-        """See `measure.instrument.Running`: CUDA's events stand around the whole batch."""
+        """Wait for the batch; its seconds come from CUDA's events around it."""
         took, end = self.cuda.seconds(self.watch), time.perf_counter()
         return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count)
 
 
 class CublasBench:
-    """One problem on the GPU: a `measure.instrument.Bench`.
-
-    Raises:
-        NotMeasuredError: failed: there is not that much memory left.
-    """
+    """One problem on the GPU: a `measure.instrument.Bench`. `NotMeasuredError` if memory does not suffice."""
 
     def __init__(
-        self,
-        cuda: Cuda,
-        library: Cublas,
-        case: Case,
-        policy: Policy,
-        facts: DeviceFacts,
+        self, cuda: Cuda, library: Cublas, case: Case, policy: Policy, facts: DeviceFacts,
         exact_error: Callable[[], str],
-    ) -> None:
+    ) -> None:  # fmt: skip
+        """Load the case's operands, and allocate and fill every operand set."""
         problem = case.gemm
         self._cuda, self._library, self._problem = cuda, library, problem
         self._exact_error = exact_error
@@ -463,6 +598,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
+        """A new operand set: A, B and C in host memory (pinned or pageable) and on the device."""
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
         made = _Set({}, {})
         for name, matrix in values.items():
@@ -476,7 +612,7 @@ class CublasBench:
         return made
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """See `measure.instrument.Bench`; there are no launches: CUDA has no such stamps."""
+        """See `measure.instrument.Bench`; launches are empty, since CUDA has no such stamps."""
         if when == "exact":
             wrong = self._exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
@@ -488,14 +624,13 @@ class CublasBench:
     distinct = ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
         operands = self._operands[index]
         for name, matrix in (("A", values.a), ("B", values.b)):
             operands.host[name][...] = matrix
             self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed call of a scope once, after C was filled; C."""
+        """Run a scope's timed call once after C was filled; returns C. The device's time is stored."""
         problem = problem or self._problem
         operands, self._last = self._operands[index], ""
         operands.host["C"][...] = c
@@ -512,6 +647,7 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def left(self) -> HostArray | None:
+        """C as the last batch left it; None if it was filled since, or device batches added to it."""
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         index = (self._next - 1) % self.sets
@@ -521,7 +657,7 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
-        """See `measure.instrument.Bench`: no kernel scope, since the library's kernels are its own."""
+        """Run a batch in the host scope, or enqueue it in the device's: several problems as a CUDA graph."""
         self._last = clock
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
@@ -537,11 +673,11 @@ class CublasBench:
         return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
-        """So many problems as a CUDA graph, from the operand set that is next or one soon after it.
+        """A CUDA graph of `count` problems, captured once for each number of them and first operand set.
 
-        A call of cuBLAS from Python takes 15 to 20 us on the host, many times what a GPU needs for n = 256:
-        a loop of calls would time the host. A graph always begins with the same set, so there are two or
-        three graphs, half of the sets apart. At most half are skipped: the others fill the caches.
+        A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256: a loop would time the
+        host. Graphs begin at set 0 or half-way, so few are captured. That skips up to half of the sets; the
+        others still fill the caches.
         """
         step = max(1, self.sets // 2)
         self._next = ceil_div(self._next % self.sets, step) * step % self.sets
@@ -551,7 +687,7 @@ class CublasBench:
         return self._graphs[key]
 
     def _enqueue_all(self, count: int) -> None:
-        """Problems back to back, on one operand set after the other."""
+        """Enqueue problems back to back, rotating among the operand sets."""
         for number in range(count):
             self._enqueue(self._operands[(self._next + number) % self.sets], self._problem)
 
@@ -566,7 +702,10 @@ class CublasBench:
         self._library.enqueue(problem, Layout.of(self._problem), a, b, c)
 
     def _host_run(self, operands: _Set, clock: str, problem: Gemm) -> dict[str, float]:
-        """From operands in host memory to C in host memory: see `Laps`."""
+        """One problem from host memory to host memory, with its seconds: see `Laps`.
+
+        Short problems are timed as a whole, unless `clock` asks for the parts.
+        """
         host = operands.host
         names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
         self._cuda.finish()
@@ -587,6 +726,6 @@ class CublasBench:
         return laps.end()
 
     def _restore_c(self, operands: _Set) -> None:
-        """Put C back as it was before, where the next problem reads it."""
+        """Restore C in host memory if beta is not 0, because the next problem reads it."""
         if self._problem.beta != 0:
             operands.host["C"][...] = self._stored.c

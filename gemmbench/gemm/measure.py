@@ -6,13 +6,12 @@ import random
 from collections.abc import Collection, Generator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 
 from gemmbench.ladder import variant_of
-from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
+from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined
 from gemmbench.model.instrument import (
@@ -25,8 +24,7 @@ from gemmbench.model.instrument import (
     too_slow,
 )
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
-from gemmbench.model.units import rate
-from gemmbench.stats import ceilings, rates
+from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
 _MORE = 8  # times the flops of the trial problem, from which a case is predicted
@@ -34,7 +32,7 @@ _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 _INTERLEAVED_S = 1.0  # at least, for interleaved batches
 _LEAST_IN_TURN = 40  # pairs: what fewer seem to agree on is often chance
-_BATCH_ON_HOST = 2.0  # of one for two, beside the host's BLAS: each waits longer than that for free cores
+_BATCH_ON_HOST = 2.0  # of one for two, with the host's BLAS: each waits longer than that for free cores
 _BATCH_IN_TURN = 0.4  # of a batch's length for two: what disturbs the machine is then in fewer ratios
 _LEAST_EVENTS = 1e-4  # of a batch's wall time: less is no launch's, whatever launches cost
 _CLOCKS_DIFFER = 0.1  # of a batch's wall time: from here on event and wall clock contradict each other
@@ -45,7 +43,7 @@ Stages = Generator[Staged, None, Row]
 def _with_samples(
     row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
 ) -> Row:
-    """The row with its samples, window by window."""
+    """The row with the samples, notes and conditions of its windows; wrong if its rate exceeds the peak."""
     samples, notes = _trusted(sampled)
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
@@ -55,17 +53,15 @@ def _with_samples(
         notes=(*row.notes, *handle.prepared.notes, *notes),
         conditions=joined([window.conditions for window in sampled]),
     )
-    return beside_ceiling(row, device)
+    return checked_against_peak(row, device)
 
 
-def beside_ceiling(row: Row, device: DeviceFacts | None) -> Row:
+def checked_against_peak(row: Row, device: DeviceFacts | None) -> Row:
     """Mark a row wrong if the median of its finest scope exceeds the theoretical peak."""
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
-    top = ceilings.most(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
-    wrong = ceilings.why_above(reached.median, top, partial(rate, integer=rates.is_integer(row.dtype)))
-    if wrong:
+    if wrong := rates.why_above_peak(row, device, reached.median):
         reason = f"verified before it was timed, but {wrong}: what was timed was not the whole work"
         check = Check("wrong", row.check.figures, (*row.check.reasons, reason))
         return replace(row, status="wrong", reason=reason, check=check)
@@ -83,14 +79,14 @@ class WrongError(Exception):
 def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Verify a case, measure it and verify it again, yielding its stages.
 
-    Raises:
-        NotMeasuredError: there is no rate, and why.
+    A case with `former` or `versus` is interleaved with the other kernel. If the other kernel of ``--versus``
+    cannot run, the case is measured alone, with a note. Raises `NotMeasuredError` if there is no rate.
     """
     try:
         if case.former or case.versus:
             try:
-                return (yield from _in_turn(instrument, case, device, policy))
-            except _AloneError as error:
+                return (yield from _interleaved(instrument, case, device, policy))
+            except _OtherKernelError as error:
                 case = replace(case, versus=None, notes=(*case.notes, error.reason))
         return (yield from _alone(instrument, case, device, policy))
     except WrongError as error:
@@ -98,7 +94,7 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 
 
 def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case that is compared with no other."""
+    """Measure a case that is compared with no other, in one window for each clock."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
@@ -116,13 +112,13 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
             share_s = policy.budget_s / len(clocks)
             windows.append(alone(handle, clock, policy, share_s, not windows, one_s))
         row = _with_samples(row, handle, windows, device, policy)
-        return (yield from _beside_samples(handle, row, device, policy))
+        return (yield from _after_samples(handle, row, device, policy))
 
 
-def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """What is measured once a row has its samples: energy and the host scope's parts; verified after them.
+def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Add what is measured after the samples: energy, the host scope's parts, the map cycle. Verify again.
 
-    A map cycle comes last, so that it is its C that is looked at.
+    The map cycle is last, so that its C is verified.
     """
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
@@ -139,12 +135,14 @@ def _beside_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy
     return verified_row_after(row, handle)
 
 
-def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case in turn with its kernel as it is in the case's other folder, or with another kernel.
+def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+    """Measure a case interleaved with its `former` version or with its `versus` kernel.
 
-    Raises:
-        NotMeasuredError: unsupported: there is nothing to hold the case against.
-        _AloneError: the other kernel cannot run; nothing is known of the case's own yet.
+    Both are verified before and after. Clocks that both have are interleaved, the others time the case alone.
+    Which side is prepared first is random.
+
+    Raises `NotMeasuredError` if there is nothing to compare with, and `_OtherKernelError` if only the other
+    kernel of ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -159,6 +157,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
         handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
 
         def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
+            """Prepare one side. It shares the other side's operands if both are on one instrument and can."""
             sides = [handle for handle in handles.values() if handle.instrument is of]
             like = sides[0].number if sides and _share_operands(present, past) else None
             handle = handles[side is present] = of.prepare(side, its, policy, like)
@@ -168,8 +167,7 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             return handles.get(True) or prepare(instrument, present, device)
 
         yield Staged(f"verifying {name}")
-        # One of them is prepared first, and its temporaries lie before the other's: by chance, so that it
-        # evens out from process to process.
+        # Random, because the side that is prepared first gets other memory.
         if random.random() < 0.5:
             prepare_now()
         try:
@@ -180,9 +178,9 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             if exact.verdict == "wrong":
                 raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
         except (NotMeasuredError, WrongError) as error:
-            of_other = _of_other(case, error)
+            of_other = _other_kernel_error(case, error)
             if not of_other.restart and not isinstance(error, LostError) and not case.versus:
-                # Of a wrong kernel it is of no interest what it was before.
+                # If the kernel is wrong, its former version does not matter.
                 verified_row(present, prepare_now())
             raise of_other from None
         now = prepare_now()
@@ -194,7 +192,9 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             yield Staged(f"verifying {name}")
             verified = former.verify("before")
             if verified.check.verdict == "wrong":
-                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons)))
+                raise _other_kernel_error(
+                    case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
+                )
             least = max(policy.min_batches, _LEAST_IN_TURN)
             on_host = former.prepared.clocks == ("host",)
             clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
@@ -223,24 +223,20 @@ def _in_turn(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
             former.batch(former.prepared.clocks[0], 1)
             check = former.verify("after").check
             if check.verdict == "wrong":
-                raise _of_other(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
+                raise _other_kernel_error(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
         except NotMeasuredError as error:
-            raise (_of_other(case, error) if error.handle == former.number else error) from None
+            raise (_other_kernel_error(case, error) if error.handle == former.number else error) from None
         row = _with_pairs(row, case, former, verified, sides, clocks)
         if case.versus:
-            row = yield from _beside_samples(now, row, device, policy)
-    return beside_ceiling(row, device)
+            row = yield from _after_samples(now, row, device, policy)
+    return checked_against_peak(row, device)
 
 
 def _with_pairs(
-    row: Row,
-    case: Case,
-    former: Handle,
-    verified: Verified,
-    sides: tuple[Sequence[Sampled], Sequence[Sampled]],
-    clocks: Collection[str],
-) -> Row:
-    """A row with the samples of both sides, on one clock."""
+    row: Row, case: Case, former: Handle, verified: Verified,
+    sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
+) -> Row:  # fmt: skip
+    """The row with the samples of both sides, which are all events or all wall-clock times."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
     (samples, notes), (before, doubts) = map(_trusted, sides)
     if bool(notes) != bool(doubts):  # one clock for both
@@ -262,25 +258,25 @@ def _with_pairs(
 
 
 def _share_operands(present: Case, other: Case) -> bool:
-    """Whether two cases can: kernels on one device do, unless one has an operand in an image."""
+    """Whether two cases can share operands: the same executor, and no image unless the kernel is the same."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
         kernels[0] is kernels[1] or not any(kernel.images for kernel in kernels)
     )
 
 
-class _AloneError(NotMeasuredError):
-    """The kernel that a case was to be timed in turn with cannot be."""
+class _OtherKernelError(NotMeasuredError):
+    """The other kernel of an interleaved case cannot run."""
 
 
-def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
-    """Whatever goes wrong with the other kernel: nothing is known of the case's own."""
+def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
+    """The error to raise if the other kernel failed: nothing is known about the case's own kernel."""
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     status, reason = of.status, of.reason
     if case.versus:
         why = f"not in turn with {case.versus.title}: {status}: {reason}"
-        return _AloneError("unsupported", why, restart)
+        return _OtherKernelError("unsupported", why, restart)
     reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
@@ -288,11 +284,12 @@ def _of_other(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredEr
 def refuse_if_too_slow(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> None:
-    """Refuse a case whose problem takes too long, by its flops and the time of a smaller problem.
+    """Refuse a case that is predicted to take longer than the budget, by flops and a smaller problem's time.
 
-    Raises:
-        NotMeasuredError: skipped, with the predicted time.
-        WrongError: the kernel fails its exact test on the way.
+    The smaller problem is the case's `measured` one, or a trial of at most 256 x 256 x 256. A case of less
+    than 8 times its flops is not refused.
+
+    Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if the trial's exact test fails.
     """
     problem = case.gemm
     smaller, took_s = case.measured or (
@@ -312,7 +309,7 @@ def refuse_if_too_slow(
 
 
 def row_of(case: Case, handle: Handle) -> Row:
-    """A case's row as it was prepared, without its samples."""
+    """The row of a prepared case, without samples: build time, resources, choice, memory."""
     prepared = handle.prepared
     return replace(
         case.row("ok"),
@@ -325,11 +322,7 @@ def row_of(case: Case, handle: Handle) -> Row:
 
 
 def check_exact(case: Case, handle: Handle) -> None:
-    """Run a case's kernels on shapes around the tile, with guard cells and NaN where nothing may be read.
-
-    Raises:
-        WrongError: the answer is wrong.
-    """
+    """Run the exact tests of a case's kernels. `WrongError` with the row if an answer is wrong."""
     check = handle.verify("exact").check
     if check.verdict == "wrong":
         row = replace(row_of(case, handle), memory="")  # the operands were not touched
@@ -337,10 +330,9 @@ def check_exact(case: Case, handle: Handle) -> None:
 
 
 def verified_row(case: Case, handle: Handle) -> Row:
-    """A row with its check and launches.
+    """The row, with launches, of a case whose kernel passes its checks.
 
-    Raises:
-        WrongError: the answer is wrong.
+    `WrongError` with the row otherwise.
     """
     check_exact(case, handle)
     verified = handle.verify("before")
@@ -353,7 +345,7 @@ def verified_row(case: Case, handle: Handle) -> Row:
 
 
 def verified_row_after(row: Row, handle: Handle) -> Row:
-    """The row with its second check; without samples if that is wrong."""
+    """The row with its check after the batches. If that is wrong, the row is wrong and loses its samples."""
     verified = handle.verify("after")
     check = verified.check
     row = replace(row, check_after=check, launches=verified.launches or row.launches)
@@ -365,7 +357,7 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
 
 
 def _untimed(row: Row, handle: Handle) -> Row:
-    """The row of a product without terms."""
+    """The row of a product without operations, verified but not timed."""
     row = verified_row_after(row, handle)
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
@@ -373,8 +365,8 @@ def _untimed(row: Row, handle: Handle) -> Row:
 def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first.
 
-    Host-scope launches carry events too, so a problem is sampled in the host scope only where ten batches of
-    each scope do not fit in the budget. Not with an image, which the host's upload fills instead of a launch.
+    Only the host's if ten batches of each clock exceed the budget: its launches have events too. Not with
+    images, which the host's upload fills without a launch.
     """
     clocks = handle.prepared.clocks
     is_long = len(clocks) * policy.min_batches * one_s > policy.budget_s and "host" in clocks
@@ -382,16 +374,15 @@ def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[s
 
 
 def _parts_count(row: Row, policy: Policy) -> int:
-    """How many problems are timed part by part; none where one takes longer than the budget."""
+    """How many problems are timed by part, up to 3; none if one takes longer than the budget."""
     fit = policy.budget_s / float(np.median(row.samples["host"].seconds))
     return int(min(_PARTS, max(min(1.0, fit), fit * _PARTS_SHARE)))
 
 
 def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-    """Hold the event clock against the wall clock; where they cannot both be right, take the wall's.
+    """The samples of windows, checked against the wall clock, and a note if they had to be replaced.
 
-    A batch's events sum up to its wall time at most, and to no less than it without the cost of its launches.
-    The span from first START to last END lacks at most what launches cost that were made since it began.
+    If the events of most batches contradict the wall clock, kernel and device scope get wall-clock times.
     """
     samples = {name: scope for sampled in reversed(windows) for name, scope in sampled.scopes.items()}
     events = [batch for sampled in windows for batch in sampled.batches if batch.launch_s is not None]
@@ -403,7 +394,7 @@ def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, .
 
 
 def _clocks_agree(batch: Batch) -> bool:
-    """Whether the events of a batch that is timed by them fit in its wall time, and fill it."""
+    """Whether a batch's events fit in its wall time and fill it, within 10 % and the cost of launches."""
     wall, events = batch.end - batch.begin, batch.seconds["device"] * batch.count
     slack = _CLOCKS_DIFFER * wall
     launch_s, (start, stop) = batch.launch_s or 0.0, batch.device or (0.0, wall)
@@ -413,7 +404,7 @@ def _clocks_agree(batch: Batch) -> bool:
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
-    """Samples of which those of the device are the wall clock's."""
+    """The samples with wall-clock times in place of device times."""
     samples: dict[str, Scope] = {}
     for sampled in reversed(windows):
         walls = tuple(batch.wall_s for batch in sampled.batches)

@@ -16,7 +16,7 @@ import numpy as np
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.operands import Matrices, load_operands, rotating_sets
 from gemmbench.gemm.verify import stack
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
@@ -30,11 +30,7 @@ _WARM = "cold: its operands stay in the cache, since the size of the host's cach
 
 
 class NumpyExecutor:
-    """Runs gemm cases with numpy or scipy. There is no device, so only the host scope is measured.
-
-    Args:
-        pin: pins the threads of every BLAS that is loaded.
-    """
+    """Runs gemm cases with numpy or scipy, in the host scope only. `pin` pins the threads of loaded BLAS."""
 
     def __init__(self, pin: Callable[[], object] = lambda: None) -> None:
         self._pin = pin
@@ -45,6 +41,7 @@ class NumpyExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
+        """A bench of the case, or of the trial `problem`. All BLAS threads are pinned afterwards."""
         if problem:
             case = replace(case, problem=problem, operands=Operands())
         bench = NumpyBench(case, policy)
@@ -53,12 +50,17 @@ class NumpyExecutor:
 
 
 class NumpyBench:
-    """One problem on the host: a `measure.instrument.Bench`."""
+    """One problem on the host: a `measure.instrument.Bench`.
+
+    numpy multiplies. If alpha is not 1 or beta is not 0, scipy does, unless rows have gaps. With a cold
+    policy batches rotate among operand sets larger than the caches.
+    """
 
     scopes = distinct = ("host",)
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
+        """Load the operands, copy them for every operand set, and decide between numpy and scipy."""
         self._problem = problem = case.gemm
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values)
@@ -66,8 +68,12 @@ class NumpyBench:
         self._a, self._b = values.a, values.b
         self._c = values.c.copy()
         self._out = values.c.copy()
-        cache = _last_level_cache_bytes() if policy.cold else 0
-        sets = rotating_sets(problem, cache, _MOST_BYTES) if policy.cold else 1
+        cache, sets = 0, 1
+        if policy.cold:
+            from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
+
+            cache = discovery.last_level_cache_bytes(cores=machine.all_cores() or None)
+            sets = rotating_sets(problem, cache, _MOST_BYTES)
         self._others = [
             (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
         ]
@@ -83,7 +89,7 @@ class NumpyBench:
         self._has_run = False
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """See `measure.instrument.Bench`; the library is not tested on problems of ours."""
+        """See `measure.instrument.Bench`; the library itself gets no exact test."""
         if when == "exact":
             return instrument.Verified(Check("ok"))
         return self._answers.verified(self, when)
@@ -94,6 +100,7 @@ class NumpyBench:
         self._a, self._b = values.a, values.b
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
+        """Run the problem once on the first operand set, with C before filled; returns C."""
         self._has_run = False
         self._out[...] = c
         self._c[...] = c
@@ -103,12 +110,13 @@ class NumpyBench:
         return np.array(self._out)
 
     def left(self) -> HostArray | None:
+        """C of the last problem of a batch; None if `answer` was called since."""
         return np.array(self._last) if self._has_run else None
 
     def _inside(
         self, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> tuple[HostArray, HostArray, HostArray, HostArray]:
-        """op(A), op(B), C and the result without what stands between rows: views, of a batch stacks."""
+        """op(A), op(B), C and the result without gaps between rows: views; for a batch, stacks."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         if self._problem.batch > 1:
@@ -124,6 +132,10 @@ class NumpyBench:
     # --- batches ---
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
+        """Run `count` problems, rotating among operand sets.
+
+        If scipy adds to C, the last problem's C is restored before it, outside the measured time.
+        """
         stored = [(self._a, self._b, self._c, self._out), *self._others]
         sets = [self._calls(self._problem, *matrices) for matrices in stored]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
@@ -147,7 +159,10 @@ class NumpyBench:
     def _calls(
         self, problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> list[Callable[[], object]]:
-        """What computes a problem; with scipy `out` holds C before and after, and every product is a call."""
+        """The calls that compute a problem: one of numpy, or one of scipy for each problem of the batch.
+
+        scipy updates `out` in place, so it must hold C before.
+        """
         a, b, c, out = self._inside(a, b, c, out)
         if problem.alpha == 1 and problem.beta == 0:
             return [partial(np.matmul, a, b, out=out)]
@@ -161,14 +176,8 @@ class NumpyBench:
         """Nothing to do: arrays go with the last reference."""
 
 
-def _last_level_cache_bytes() -> int:
-    from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
-
-    return discovery.last_level_cache_bytes(cores=host.all_cores() or None)
-
-
 def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray) -> None:
-    """out = alpha op(A) op(B) + beta C; c is not read if beta is 0."""
+    """out = alpha op(A) op(B) + beta C by numpy; C is not read if beta is 0."""
     np.matmul(a, b, out=out)
     if problem.alpha != 1:
         out *= out.dtype.type(problem.alpha)
@@ -177,7 +186,7 @@ def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
 
 
 def scipy_gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
-    """A call for C = alpha op(A) op(B) + beta C, in place.
+    """A call that computes C = alpha op(A) op(B) + beta C in place, by scipy.
 
     The BLAS stores columns, so it computes the transpose of C from views: op(B)^T op(A)^T.
     """
@@ -192,9 +201,9 @@ def scipy_gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Calla
 
 
 def scipy_title() -> str:
-    """scipy with its own BLAS: ``scipy (OpenBLAS 0.3.30, 2 threads)``."""
+    """scipy with its BLAS: ``scipy (OpenBLAS 0.3.30, 2 threads)``."""
     import scipy.linalg.blas
 
-    pool = host.pool_of(scipy)
-    title = host.pool_title({**pool, "architecture": ""}) if pool else "unknown BLAS"
+    pool = machine.pool_of(scipy)
+    title = machine.pool_title({**pool, "architecture": ""}) if pool else "unknown BLAS"
     return f"scipy ({title.replace('openblas', 'OpenBLAS')})"

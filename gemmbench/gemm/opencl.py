@@ -6,7 +6,7 @@ import ctypes
 import ctypes.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,6 @@ from gemmbench.gemm.opencl_bench import Bind, GemmBench, PreparedLaunch, Step, T
 from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
-from gemmbench.measure.host import file_of
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
@@ -33,7 +32,7 @@ from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors,
 
 
 class GemmExecutor:
-    """Runs gemm cases on one OpenCL device. Exact tests are done once for each variant and data type."""
+    """Runs gemm cases on one OpenCL device. Exact tests run once per variant, data type and parameters."""
 
     bench: type[GemmBench] = GemmBench  # what times a problem
     notes: tuple[str, ...] = ()  # of rows that have samples
@@ -43,18 +42,22 @@ class GemmExecutor:
         self._exact: dict[tuple[object, ...], str] = {}
 
     def build(self, case: Case) -> instrument.Built:
-        with _of_other_folder(case):
+        with _refusing_other_folders(case):
             programs = self._programs_of(case)
             return self._built(case, programs, self._smaller_groups(case, programs))
 
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
+        """Compile a case and put its operands in place, or share those of `like`.
+
+        A trial `problem` has generated operands. Without event times the bench uses the wall clock.
+        """
         variant, parameters = _variant(case), self._compiled(case)
-        with errors(), _of_other_folder(case):
+        with errors(), _refusing_other_folders(case):
             programs = self._programs_of(case)
             smaller = self._smaller_groups(case, programs)
-            bind = partial(self.bind, variant, parameters, programs, fixed=_fixed(case))
+            bind = partial(self.bind, variant, parameters, programs, fixed=_is_group_chosen(case))
             timed = Timed(
                 bind,
                 partial(self._exact_error, variant, case, parameters, bind),
@@ -78,38 +81,38 @@ class GemmExecutor:
     def _built(
         self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
-        variant, numbers = _variant(case), case.numbers
+        """Build time, resources, chosen parameters and hash of a case's compiled kernels.
+
+        A smaller work-group of the multiply pass replaces WX and WY in the chosen parameters.
+        """
+        variant, numbers, is_fixed = _variant(case), case.numbers, _is_group_chosen(case)
+        chosen: dict[str, int | float | str] = {**variant.chosen(case.gemm, self.runtime.facts, numbers)}
+        for step, _, group in smaller:
+            if step.role == "multiply":
+                chosen |= dict(zip(("WX", "WY"), group, strict=False))
         return instrument.Built(
             sum(built.seconds for built in programs.values()) if programs else None,
-            resources_of(self.runtime, variant, self._compiled(case), programs, case.gemm, _fixed(case)),
-            {
-                **variant.chosen(case.gemm, self.runtime.facts, numbers),
-                **{
-                    name: side
-                    for step, _, group in smaller
-                    if step.role == "multiply"
-                    for name, side in zip(("WX", "WY"), group, strict=False)
-                },
-            },
+            resources_of(self.runtime, variant, self._compiled(case), programs, case.gemm, is_fixed),
+            chosen,
             variant.fingerprint(case.dtype, numbers, case.former),
         )
 
     def _smaller_groups(
         self, case: Case, programs: Mapping[str, BuiltProgram]
     ) -> tuple[tuple[Pass, Group, Group], ...]:
-        """Passes whose work-groups are smaller than planned, with the planned group and the one launched."""
+        """The passes whose work-group is smaller than planned, with the planned and the launched group."""
         variant, parameters = _variant(case), self._compiled(case)
         chosen = variant.chosen(case.gemm, self.runtime.facts, parameters)
         values = variant.values(case.gemm, {**parameters, **chosen})
 
         def launched(step: Pass) -> Group:
-            return self.runtime.fitted(programs[step.file], step, values, _fixed(case))[1]
+            return self.runtime.fitted(programs[step.file], step, values, _is_group_chosen(case))[1]
 
         groups = ((step, step.group(values), launched(step)) for step in variant.steps(values))
         return tuple(each for each in groups if each[1] != each[2])
 
     def _compiled(self, case: Case) -> dict[str, int]:
-        """The parameters of a case, and those with which its variant has kernels compiled for the problem."""
+        """The parameters that the kernels of a case's problem are compiled with."""
         return variant_of(case).compiled(case.gemm, self.runtime.facts, case.numbers)
 
     def programs(
@@ -117,11 +120,11 @@ class GemmExecutor:
     ) -> dict[str, BuiltProgram]:
         """The programs of a variant by file, each built once.
 
-        Variants share the programs of their pre- and post-processing kernels, built without a target.
-        `root` is another kernels folder than gemmbench's own.
+        Variants share the programs of their pre- and post-processing kernels, which have no target. `root` is
+        another kernels folder than gemmbench's own.
 
-        Raises:
-            NotMeasuredError: they do not compile, or not for the variant's target.
+        Raises `NotMeasuredError` if they do not compile, or kernels in `root` do not take transposed
+        operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.passes if step.role == "multiply"}
@@ -136,20 +139,13 @@ class GemmExecutor:
         return programs
 
     def bind(
-        self,
-        variant: Variant,
-        parameters: Mapping[str, int],
-        programs: Mapping[str, BuiltProgram],
-        problem: Gemm,
-        layout: Layout,
-        buffers: Mapping[str, Any],
-        fixed: bool = False,
-    ) -> Sequence[Step]:
-        """Kernels with their arguments set, in launch order; passes with nothing to do are left out.
+        self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
+        problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
+    ) -> Sequence[Step]:  # fmt: skip
+        """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
-        Passes that only describe the arguments are enqueued here.
-
-        Images that ``buffers`` holds under their name are taken as filled; ``fixed`` as of `Runtime.fitted`.
+        Temporaries are allocated unless `buffers` has them. Passes that only describe arguments are enqueued
+        here. Images in `buffers` count as filled. `fixed` is as for `Runtime.fitted`.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -193,7 +189,10 @@ class GemmExecutor:
         return prepared
 
     def _exact_error(self, variant: Variant, case: Case, parameters: Mapping[str, int], bind: Bind) -> str:
-        """What is wrong on shapes around the tile, with guard cells and NaN where nothing may be read."""
+        """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
+
+        The result is cached. A user's kernel gets more room behind its operands, because it may lack checks.
+        """
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
@@ -214,12 +213,12 @@ class GemmExecutor:
         return self._exact[key]
 
     def _tile(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes, if its groups are tiles."""
+        """Rows and columns of C that a work-group computes; None if its groups are no tiles."""
         chosen = variant.chosen(problem, self.runtime.facts, parameters)
         return variant.tile_of({**parameters, **chosen})
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
-        """C after a test's problem has run on its operands: flat, with what stands behind it."""
+        """C of an exact test after its problem has run: flat, with the guard cells."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
@@ -235,11 +234,7 @@ class GemmExecutor:
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
-    """Whether a user's kernel takes the arguments that its description says.
-
-    Raises:
-        NotMeasuredError: it does not.
-    """
+    """Raise `NotMeasuredError` unless a user's kernel takes the described arguments, in number and type."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
         counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
@@ -253,20 +248,19 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
             raise NotMeasuredError("failed", f"{what}: arguments says {names}") from None
 
 
-def _fixed(case: Case) -> bool:
-    """Whether the user or the tuner said in which groups it is launched."""
+def _is_group_chosen(case: Case) -> bool:
+    """Whether the user or the tuner chose the work-group."""
     return variant_of(case).fixes_group(case.given or ())
 
 
 def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ...]:
-    """For a row with passes whose work-groups are smaller than planned; each sentence once."""
-    return tuple(dict.fromkeys(_note(*each) for each in smaller))
-
-
-def _note(step: Pass, planned: Group, group: Group) -> str:
-    what = "" if step.role == "multiply" else f"{step.kernel} in "
-    sides = ("x".join(map(str, each)) for each in (group, planned))
-    return f"{what}work-groups of {' instead of '.join(sides)}: the driver takes no more as compiled"
+    """Notes for a row about work-groups that are smaller than planned, each once."""
+    notes = []
+    for step, planned, group in smaller:
+        what = "" if step.role == "multiply" else f"{step.kernel} in "
+        sides = " instead of ".join("x".join(map(str, each)) for each in (group, planned))
+        notes.append(f"{what}work-groups of {sides}: the driver takes no more as compiled")
+    return tuple(dict.fromkeys(notes))
 
 
 def _variant(case: Case) -> Variant:
@@ -274,10 +268,10 @@ def _variant(case: Case) -> Variant:
 
 
 @contextmanager
-def _of_other_folder(case: Case) -> Iterator[None]:
-    """What goes wrong with kernels of another folder is a refusal, and no fault of the process.
+def _refusing_other_folders(case: Case) -> Iterator[None]:
+    """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported).
 
-    They may take other arguments than today's host code gives them, and fail in any way.
+    Such kernels may take other arguments than today's host code passes. Own kernels' errors pass unchanged.
     """
     try:
         yield
@@ -322,22 +316,18 @@ _OF_BATCH = "StridedBatched"
 
 
 class Clblast:
-    """The library of this process.
-
-    Raises:
-        NotMeasuredError: unsupported: it is not installed.
-    """
+    """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
 
     def __init__(self) -> None:
         self._library = opened("CLBlast", _candidates(), _ADVICE)
-        self.title = _title(self._library)
+        self.title = _title()
 
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """C = alpha op(A) op(B) + beta C, row-major, ready to be put into one of these queues.
+        """C = alpha op(A) op(B) + beta C, row-major, as a call that can be enqueued into any of these queues.
 
-        None of its lengths is 0: CLBlast refuses such. A batch is one call, too.
+        No length may be 0. A batch is one call, too.
         """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
@@ -369,16 +359,14 @@ def _candidates() -> list[str]:
     return [*_FILES, *([installed] if installed else [])]
 
 
-def _title(library: ctypes.CDLL) -> str:
-    """``CLBlast 1.5.3``: it does not tell its version, but its file's name does; else the file's name."""
-    file = file_of(library.CLBlastSgemm)
-    if file is None:
-        return "CLBlast"
-    version = re.search(r"\d+(\.\d+)+", file.name)
-    return f"CLBlast {version[0]}" if version else f"CLBlast ({file.name})"
-
-
-# --- CLBlast on an OpenCL device: verified and sampled like the ladder, its passes its own business ---------
+def _title() -> str:
+    """``CLBlast 1.5.3``, by the name of the loaded file; where Linux does not list that, ``CLBlast``."""
+    with suppress(OSError):
+        loaded = Path("/proc/self/maps").read_text(errors="replace")
+        if file := re.search(r"/([^/\n]*clblast[^/\n]*)$", loaded, re.IGNORECASE | re.MULTILINE):
+            version = re.search(r"\d+(\.\d+)+", file[1])
+            return f"CLBlast {version[0]}" if version else f"CLBlast ({file[1]})"
+    return "CLBlast"
 
 
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
@@ -396,11 +384,7 @@ class ClblastCall:
     name: str = "CLBlast"
 
     def enqueue(self, queue: Any) -> None:
-        """Put it into a queue; returns before it has run.
-
-        Raises:
-            NotMeasuredError: it refused; with its status.
-        """
+        """Enqueue the call without waiting. `NotMeasuredError` if CLBlast refuses, with its status."""
         # No event: it would be the last pass's alone.
         if status := self.function(*self.arguments, self.queues[queue.int_ptr], None):
             outcome, why = _REFUSALS.get(status, ("failed", "see clblast_c.h"))
@@ -408,17 +392,12 @@ class ClblastCall:
 
 
 class ClblastExecutor(GemmExecutor):
-    """Runs gemm cases with CLBlast on one OpenCL device.
-
-    Raises:
-        NotMeasuredError: unsupported: the library is not installed.
-    """
+    """Runs gemm cases with CLBlast, by the wall clock. `NotMeasuredError` if it is not installed."""
 
     bench = WallBench
 
     @staticmethod
     def is_installed(_: DeviceFacts) -> bool:
-        """Whether the library's file is there."""
         return ctypes.util.find_library("clblast") is not None
 
     def __init__(self, runtime: Runtime) -> None:
@@ -429,6 +408,7 @@ class ClblastExecutor(GemmExecutor):
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
+        """As `GemmExecutor.prepare`; products without operations and shared virtual memory are refused."""
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
         if policy.memory in SVM:
@@ -436,27 +416,18 @@ class ClblastExecutor(GemmExecutor):
         return super().prepare(case, policy, like, problem)
 
     def bind(
-        self,
-        variant: Variant,
-        parameters: Mapping[str, int],
-        programs: Mapping[str, BuiltProgram],
-        problem: Gemm,
-        layout: Layout,
-        buffers: Mapping[str, Any],
-        fixed: bool = False,
-    ) -> list[ClblastCall]:
-        """The one call; CLBlast compiles its kernels when it is first made."""
+        self, variant: Variant, parameters: Mapping[str, int], programs: Mapping[str, BuiltProgram],
+        problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
+    ) -> list[ClblastCall]:  # fmt: skip
+        """The one call. CLBlast compiles its kernels when the call is first enqueued."""
         queues = self.runtime.queue, self.runtime.plain_queue
         return [self._library.call(problem, layout, buffers, queues)]
 
 
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:
-    """The first library that loads.
+    """The first library that loads, among paths and names for the system's loader.
 
-    Candidates are paths, or names that the system's loader looks for; `advice` says what to install.
-
-    Raises:
-        NotMeasuredError: unsupported: none is there, or one is and does not load.
+    Raises `NotMeasuredError` (unsupported) if none does. `advice` says what to install.
     """
     broken = ""
     for candidate in candidates:

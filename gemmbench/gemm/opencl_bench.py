@@ -34,10 +34,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, WHOLE, Check, Launch
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
-_SEED = 20121203  # of generated images
 _GUARD = np.uint8(37)  # in each byte behind C
 _GUARDS = {"A": 0, "B": 0, "C": 4096}  # bytes behind a matrix
-_AGAIN = 8  # of a row's time limit, a share: batches run again for so long, four times at most
 
 
 class Step(Protocol):
@@ -52,7 +50,7 @@ class Step(Protocol):
         """For people."""
 
     def enqueue(self, queue: Any) -> Any:
-        """Enqueue it; the event, if it has one."""
+        """Enqueue it; its event, if it has one."""
 
 
 Bind = Callable[[Gemm, Layout, Mapping[str, Any]], Sequence[Step]]
@@ -68,7 +66,7 @@ class PreparedLaunch:
     items: tuple[int, ...]
     group: tuple[int, ...]
     held: Mapping[str, Any]  # its buffers: a kernel does not keep its arguments alive
-    described: Mapping[str, Any] = field(default_factory=dict)  # likewise, filled as the arguments were set
+    described: Mapping[str, Any] = field(default_factory=dict)  # buffers filled with the arguments
 
     def enqueue(self, queue: Any) -> Any:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
@@ -91,45 +89,38 @@ class Timed:
     tile: tuple[int, int] | None = None  # rows and columns of C that a work-group computes, if known
 
 
-class Turns:
-    """The state of operand sets; benches that share them share it: none finds what another left.
-
-    Attributes:
-        on_device: whether the operands of every set are the device's, not the host's.
-        last: operand set, clock and bench of the last problem of a batch; None if its C was filled since.
-        are_shared: whether several benches run on them.
-        written: what launches wrote where nothing may be written, in a sentence, before host memory hid it.
-    """
+class Rotation:
+    """The state of operand sets. Benches that share the sets share it too."""
 
     def __init__(self, sets: int) -> None:
         self._sets, self._next = sets, 0
-        self.on_device = self.are_shared = False
-        self.last: tuple[int, str, object] | None = None
-        self.written = ""
+        self.on_device = False  # whether the device has the current operands of every set
+        self.are_shared = False  # whether several benches use the sets
+        self.last: tuple[int, str, object] | None = None  # set, clock, bench; None if its C was filled since
+        self.written = ""  # what launches wrote where nothing may be written, in a sentence
 
     def index(self, after: int = 0) -> int:
-        """The operand set of the problem that runs `after` problems from now."""
+        """The operand set of the problem that comes `after` problems from now."""
         return (self._next + after) % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
-        """A bench has run so many problems."""
+        """Record that a bench has run `count` problems."""
         self.last = self.index(count - 1), clock, by
         self._next += count
 
 
 class Queued:
-    """A batch in the queue."""
+    """A batch in the queue: a `measure.instrument.Running`.
+
+    `events` are roles and events of all launches. `look` checks what the last problem left, if not None.
+    """
 
     def __init__(
-        self,
-        bench: GemmBench,
-        events: Sequence[tuple[str, Any]],
-        count: int,
-        begin: float,
+        self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
         look: Callable[[], None] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._look = look  # at what the last problem left
+        self._check_last = look  # at what the last problem left
         self._enqueued = time.perf_counter()
 
     def done(self) -> bool:
@@ -138,45 +129,49 @@ class Queued:
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
+        """Wait for the batch, and read its events and the wall clock.
+
+        Times are in seconds of one problem. If the last problem ran on an erased C, it is checked, and it is
+        only timed in batches of up to three. GPUs also get the time of the chain of launches.
+        """
         with errors():
             self._events[-1][1].wait()
             end = time.perf_counter()
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
         steps = len(stamps) // self._count
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
-        count = self._count - (bool(self._look) and self._count > _FEW)
+        count = self._count - (bool(self._check_last) and self._count > _FEW)
         timed, span = stamps[: count * steps], (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
         passes = [sum(stop - start for _, start, stop in timed[step::steps]) * 1e-9 for step in range(steps)]
         self._bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
-        if self._look:
-            self._look()
+        if self._check_last:
+            self._check_last()
         roles = (role for role, *_ in stamps)
         kernel = sum(s for s, role in zip(passes, roles, strict=False) if role == "multiply")
         tick = self._bench.runtime.facts.timer_resolution_ns * 1e-9
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
-        alone = self._count - bool(self._look) or 1  # before C was erased
+        alone = self._count - bool(self._check_last) or 1  # before C was erased
         if self._bench.runtime.facts.type == "gpu":
             seconds[CHAIN] = max(stamps[alone * steps - 1][2] * 1e-9 - span[0], tick) / alone
         launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
-        if alone < self._count:  # the device erased C, which no event tells
+        if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
-        known_s = None if self._look and self._count == 1 else launch_s  # C was erased before its only START
+        known_s = (
+            None if self._check_last and self._count == 1 else launch_s
+        )  # C was erased before its only START
         return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
 
 class GemmBench:
-    """One problem on the device, ready to be run again and again.
+    """One problem on the device, ready to run repeatedly."""
 
-    Attributes:
-        timed: for every batch of the device scope, the seconds of each launch of one problem.
-    """
-
-    stamped = True  # whether every launch has an event that tells its time
+    stamped = True  # whether every launch has an event with its time
 
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
+        """Load the operands, allocate and fill every operand set, and bind the launches."""
         problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
@@ -204,16 +199,16 @@ class GemmBench:
             plain |= {name: runtime.filled(matrices[name]) for name in as_image}
             direct = plain | {image: operands[name].buffer for name, image in as_image.items()}
             self._buffers.append((plain, direct if as_image else plain))
-        self._turns = Turns(self.sets)
+        self._rotation = Rotation(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._device_s = 0.0  # of the last verified problem
-        self._bound(timed, case)
+        self._bind_launches(timed, case)
         self._images = tuple(as_image)
         with errors():
             self._fill()
 
     def _fill(self) -> None:
-        """Put A, B, a C that was not written, and the guards behind it into every operand set."""
+        """Fill every operand set: A, B, an unwritten C, and guard bytes behind C. Wait for the device."""
         queue, unwritten = self.runtime.queue, self._answers.before
         for index, (_, _, c) in enumerate(self._operands):
             self.put(self._stored, index)
@@ -222,10 +217,10 @@ class GemmBench:
             if c.behind:
                 cl.enqueue_fill_buffer(queue, c.buffer, _GUARD, self._stored.c.nbytes, c.behind)
         queue.finish()
-        self._turns.last, self._turns.written = None, ""
+        self._rotation.last, self._rotation.written = None, ""
 
-    def _bound(self, timed: Timed, case: Case) -> None:
-        """Prepare the launches, for the device and the host scope, of every operand set."""
+    def _bind_launches(self, timed: Timed, case: Case) -> None:
+        """Bind the launches of both scopes for every operand set, and reset what was measured."""
         layout = Layout.of(self._problem)
         self._timed = timed
         self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
@@ -233,7 +228,7 @@ class GemmBench:
         self._comparer: ResultComparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one
         self._lefts: Iterator[Any] = iter(())  # buffers for C as batches leave it, which alternate
-        self.timed: list[list[float]] = []
+        self.timed: list[list[float]] = []  # by batch of the device scope: each launch's seconds of a problem
         self._prepared: list[Sequence[Step]] = []
         self._hosted: list[Sequence[Step]] = []
         for plain, direct in self._buffers:
@@ -242,13 +237,14 @@ class GemmBench:
             self._hosted.append(self._prepared[-1] if same else timed.bind(self._problem, layout, direct))
 
     def sharing(self, timed: Timed, case: Case) -> GemmBench:
-        """Another case's bench of the same problem on the same operands, with other launches."""
-        other, self._turns.are_shared = copy(self), True
-        other._bound(timed, case)
+        """A bench of another case with its own launches on the same operands."""
+        other, self._rotation.are_shared = copy(self), True
+        other._bind_launches(timed, case)
         return other
 
     @property
     def prepared(self) -> instrument.Prepared:
+        """The clocks, memory mode, operand sets and notes, for the parent."""
         return instrument.Prepared(
             self.scopes,
             self._ahead,
@@ -262,31 +258,36 @@ class GemmBench:
 
     @property
     def _ahead(self) -> tuple[str, ...]:
-        """A CPU waits for nobody, and what the parent does meanwhile is not to be in its batches."""
+        """The clocks whose batches can be enqueued ahead; none on a CPU, which the parent would disturb."""
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
 
     def verify(self, when: instrument.When) -> instrument.Verified:
+        """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
+
+        What a batch's own check found wrong comes first. A failure refills the operands. If several benches
+        share them, a write after the batches cannot be attributed, and raises `NotMeasuredError`.
+        """
         if when == "exact":
             wrong = self._timed.exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         with errors():
-            written = self._turns.written or next(self._written(), "") if when == "after" else ""
+            written = self._rotation.written or next(self._forbidden_writes(), "") if when == "after" else ""
             seen, self._wrong = self._wrong, Check()
             if seen.verdict == "wrong" and not written:
                 return instrument.Verified(seen)
             if not written:
                 verified = self._answers.verified(self, when)
                 if when == "before" and verified.check.verdict == "ok":
-                    written = next(self._written(), "")
+                    written = next(self._forbidden_writes(), "")
                     has_room = self._stored.c.nbytes <= self.runtime.facts.global_mem_bytes // _ROOM
                     if has_room and "svm" not in self._memory:
                         self._compared_with()
             if written:
                 self._fill()
-                if when == "after" and self._turns.are_shared:
+                if when == "after" and self._rotation.are_shared:
                     raise NotMeasuredError("failed", f"{written}, by it or by the kernel in turn with it")
                 return instrument.Verified(Check("wrong", {}, (written,)))
         medians = map(statistics.median, zip(*self.timed, strict=True))
@@ -294,17 +295,18 @@ class GemmBench:
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+        """Run a batch in the host scope, or enqueue it in the device's. Its last problem may be checked."""
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            was_on_device = self._turns.on_device
+            was_on_device = self._rotation.on_device
             if was_on_device:
-                self._turns.written = self._turns.written or next(self._written(), "")
-            looks = iter([*[False] * (count - 1), self._looks(count)])
+                self._rotation.written = self._rotation.written or next(self._forbidden_writes(), "")
+            looks = iter([*[False] * (count - 1), self._checks_next(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
     def _compared_with(self) -> ResultComparer:
-        """What compares each C with the one that was verified."""
+        """What compares a C with the verified one on the device; made when first needed."""
         if self._comparer is None:
             verified, is_read = self._answers.verified_result, self._problem.beta != 0
             self._comparer = ResultComparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
@@ -312,40 +314,40 @@ class GemmBench:
             self._lefts = cycle([self.runtime.buffer(verified.nbytes) for _ in 2 * self._ahead])
         return self._comparer
 
-    def _looks(self, count: int) -> bool:
-        """Whether the last problem of the next batch runs on an erased C; of single problems every second.
+    def _checks_next(self, count: int) -> bool:
+        """Whether the last problem of the next batch is to run on an erased C and be checked.
 
-        The others of those have nothing between their begin and the kernel, so that events can be checked.
+        Always in batches of several problems. Of batches of one, every second stays undisturbed.
         """
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
-    def _look(self, comparison: QueuedComparison, c: Any) -> None:
-        """Check what the last problem of a batch left on a C that was erased."""
+    def _check_last(self, comparison: QueuedComparison, c: Any) -> None:
+        """Check what a batch's last problem left in C, if the device found a difference."""
         if comparison.differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
-            self._judge(left)
+            self._verify_batch_result(left)
 
-    def _judge(self, left: HostArray) -> None:
-        """Verify what a batch left, where it is not what was verified, bit for bit."""
+    def _verify_batch_result(self, left: HostArray) -> None:
+        """Verify a C that differs in bits from the verified one; later batches are then not compared."""
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
-    def _compared_problem(self) -> tuple[list[Any], QueuedComparison]:
-        """Put a problem into the queue, erased before and compared behind it; the events of its steps."""
-        queue, comparer, index = self.runtime.queue, self._compared_with(), self._turns.index()
+    def _enqueue_compared(self) -> tuple[list[Any], QueuedComparison]:
+        """Enqueue a problem on an erased C and its comparison; the launches' events and the comparison."""
+        queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
-        self._without_results(index)
+        self._erase_temporaries(index)
         events = [step.enqueue(queue) for step in self._prepared[index]]
-        self._turns.took(1, "device", self)
+        self._rotation.took(1, "device", self)
         return events, comparer.compare(c)
 
-    def _written(self) -> Iterator[str]:
-        """What launches wrote where nothing may be written, in sentences."""
-        queue, self._turns.on_device = self.runtime.queue, False
+    def _forbidden_writes(self) -> Iterator[str]:
+        """Sentences on what launches wrote where nothing may be written: behind C, or into A or B."""
+        queue, self._rotation.on_device = self.runtime.queue, False
         for (a, b, c), (plain, _) in zip(self._operands, self._buffers, strict=True):
             behind = np.full(c.behind, _GUARD)
             c.keep_on_device(queue)
@@ -363,8 +365,8 @@ class GemmBench:
                 if not same_bits(held, values):
                     yield f"{name} was written"
 
-    def _without_results(self, index: int) -> None:
-        """Enqueue erasing what the launches of an operand set keep besides A, B and C."""
+    def _erase_temporaries(self, index: int) -> None:
+        """Enqueue erasing every temporary buffer of an operand set's launches."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
@@ -375,19 +377,19 @@ class GemmBench:
             erase(self.runtime.queue, buffer)
 
     def _device_batch(self, count: int) -> Batch | Queued:
-        """Put so many problems into the queue, back to back."""
-        plan, looks = self._on_device(), self._looks(count)
+        """Enqueue `count` problems back to back; on a CPU also wait for them."""
+        plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin = time.perf_counter()
         events, look = self._enqueue(plan, count - looks), None
         if looks:
-            index = self._turns.index()
-            (last, comparison), left = self._compared_problem(), self._buffers[index][0]["C"]
+            index = self._rotation.index()
+            (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]
             events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
-            look = partial(self._look, comparison, left)
+            look = partial(self._check_last, comparison, left)
         queued = Queued(self, events, count, begin, look)
         if not self._ahead:
             return queued.finish()
@@ -400,11 +402,11 @@ class GemmBench:
 
     @property
     def distinct(self) -> tuple[str, ...]:
-        """The host scope's launches are others only where an operand goes into an image at once."""
+        """Both scopes if an operand goes into an image, which the host's upload fills without a pass."""
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set."""
+        """Replace A and B of an operand set in host memory, and in the plain buffers of images."""
         a, b, _ = self._operands[index]
         a.fill(values.a)
         b.fill(values.b)
@@ -413,18 +415,19 @@ class GemmBench:
             matrix = {"A": values.a, "B": values.b}[name]
             if matrix.size:
                 cl.enqueue_copy(self.runtime.queue, plain[name], np.ascontiguousarray(matrix))
-        self._turns.on_device = False
+        self._rotation.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed launches of a scope once, after C was filled and all else was erased; C.
+        """Fill C, erase all temporaries, run the timed launches of a scope once, and return C.
 
-        With another problem, whose alpha or beta differ, they have its arguments and the same buffers.
+        With another `problem`, which differs in alpha or beta, the launches get its arguments. The device
+        scope's time and stamps are stored.
         """
-        queue, self._turns.last = self.runtime.queue, None
+        queue, self._rotation.last = self.runtime.queue, None
         matrix = self._operands[index][2]
         matrix.fill(c)
         matrix.keep_on_device(queue)
-        self._without_results(index)
+        self._erase_temporaries(index)
         queue.finish()
         if scope == "device":
             launched = self._with_scalars(problem, self._on_device()[index], self._buffers[index][0])
@@ -435,7 +438,7 @@ class GemmBench:
             stamped = events if self.stamped else ()
             self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in stamped if event)
             matrix.to_host(queue)
-            self._turns.on_device = False
+            self._rotation.on_device = False
         else:
             launches = self._with_scalars(problem, self._hosted[index], self._buffers[index][1])
             self._seconds = self._host_run(index, scope, launches)
@@ -444,7 +447,7 @@ class GemmBench:
     def _with_scalars(
         self, problem: Gemm | None, launches: Sequence[Step], buffers: Mapping[str, Any]
     ) -> Sequence[Step]:
-        """The launches of an operand set with a problem's alpha and beta, on the same temporary buffers."""
+        """The launches with a problem's alpha and beta, on the same buffers; unchanged if it is None."""
         if problem is None:
             return launches
         held = {
@@ -456,68 +459,72 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
-        if self._turns.last is None or self._turns.last[2] is not self:
+        """C as this bench's last batch left it; None if it was filled since, or device batches add to it."""
+        if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
-        index, clock, _ = self._turns.last
+        index, clock, _ = self._rotation.last
         if clock == "device":
             if self._problem.beta != 0:
                 return None
             self._operands[index][2].to_host(self.runtime.queue)
-            self._turns.on_device = False
+            self._rotation.on_device = False
         return self._read(index)
 
     def _read(self, index: int) -> HostArray:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
-        """Put ``count`` problems into the queue; each step's role and event."""
+        """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
-            for step in plan[self._turns.index(number)]:
+            for step in plan[self._rotation.index(number)]:
                 events.append((step.role, step.enqueue(self.runtime.queue)))
-        self._turns.took(count, "device", self)
+        self._rotation.took(count, "device", self)
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
-        """Run the next operand set from host memory to host memory: see `Laps`."""
-        index = self._turns.index()
+        """Run the next operand set in the host scope; seconds by part.
+
+        With `looks` C is erased and checked.
+        """
+        index = self._rotation.index()
         if looks:
-            self._judge(self.answer(clock, index, self._answers.before))
+            self._verify_batch_result(self.answer(clock, index, self._answers.before))
         else:
             self._restore_c(index)
             self._seconds = self._host_run(index, clock, self._hosted[index])
-        self._turns.took(1, clock, self)
+        self._rotation.took(1, clock, self)
         return self._seconds
 
     def _on_device(self) -> Sequence[Sequence[Step]]:
-        """The launches of every operand set, all operands being the device's."""
-        if not self._turns.on_device:
+        """The launches of every operand set, after all operands were moved to the device."""
+        if not self._rotation.on_device:
             for matrices in self._operands:
                 for matrix in matrices:
                     matrix.keep_on_device(self.runtime.queue)
             self.runtime.queue.finish()
-            self._turns.on_device = True
+            self._rotation.on_device = True
         return self._prepared
 
     def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
-        """From operands in host memory to C in host memory: see `Laps`.
+        """One problem from host memory to host memory, with its seconds: see `Laps`.
 
-        A map cycle begins with ordinary arrays and buffers that the device has, and ends with the host having
-        them all.
+        It is timed by part if `clock` asks for that or it takes 5 ms or more, else only as a whole. A map
+        cycle also maps and fills the operands first, and maps them all at the end.
         """
         a, b, c = operands = self._operands[index]
-        self._turns.on_device = False
+        self._rotation.on_device = False
         is_long = self._device_s >= LONG_S and not self._images  # an upload that fills images saves a pass
         split, cycle = clock in SPLIT or is_long, clock == CYCLE
         queue = self.runtime.queue if split else self.runtime.plain_queue
         for matrix in operands:
-            matrix.lend(queue) if cycle else matrix.reclaim(queue)
+            matrix.hand_over(queue) if cycle else matrix.reclaim(queue)
         queue.finish()
         if not split:  # nothing else in its time: small problems take microseconds
             begin = time.perf_counter()
             # Held: to let go of an event may take longer than it does.
             held = [a.to_device(queue), b.to_device(queue)]
-            held.append(c.to_device(queue) if self._problem.beta != 0 else c.lend(queue))
+            held.append(c.to_device(queue) if self._problem.beta != 0 else c.hand_over(queue))
             held += [launch.enqueue(queue) for launch in launches]
             c.to_host(queue)
             return {WHOLE: time.perf_counter() - begin}
@@ -532,7 +539,7 @@ class GemmBench:
                 c.fill(self._stored.c)
             laps.lap("fill")
         events = [("upload", a.to_device(queue)), ("upload", b.to_device(queue))]
-        events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.lend(queue)))
+        events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.hand_over(queue)))
         laps.lap("upload", wait=not self.stamped)
         events += [(launch.role, launch.enqueue(queue)) for launch in launches]
         laps.launched(partial(_busy, events) if self.stamped else None)
@@ -541,26 +548,26 @@ class GemmBench:
         return laps.end()
 
     def _restore_c(self, index: int) -> None:
-        """Put C back as it was before, where the next problem reads it."""
+        """Restore C in host memory if beta is not 0, because the next problem reads it."""
         if self._problem.beta != 0:
-            self._turns.on_device = False
+            self._rotation.on_device = False
             c = self._operands[index][2]
             c.reclaim(self.runtime.plain_queue)
             c.fill(self._stored.c)
 
 
 class WallBench(GemmBench):
-    """A bench for steps whose events do not tell: wall clock, and no kernel scope."""
+    """A bench for steps whose events have no times: it uses the wall clock, and has no kernel scope."""
 
     _ahead = ()
     stamped = False
 
     def _device_batch(self, count: int) -> Batch:
-        """Run so many problems back to back; wall seconds of one as the device scope.
+        """Run `count` problems back to back and wait; wall seconds of one as the device scope.
 
-        Of several, the last is outside the clock: it runs on an erased C.
+        Of several, the last is not timed: it runs on an erased C and is checked.
         """
-        plan, looks = self._on_device(), count > 1 and self._looks(count)
+        plan, looks = self._on_device(), count > 1 and self._checks_next(count)
         count -= looks
         self.runtime.queue.finish()
         begin = time.perf_counter()
@@ -568,16 +575,13 @@ class WallBench(GemmBench):
         self.runtime.queue.finish()
         end = time.perf_counter()
         if looks:
-            c = self._buffers[self._turns.index()][0]["C"]
-            self._look(self._compared_problem()[1], c)
+            c = self._buffers[self._rotation.index()][0]["C"]
+            self._check_last(self._enqueue_compared()[1], c)
         return Batch({"device": (end - begin) / count}, begin, end, count)
 
 
 def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
-    """Seconds from START to END of upload, passes and multiply kernels.
-
-    An upload may have no event, or one without stamps: then all of it is what the host waits.
-    """
+    """Device seconds of upload, passes and multiply kernels, by events; uploads without stamps count as 0."""
     seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
     for role, event in events:
         part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")
@@ -590,14 +594,12 @@ def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
 
 
 def _stamps(event: Any) -> tuple[float, float, float]:
-    """Queued, submitted and running durations of an event in seconds, never negative."""
+    """Queued, submitted and running durations of an event in seconds, at least 0."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
     return queued, submitted, running
 
-
-# --- results compared on the device ---
 
 _COMPARE = "check/compare.cl"
 _GROUPS_PER_CORE = 8
@@ -609,6 +611,7 @@ class ResultComparer:
     """Compares buffers of one size with a reference, on the device."""
 
     def __init__(self, runtime: Runtime, first: Any, nbytes: int) -> None:
+        """Compare with the buffer `first`, which has `nbytes` bytes."""
         self._queue, self._first = runtime.queue, first
         width = next(width for width in _WORDS if nbytes % width == 0)
         self._words = np.uint32(nbytes // width)
@@ -621,7 +624,6 @@ class ResultComparer:
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
     def compare(self, result: Any) -> QueuedComparison:
-        """Put a comparison into the queue."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._first, on_device, self._words)

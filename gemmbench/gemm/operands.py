@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.rounding import DrawnRows
-from gemmbench.gemm.verify import GUARD, poison, random_operands, transposed, widened
+from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, with_row_length
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -31,13 +30,7 @@ class OperandError(UsageError, ValueError):
 
 
 class Laps:
-    """The wall clock of one problem in the host scope: the whole and its parts.
-
-    Such a problem waits for its launches before the download.
-
-    Args:
-        wait: for the device.
-    """
+    """Splits the wall time of one problem in the host scope into parts. `wait` waits for the device."""
 
     def __init__(self, wait: Callable[[], object]) -> None:
         self._wait = wait
@@ -45,20 +38,19 @@ class Laps:
         self._begin = self._last = time.perf_counter()
 
     def lap(self, part: str, wait: bool = False) -> None:
-        """A part has ended, once the device is waited for if `wait`."""
+        """End a part now. With `wait`, the device is waited for first."""
         if wait:
             self._wait()
         now = time.perf_counter()
         self._parts[part], self._last = now - self._last, now
 
     def launched(self, busy: Callable[[], dict[str, float]] | None) -> None:
-        """Everything is enqueued. What the device was busy meanwhile counts as the device's, once.
+        """End the enqueueing, wait for the device, and split the time between host and device.
 
-        It comes out of what the host waits. What is more than that was while the host still uploaded, for as
-        long as the upload took by its stamps (the call may block until then), and then while it enqueued.
-
-        Args:
-            busy: seconds of upload, passes and kernel by the device's stamps; None: they are not known.
+        `busy` returns the device's seconds for upload, passes and kernel. If it is None, the whole wait
+        counts as passes. Otherwise the wait beyond the device's time is ``waiting``. If the device was busy
+        for longer than the wait, the rest overlapped the host's work. It is subtracted from ``upload``, up to
+        the device's upload time, then from ``enqueue``, then from ``upload``.
         """
         self.lap("enqueue")
         self.lap("passes", wait=True)
@@ -74,33 +66,28 @@ class Laps:
         self._parts |= seconds | {"waiting": max(0.0, left)}
 
     def end(self) -> dict[str, float]:
-        """The result is on the host: seconds of the whole, and by part."""
+        """End the download. Returns seconds of the whole problem and of each part."""
         self.lap("download")
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
 
 def same_bits(values: HostArray, others: HostArray) -> bool:
-    """Whether contiguous arrays of one data type hold the same bits, as NaN may."""
+    """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
     flat, bits = values.reshape(-1), f"u{values.itemsize}"
     return np.array_equal(flat.view(bits), others.reshape(-1).view(bits))
 
 
-SPLIT = ("parts", CYCLE)
-"""The clocks that split a problem."""
+SPLIT = ("parts", CYCLE)  # the clocks that split a problem
 
 LONG_S = 0.005
 """From here on a problem in the host scope is split, too: events and waiting cost it less than 0.2 %."""
 
 
 def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
-    """So many problems from host memory to host memory.
+    """Run `count` problems in the host scope, and return a batch of mean seconds.
 
-    If they are split, a batch of the host scope has the finer scopes, too.
-
-    Args:
-        run: one of them; its seconds as of `Laps.end`.
-        clock: of the batch; only of those in `SPLIT` the seconds of every problem are kept.
-        count: how many.
+    `run` runs one of them and returns its seconds as `Laps.end` does. If those are split, the batch has
+    kernel and device scopes too. Clocks in `SPLIT` keep the seconds of every problem.
     """
     begin = time.perf_counter()
     runs = [run() for _ in range(count)]
@@ -120,9 +107,9 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own: uniform.
+    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own, uniform ones.
 
-    Of a batch, those of every problem, one below the other.
+    For a batch they hold every problem, one below the other.
     """
 
     a: HostArray
@@ -134,20 +121,24 @@ class Matrices:
     def stored(self, problem: Gemm) -> Matrices:
         """A, B and C as the problem stores them: transposed or not, with its leading dimensions.
 
-        Between the rows of A and B stands what no kernel may read, between those of C guards that it keeps.
+        Gaps between the rows of A and B are poisoned; those between the rows of C hold guards.
         """
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
         return replace(
             self,
-            a=widened(transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread),
-            b=widened(transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread),
+            a=with_row_length(
+                transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread
+            ),
+            b=with_row_length(
+                transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread
+            ),
             c=guarded(problem, self.c),
         )
 
 
 def guarded(problem: Gemm, c: HostArray) -> HostArray:
-    """C (m x n, of every problem) in rows of ldc elements, guards between them: m x ldc."""
-    return widened(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
+    """C (m x n of every problem) in rows of ldc elements, with guards in the gaps: m x ldc."""
+    return with_row_length(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 
 @dataclass(frozen=True)
@@ -160,11 +151,9 @@ class MatrixHeader:
 
 
 def load_operands(case: Case, seed: int = 1) -> Matrices:
-    """The matrices of a case, generated from a seed where they are not the user's.
+    """The matrices of a case: the user's files, others generated from a seed.
 
-    Raises:
-        NotMeasuredError: a file cannot be read, does not fit the problem, or holds what no result can be
-            verified with.
+    Raises `NotMeasuredError` if a file cannot be read, does not fit the problem, or holds NaN or infinity.
     """
     load = _load_large if case.gemm.operand_bytes > _LARGE_BYTES else _load
     try:
@@ -178,6 +167,7 @@ _LARGE_BYTES = 1 << 28
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
+    """The matrices of a problem, cached for the last four; large ones only for the last."""
     a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(*problem.stored_a, problem.dtype))
@@ -194,10 +184,9 @@ _load_large = lru_cache(maxsize=1)(_load.__wrapped__)
 
 
 def read_header(path: str) -> MatrixHeader:
-    """Shape and type of the matrix in a .npy file, its elements unread.
+    """Shape and type of the matrix in a .npy file, without reading its elements.
 
-    Raises:
-        OperandError: not a whole .npy file, not of two dimensions, or not of a plain type.
+    Raises `OperandError` if it is no complete .npy file, not two-dimensional, or of another type.
     """
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)
@@ -216,10 +205,9 @@ def read_header(path: str) -> MatrixHeader:
 
 
 def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
-    """A matrix from a .npy file, in row-major order and the machine's byte order whatever the file's.
+    """A matrix from a .npy file, converted to row-major order and the machine's byte order.
 
-    Raises:
-        OperandError: it cannot be read, is not what its header promised before, or holds NaN or infinity.
+    Raises `OperandError` if it cannot be read, differs from the `wanted` header, or holds NaN or infinity.
     """
     if read_header(path) != wanted:
         raise OperandError(
@@ -239,7 +227,7 @@ def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
 
 
 def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
-    """gemmbench's name of an array's data type, of either byte order."""
+    """gemmbench's name of a numpy type of either byte order. `OperandError` if it has none."""
     native = dtype.newbyteorder("=")
     for name in PLAIN_DTYPES:
         if DTYPES[name].numpy == native:
@@ -250,11 +238,7 @@ def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
 
 
 def save_result(path: str, values: HostArray) -> None:
-    """Write C as a .npy file.
-
-    Raises:
-        NotMeasuredError: it cannot be written.
-    """
+    """Write C as a .npy file. `NotMeasuredError` if that fails."""
     try:
         with Path(path).open("wb") as file:
             np.save(file, values)
@@ -262,18 +246,17 @@ def save_result(path: str, values: HostArray) -> None:
         raise NotMeasuredError("failed", f"cannot write {path}: {reason_of(error).lower()}") from None
 
 
-# Where a driver does not tell the last-level cache, or tells another: no processor of the type has a larger.
 _MOST_SETS = 64  # of operands
 
 
 def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
-    """How many operand sets a GEMM rotates among: if it is to be cold, twice what the caches hold."""
+    """How many operand sets a GEMM rotates among: 1, or if cold, enough to fill the device's caches twice."""
     if not policy.cold or not problem.operand_bytes:
         return 1
     return rotating_sets(problem, last_level_cache(device), device.global_mem_bytes // 2)
 
 
 def rotating_sets(problem: Gemm, cache_bytes: int, most_bytes: int) -> int:
-    """How many operand sets are twice a cache, within so much memory; 1 at least."""
+    """How many operand sets fill twice a cache: at least 1, at most 64, within ``most_bytes``."""
     size = max(1, problem.operand_bytes)
     return max(1, min(ceil_div(2 * cache_bytes, size), _MOST_SETS, most_bytes // size))

@@ -23,7 +23,11 @@ _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 
 
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """A line for each shape in the order of the run, and a table of each kernel's ratio with ``--versus``."""
+    """The tables of shapes for each device and data type.
+
+    Each has a line for every shape, in the order of the run. If several kernels were interleaved with that of
+    ``--versus``, a table of their ratios follows.
+    """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     sheets = []
     for device, dtype, own_rows in sweep_table.by_device(rows, attrgetter("dtype")):
@@ -35,7 +39,7 @@ def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ())
 
 @dataclass(frozen=True)
 class _ShapeLine:
-    """What is shown of one shape."""
+    """What is shown for one shape."""
 
     name: str
     problem: Problem
@@ -45,12 +49,12 @@ class _ShapeLine:
 
     @property
     def ratio(self) -> float | None:
-        """How many times numpy's rate the device reaches, transfers counted."""
+        """The device's rate with transfers over numpy's; None if either is unknown."""
         device_rate, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
         return device_rate / host_rate if device_rate and host_rate else None
 
     def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
-        """Of the best kernel in the scope and with transfers, of peak, numpy's, ratio; rates in flop/s."""
+        """The best kernel's rates in `scope` and with transfers, its share of peak, numpy's rate, ratio."""
         return (
             rates.median_rate(self.best, scope),
             rates.median_rate(self.best, "host"),
@@ -61,12 +65,12 @@ class _ShapeLine:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Its name and lengths."""
         lengths = (self.problem.m, self.problem.n, self.problem.k)
         return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
 
 
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_ShapeLine]:
+    """A line for each shape: its rows on the device, the fastest row in the scope, and numpy's row."""
     rank = {name: position for position, name in enumerate(order)}
     lines = []
     in_order = sorted(rows, key=lambda row: rank.get(row.variant, len(rank)))
@@ -84,7 +88,11 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str
 ) -> Sheet:
-    inner = scope if scope != "host" else "device"  # beside the host scope
+    """The table of one device and data type, with the geometric means of all columns and the conclusions.
+
+    Columns without any figure are left out, and energy and comparison columns appear only if measured.
+    """
+    inner = scope if scope != "host" else "device"  # next to the host scope
     figures = [line.figures(run, inner) for line in lines]
     divisor, unit = rates.table_unit(dtype, (each[at] for each in figures for at in (0, 1, 3)))
 
@@ -148,7 +156,7 @@ def _workloads_sheet(
 
 
 def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
-    """The ratio of each kernel with that of ``--versus``, where several have one."""
+    """A table of each kernel's ratio to that of ``--versus`` by shape, if two kernels or more have one."""
     rows = [row for line in lines for row in line.rows if rates.versus(row, scope)]
     titles = list(dict.fromkeys(row.title for row in rows))
     if len(titles) < 2:
@@ -168,13 +176,13 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The geometric mean of what is known; None if nothing is."""
+    """The geometric mean of the known values; None without any."""
     known = [value for value in values if value]
     return geometric_mean(known) if known else None
 
 
 def _broken(name: str) -> str:
-    """A long name over several lines, broken where shapes of several names are joined, or at a space."""
+    """A long name over several lines of at most 16 letters, broken at spaces."""
     lines = [""]
     for word in name.split():
         if lines[-1] and len(lines[-1]) + 1 + len(word) > _NAME:
@@ -184,7 +192,7 @@ def _broken(name: str) -> str:
 
 
 def _why(line: _ShapeLine) -> str:
-    """In place of the best kernel, where there is none: what went wrong with all rows, or ``-``."""
+    """What to show if no kernel has a rate: the status if all rows failed in the same way, else ``-``."""
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
     return WORDS[status] if status in FAILED else "-"
@@ -193,7 +201,7 @@ def _why(line: _ShapeLine) -> str:
 def _workloads_conclusion(
     lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
-    """The kernel to take if it may be only one, and where offloading pays."""
+    """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays."""
     conclusions = []
     measured = [line for line in lines if line.best]
     reached = by_key(

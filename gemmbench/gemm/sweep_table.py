@@ -25,14 +25,14 @@ _T = TypeVar("_T")
 
 
 def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
-    """One table of rates for each device and data type, and one of GFLOP/J; scope is not ``all``."""
+    """The tables of each device and data type: rates, ratios of ``--versus``, GFLOP/J, as far as measured."""
     tables: tuple[Callable[[Run, Panel, str], Sheet | None], ...] = (_sheet, _versus_sheet, energy_sheet)
     shown = (_shown(run, panel, scope) for panel in panels(run, axis, order))
     return [s for panel in shown for table in tables if (s := table(run, panel, scope))]
 
 
 def _shown(run: Run, panel: Panel, scope: str) -> Panel:
-    """Without kernels that cannot run, unless named; the fastest first, unless the ladder was asked for."""
+    """Only kernels that can run or were named, the fastest first unless the whole ladder was measured."""
     able = [series for series in panel.series if notes.is_shown(run, series.rows.values())]
     if all(series.is_host for series in able):
         able = list(panel.series)
@@ -51,14 +51,10 @@ def label(title: str, on_host: bool) -> str:
 
 
 def _by_size(
-    panel: Panel,
-    caption: str,
-    cell: Callable[[Row | None], Cell],
-    beside: Mapping[str, Callable[[Series], Cell]],
-    heading: tuple[str, ...] = (),
-    notes: Iterable[Note] = (),
-) -> Sheet:
-    """A line for each series: an entry for each size, and columns `beside` them."""
+    panel: Panel, caption: str, cell: Callable[[Row | None], Cell],
+    beside: Mapping[str, Callable[[Series], Cell]], heading: tuple[str, ...] = (), notes: Iterable[Note] = (),
+) -> Sheet:  # fmt: skip
+    """A table with a line for each series: a cell for each size, then the columns of `beside`."""
     return Sheet(
         heading=heading,
         caption=caption,
@@ -80,7 +76,7 @@ SCOPE_WORDS = {"kernel": "in the kernel alone", "device": "on the device", "host
 
 
 def _about(panel: Panel) -> str:
-    """What was measured: ``float GEMM, m = n = 1024``."""
+    """What was measured: ``float GEMM, m = n = 1024, NT``."""
     problem = next((row.problem for row in panel.rows if row.problem), None)
     if panel.axis == "m" or problem is None:
         return f"{panel.dtype} GEMM, {panel.shape}"
@@ -91,6 +87,10 @@ def _about(panel: Panel) -> str:
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
+    """The table of rates: the median rate of each series at each size, in one scope.
+
+    The best rate at each size is marked. The share of peak is added if known, then conclusions and notes.
+    """
     rows = panel.rows
     compared = by_key((row.problem, rates.compared_rate(run, panel.device, row, scope)) for row in rows)
     best = {problem: rates.best_of(values) for problem, values in compared.items()}
@@ -125,7 +125,7 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
-    """How many times as fast as the kernel of ``--versus``, by size; None without one."""
+    """The ratios to the kernel of ``--versus`` by size; None if no row has one."""
     shown = tuple(s for s in panel.series if any(rates.versus(row, scope) for row in s.rows.values()))
     caption = f"Times the rate of {partner_name(panel.rows)}, {SCOPE_WORDS[scope]}, batches interleaved"
     panel = replace(panel, series=shown)
@@ -134,7 +134,7 @@ def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
 
 @dataclass(frozen=True)
 class _Best:
-    """A rate in a sweep: whose, and at which size."""
+    """A rate in a sweep, with its series and size."""
 
     rate: float
     size: int
@@ -142,7 +142,10 @@ class _Best:
 
 
 def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
-    """What is fastest, and from which size a kernel beats the host's BLAS, transfers included."""
+    """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
+
+    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too.
+    """
     rated = [
         _Best(rate, size, series)
         for size in panel.sizes
@@ -177,7 +180,7 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
 
 
 def _figure(panel: Panel, best: _Best, rated: Sequence[_Best]) -> str:
-    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``; without numpy its ratio to what else is fastest."""
+    """``cpu-packed, 226 GFLOPS at 1024, 1.12 x numpy``. The ratio is to numpy, else to the next fastest."""
     divisor, unit = rates.table_unit(panel.dtype, (each.rate for each in rated))
     text = f"{clean(best.series.label)}, {units.number(best.rate / divisor)} {unit}"
     text += f" at {best.size}" if len(panel.sizes) > 1 else ""
@@ -189,9 +192,10 @@ def _figure(panel: Panel, best: _Best, rated: Sequence[_Best]) -> str:
 
 
 def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[str]:
-    """From which size the fastest kernel, transfers included, beats the host's BLAS; else another one.
+    """A sentence on the size from which a kernel with transfers beats the host's BLAS; none without a BLAS.
 
-    The sentence says "it" if the kernel is the subject of the one before.
+    It is about the fastest kernel, or another one if that never wins. If none wins, the closest is named. The
+    kernel is "it" if the previous sentence is about it (`is_subject`).
     """
     host, evens = baseline(panel), break_evens(panel)
     if host is None or not evens:
@@ -212,11 +216,8 @@ def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[s
     return [f"With transfers{it} beats {rival}{every}{unsure}."]
 
 
-# --- Every figure of every row: the verbose table -----------------------------------------------------------
-
-
 def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
-    """One line for each GEMM row, in tables by device and data type; the host's rows with each device."""
+    """A line for each GEMM row, in tables by device and data type; the host's rows are in all of them."""
     grouped = by_device([row for row in run.rows if row.kind == "gemm"], attrgetter("dtype"), order)
     return [_row_sheet(run, device, name, own_rows) for device, name, own_rows in grouped]
 
@@ -224,7 +225,10 @@ def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
 def by_device(
     rows: Sequence[Row], part: Callable[[Row], _T], order: Sequence[str] = ()
 ) -> Iterator[tuple[int, _T, list[Row]]]:
-    """Device, part and rows: those of the device by the order of variants, then the host's."""
+    """Device, part and rows for each device and part, sorted by the order of variants, the host's rows last.
+
+    `part` is a function of a row, such as its data type. The host is the device if nothing else ran.
+    """
     rank = {name: position for position, name in enumerate(order)}
     parts = dict.fromkeys(map(part, rows))
     for device in sorted({row.device for row in rows if row.device != HOST}) or [HOST]:
@@ -236,16 +240,26 @@ def by_device(
 
 
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
-    """A line for each row, with its size."""
+    """The verbose table of a device and data type: a line for each row, with rates in all scopes.
+
+    Further columns are the share of peak, the share of pre- and post-processing, and the noise. Those of
+    comparison, residual and energy appear if some row has them. The best of each problem is marked.
+    """
     best: dict[tuple[object, str], float] = {}
     compared = rates.view_scope(run)
-    rate_of = rates.own_rate if compared == "device" else rates.rate
+
+    def rate_of(row: Row, scope: str) -> rates.Rate | None:
+        """In the device scope, a chain of launches counts."""
+        chained = rates.shown_samples(row, scope) if compared == "device" else scope
+        return rates.rate(row, chained) if scope in row.samples else None
+
     for row in rows:
         for scope in SCOPES:
             if rate := rate_of(row, scope):
                 best[row.problem, scope] = max(best.get((row.problem, scope), 0.0), rate.median)
 
     def rate_cell(row: Row, scope: str) -> Cell:
+        """A row's rate in a scope; its status in the first column if it is not ok."""
         rate = rate_of(row, scope)
         if row.status != "ok" and scope == SCOPES[0]:
             return Cell(WORDS[row.status], style=STYLES[row.status])
@@ -259,6 +273,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     energy = COLUMNS if any_joules(rows) else ()
 
     def line(row: Row) -> tuple[Cell, ...]:
+        """The cells of a row."""
         fraction, value = rates.peak_fraction(run, row), rates.residual(row)
         return (
             Cell(clean(row.title)),
@@ -295,7 +310,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
-    """The share of the convolutions in AlexNet's products, where all of them were measured."""
+    """The share of the convolutions in AlexNet's products, if all of them were measured."""
     return [Note("", text, "bold") for text in sentences(run, device, dtype)]
 
 
@@ -311,7 +326,10 @@ def versus_name(rows: Iterable[Row]) -> str:
 
 
 def versus_cell(row: Row | None, scope: str, interval: bool = False) -> Cell:
-    """A row's rate over that of the other kernel: ``1.07``, or with its interval ``1.07 [1.05, 1.09]``."""
+    """A row's rate over that of the other kernel: ``1.07``, or ``1.07 [1.05, 1.09]`` with `interval`.
+
+    A wide interval gets a mark. ``-`` if their batches did not alternate.
+    """
     against = rates.versus(row, scope) if row else None
     if against is None:
         return Cell("-")
@@ -323,7 +341,7 @@ def versus_cell(row: Row | None, scope: str, interval: bool = False) -> Cell:
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
-    """What each variant ran with, once if it is the same for all its rows."""
+    """The parameters of each variant, once if all its rows have the same."""
     texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
     groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -337,13 +355,17 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
 
 
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
-    """A table for each problem: a line for each kernel, the rates of two scopes."""
+    """The tables of ``gemm``: for each problem a line for each kernel, with rates in two scopes."""
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
     grouped = by_device(gemms, lambda row: (row.dtype, row.problem), order)
     return [_problem_sheet(run, device, rows, scope) for device, _, rows in grouped]
 
 
 def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sheet:
+    """The table of one problem on a device: each kernel's rate in the scope and with transfers.
+
+    Kernels that cannot run are left out unless named. The fastest is first, unless the whole ladder ran.
+    """
     problem, dtype = rows[0].problem, rows[0].dtype
     assert problem is not None
     able = [row for row in rows if notes.is_shown(run, [row])]
@@ -362,6 +384,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         return notes.figure(run, row, rate, divisor, own is not None and own == compared[s])
 
     def line(row: Row) -> tuple[Cell, ...]:
+        """The cells of a row."""
         return (
             Cell(label(row.title, row.device == HOST != device)),
             *(rate_cell(row, s) for s in scopes),
@@ -390,20 +413,16 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
 
 
 def pages(run: Run) -> list[Sheet]:
-    """Tables for each row: scopes and checks, the host scope by part, launches, small matrices.
+    """Detailed tables for each row: scopes and checks, the host scope by part, launches, small matrices.
 
-    Of the combinations of a grid the fastest has them.
+    Of a parameter grid, only the fastest combination gets them.
     """
     scope = rates.view_scope(run)
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
 
     def subject(row: Row) -> tuple[object, ...]:
-        return (
-            row.device,
-            row.dtype,
-            row.problem,
-            titled(row.variant, row.parameters) if row.grid else id(row),
-        )
+        kernel = titled(row.variant, row.parameters) if row.grid else id(row)
+        return row.device, row.dtype, row.problem, kernel
 
     grids = by_key((subject(row), row) for row in gemms).values()
     best = (max(alike, key=lambda row: rates.median_rate(row, scope) or 0) for alike in grids)
@@ -411,6 +430,7 @@ def pages(run: Run) -> list[Sheet]:
 
 
 def _page(row: Row, scope: str) -> Iterator[Sheet]:
+    """The tables of one row; those without contents are left out."""
     rate = rates.median_rate(row, scope)
     shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
     yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
@@ -424,7 +444,7 @@ def _page(row: Row, scope: str) -> Iterator[Sheet]:
 
 
 def _matrix(name: str, elements: Elements) -> Sheet:
-    """The numbers of a small matrix; rows and columns count from 0."""
+    """A small matrix as a table; rows and columns count from 0."""
     columns = tuple(map(str, range(len(elements[0]))))
     return Sheet(
         keys=(clean(name),),
@@ -437,6 +457,7 @@ def _matrix(name: str, elements: Elements) -> Sheet:
 
 
 def _element(value: float) -> str:
+    """A whole number below 1e9 without a decimal point; other numbers with six digits."""
     return f"{value:.0f}" if value.is_integer() and abs(value) < _LONGEST else f"{value:.6g}"
 
 
@@ -451,6 +472,7 @@ _CLOCKS = {
 
 
 def _scopes(row: Row, title: str) -> Sheet:
+    """The statistics of each clock of a row, and notes on its checks, memory mode and build time."""
     timed = [(name, times) for name in _CLOCKS if (times := rates.summary(row, name))]
     checks = {"verified": row.check, "and after": row.check_after}
     facts = [_verified(name, check) for name, check in checks.items() if check]
@@ -477,6 +499,7 @@ def _scopes(row: Row, title: str) -> Sheet:
 
 
 def _parts(title: str, split: rates.Split) -> Sheet:
+    """The seconds and shares of the parts of one problem in the host scope, and of the whole."""
     passes = "passes" if "kernel" in split.seconds else "passes and kernel"
     lines = [
         (
@@ -492,11 +515,15 @@ def _parts(title: str, split: rates.Split) -> Sheet:
 
 
 def _launches(row: Row) -> Sheet:
-    """The stamps of one run, and where the batches were timed by stamps, the share of each launch in them."""
+    """A line for each launch: how long it was queued, submitted and running in a single run.
+
+    If device events timed the batches, its median time in them and its share follow.
+    """
     timed = [launch.timed_s for launch in row.launches if launch.timed_s is not None]
     whole = sum(timed) if rates.helpers_share(row) is not None else 0.0
 
     def line(launch: Launch) -> tuple[Cell, ...]:
+        """The cells of a launch."""
         seconds = [launch.queued_s, launch.submitted_s, launch.running_s]
         share = [] if launch.timed_s is None or not whole else [launch.timed_s]
         return (
@@ -513,7 +540,7 @@ def _launches(row: Row) -> Sheet:
 
 
 def _verified(title: str, check: Check) -> Note:
-    """A check: its verdict, its figures as fractions of their bounds, and what is wrong."""
+    """A check as a note: its verdict, figures as fractions of their bounds, and reasons."""
     figures = ", ".join(f"{clean(name)} {units.number(value)}" for name, value in check.figures.items())
     reasons = "; ".join(map(clean, check.reasons))
     verdict = check.verdict if check.verdict != "none" else "not done"
@@ -529,12 +556,12 @@ NOT_MEASURED = "not measured"  # in place of joules; a note says why
 
 
 def any_joules(rows: Iterable[Row]) -> bool:
-    """Whether any of them has its joules."""
+    """Whether any row has its joules."""
     return any(row.energy.joules is not None for row in rows)
 
 
 def cells(row: Row | None) -> tuple[Cell, Cell]:
-    """A row's entries in `COLUMNS`; empty without a row."""
+    """A row's joules and GFLOP/J as cells; "not measured" if they were requested; empty without a row."""
     empty = "-" if row and row.status == "ok" else ""
     joules, efficiency = (row.energy.joules, rates.gflop_per_joule(row)) if row else (None, None)
     unknown = NOT_MEASURED if row and rates.asked_for_energy(row) else empty
@@ -545,7 +572,7 @@ def cells(row: Row | None) -> tuple[Cell, Cell]:
 
 
 def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
-    """GFLOP/J by size, joules and watts at the largest beside them; None if no energy was measured."""
+    """GFLOP/J by size, with joules, power and idle power at the largest; None if no energy was measured."""
     if not any_joules(panel.rows):
         return None
     values = by_key((row.problem, rates.gflop_per_joule(row)) for row in panel.rows)
@@ -557,7 +584,7 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
         return Cell(units.number(value), value == rates.best_of(values[row.problem]))
 
     def largest(series: Series) -> Row:
-        """The largest with joules, else with a reason why there are none."""
+        """The row of the largest size with joules, else with a reason why there are none."""
         rows = reversed(series.rows.values())
         return min(rows, key=lambda row: (row.energy.joules is None, not rates.asked_for_energy(row)))
 
@@ -575,7 +602,7 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
 
 
 def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """The source of the energy figures, or why there are none, equal ones together; empty if not asked."""
+    """What the energy was read from, or why it is missing, once for each reason; none unless requested."""
     if not run.header.policy.energy:
         return []
     ran = ((_source(row), clean(row.variant)) for row in rows if row.samples and row.status == "ok")
@@ -587,7 +614,7 @@ def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
 
 
 def _source(row: Row) -> str:
-    """What drew a row's joules, by which counter, or why they are not known."""
+    """What drew a row's joules and which counter was read, or why they are unknown."""
     energy = row.energy
     if energy.joules is None:
         return clean(energy.why)

@@ -1,12 +1,12 @@
-"""Operands, and the exact test: small problems of integers around the edges of a kernel's tiles.
+"""What verification needs: operands, the exact test around the edges of tiles, and the bounds of rounding.
 
-Guard cells stand around C, NaN wherever nothing may be read, and every element is compared.
+In the exact test, guard cells stand around C and NaN wherever nothing may be read. Every element is compared.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Any
@@ -16,6 +16,7 @@ import numpy as np
 from gemmbench.ladder.variant import Layout, round_up
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
+from gemmbench.model.row import Check
 
 GUARD = 37.0  # what the cells around C hold; exact in every data type
 _AT_ONCE = 1 << 23  # elements that are converted to double at a time: 64 MiB
@@ -27,16 +28,14 @@ def random_operands(
 ) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    Never zeros, which some devices run faster.
-
-    They are as a device stores them: bfloat16 as its bits. tf32 is stored as float with all of float's
-    digits, as a user's matrices are, so that a device has to drop some. Integers are uniform over all that a
-    char holds.
-    The same problem gives the same operands, however they are stored. A C that is not drawn is zeros.
+    They are as a device stores them: bfloat16 as its bits. tf32 has all of float's digits, as a user's
+    matrices do, so a device has to drop some. Integers are uniform over the range of a char. Equal problems
+    and seeds give equal operands, however they are stored. With `draws_c` false, C is zeros.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> HostArray:
+        """A stored matrix of random numbers, for every problem of the batch."""
         rows *= problem.batch
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
@@ -52,7 +51,7 @@ def random_operands(
 def _each_operand(
     problem: Gemm, draw: Callable[[int, int, DType], HostArray], draws_c: bool = True
 ) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C, or zeros, by a function of rows, columns and data type."""
+    """op(A), op(B) and C, drawn by a function of rows, columns and type; without `draws_c`, C is zeros."""
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
     a, b = draw(m, k, dtype), draw(k, n, dtype)
     if draws_c:
@@ -61,12 +60,9 @@ def _each_operand(
 
 
 def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
-    """Like `random_operands` with integers from -2 to 2: every partial sum is exact, whatever the order.
+    """As `random_operands`, with integers from -2 to 2 (a char's range for integers): every sum is exact.
 
-    Of an integer type, all that a char holds.
-
-    Raises:
-        ValueError: k is so large that a sum could leave the integers that C's type holds exactly.
+    Raises `ValueError` if k is so large that a sum could exceed the integers that C's type holds exactly.
     """
     dtype, result = DTYPES[problem.dtype], problem.result
     most = 2 if dtype.is_float else _CHAR
@@ -85,25 +81,25 @@ def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
 
 
 def could_overflow(problem: Gemm) -> bool:
-    """Whether operands of an integer type exist for which a sum leaves C's type."""
+    """Whether a sum of an integer type could exceed C's type with some operands."""
     result = problem.result
     return not result.is_float and _largest_sum(problem, _CHAR) > result.largest
 
 
 def _largest_sum(problem: Gemm, most: int) -> float:
-    """What no sum exceeds if no element does ``most``."""
+    """A bound of all sums if no element exceeds ``most``."""
     product = most * most * problem.k
     return max(product, abs(problem.alpha) * product + abs(problem.beta) * most)
 
 
 def poison(dtype: DType) -> Any:
-    """What stands where nothing may be read, and in C before it is written: NaN, or the largest integer."""
+    """The value of unwritten cells and of those that must not be read: NaN, or the largest integer."""
     # The bits of the largest integer are a NaN of bfloat16 and fp8, which numpy stores as integers.
     return dtype.numpy.type(np.nan if dtype.numpy.kind == "f" else dtype.largest)
 
 
 def _stored(values: HostArray, dtype: DType) -> HostArray:
-    """Values as a device stores them, a block of rows at a time; those that are so already, untouched."""
+    """Values as a device stores them, converted in blocks of rows; unchanged if the type is right already."""
     if values.dtype == dtype.numpy:
         return values
     stored = np.empty(values.shape, dtype.numpy)
@@ -113,7 +109,7 @@ def _stored(values: HostArray, dtype: DType) -> HostArray:
 
 
 def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> HostArray:
-    """alpha A B + beta C in double precision; with beta = 0, C is not read."""
+    """alpha A B + beta C in double precision; C is not read if beta is 0."""
     stacks = (stack(numbers(matrix, DTYPES[problem.dtype]), problem.batch) for matrix in (a, b))
     product = problem.alpha * np.matmul(*stacks).reshape(c.shape)
     if problem.beta != 0:
@@ -122,7 +118,7 @@ def exact_product(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Ho
 
 
 def stack(matrix: HostArray, batch: int) -> HostArray:
-    """The matrices of a batch that stand one below the other, as a stack: batch x rows x columns."""
+    """The matrices of a batch, which are one below the other, as batch x rows x columns."""
     return matrix.reshape(batch, len(matrix) // batch, matrix.shape[1])
 
 
@@ -133,10 +129,9 @@ def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
 
 
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
-    """A shape no dimension of which is a multiple of a tile, with alpha and beta that must both be applied.
+    """A shape around a tile of at most `edge`: no dimension is a multiple of it; alpha is 2, beta -1.
 
-    k stays small enough for sums that are exact in every data type. `edge` is the longest side of a tile,
-    `ops` as `Gemm.ops`.
+    k is at most 201, so that sums are exact in every data type. `ops` is as `Gemm.ops`.
     """
     trans_a, trans_b = (each == "T" for each in ops)
     k = min(edge + 1, 201)
@@ -144,9 +139,9 @@ def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
 
 
 def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] | None = None) -> str:
-    """Where an exact answer differs, in words; "" if it does not. NaN differs.
+    """The first element that differs from the expected ones, with its tile, or "". NaN differs.
 
-    Both are m x n; `tile` is the rows and columns of C that a work-group computes, where that is known.
+    Both matrices are m x n; `tile` is the rows and columns of C that a work-group computes, if known.
     """
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
@@ -158,7 +153,7 @@ def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] |
 
 
 def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
-    """The tile of an element of C, for a sentence; "" where tiles are not known."""
+    """The tile that holds an element, as the end of a sentence; "" if tiles are unknown."""
     if tile is None:
         return ""
     rows, columns = (
@@ -168,18 +163,17 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
 
 
 def blocks(length: int, size: int) -> list[slice]:
-    """Parts of a length, of elements of a size each, that are converted together."""
+    """A length cut into slices of at most 8 Mi elements, with `size` elements for each index."""
     step = max(1, _AT_ONCE // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def numbers(stored: HostArray, dtype: DType) -> HostArray:
-    """What a device stores as numbers, in double precision."""
+    """Stored values as numbers in double precision."""
     return np.asarray(decode(stored, dtype), np.float64)
 
 
-# --- The exact test: rows longer than the problem's, guard cells around C, NaN wherever nothing may be
-# read.
+# --- The exact test: long rows, guard cells around C, NaN wherever nothing may be read ----------------------
 
 
 _BEHIND = 64  # guard cells behind C
@@ -197,13 +191,10 @@ class ExactTest:
 
     @classmethod
     def of(cls, problem: Gemm, layout: Layout | None = None, room: int = 0, unread: int = 0) -> ExactTest:
-        """The test of a problem.
+        """The test of a problem that is small enough for exact sums.
 
-        Args:
-            problem: small enough for exact sums.
-            layout: leading dimensions beyond the tight ones; None for odd ones.
-            room: rows behind A, B and C that belong to nobody, besides the guard cells.
-            unread: elements behind A and B that no kernel may read.
+        `layout` is the leading dimensions, None for odd ones. `room` rows behind A, B and C belong to nobody,
+        and `unread` elements behind A and B may not be read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
@@ -225,7 +216,7 @@ class ExactTest:
 
     @property
     def described(self) -> str:
-        """Its shape, scalars and rows, for a sentence."""
+        """Its shape, scalars and leading dimensions, for a sentence."""
         problem, layout = self.problem, self.layout
         ops = f"{problem.ops}, " if problem.ops != "NN" else ""
         return (
@@ -235,7 +226,7 @@ class ExactTest:
         )
 
     def error(self, result: HostArray, tile: tuple[int, int] | None = None) -> str:
-        """What is wrong with C as it came back, flat; or ""; `tile` as of `compare_exactly`."""
+        """The fault in a flat C and its guard cells: a cell written outside, or a wrong element; else ""."""
         m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         inside = result[: m * ldc].reshape(m, ldc)
         guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
@@ -248,7 +239,7 @@ class ExactTest:
         return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
 
     def _outside(self, result: HostArray) -> str:
-        """The first cell outside C that was written."""
+        """The first cell outside C that was written, in words."""
         m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
         written = result != result.dtype.type(GUARD)
         written[: m * ldc].reshape(m, ldc)[:, :n] = False
@@ -257,15 +248,15 @@ class ExactTest:
         return f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
 
 
-def widened(matrix: HostArray, ld: int, fill: Any) -> HostArray:
-    """A matrix in rows of ``ld`` elements, the rest filled: rows x ld; itself where its rows are as long."""
+def with_row_length(matrix: HostArray, ld: int, fill: Any) -> HostArray:
+    """A matrix in rows of ``ld`` elements, the rest filled; unchanged if its rows have that length."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
     return _embed(matrix, ld, fill).reshape(len(matrix), ld)
 
 
 def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
-    """A matrix in rows of ``ld`` elements, the rest filled, and ``extra`` more elements behind it; flat."""
+    """A flat matrix with rows of ``ld`` elements and ``extra`` more at the end; what is added is filled."""
     rows, columns = matrix.shape
     flat = np.full(rows * ld + extra, fill, matrix.dtype)
     flat[: rows * ld].reshape(rows, ld)[:, :columns] = matrix
@@ -281,30 +272,19 @@ Run = Callable[[ExactTest], HostArray]
 
 @dataclass(frozen=True)
 class Kernel:
-    """A kernel to be tested.
+    """A kernel to be tested."""
 
-    Attributes:
-        run: runs a test's problem on its operands; C afterwards, flat, with the guard cells behind it.
-        edge: the longest side of its tiles.
-        without: of alpha, beta, lda, ldb, ldc, what it does not take.
-        tile: rows and columns of C that a work-group computes; None where its groups are no such tiles.
-        room: elements behind A, B and C that a missing guard may reach, in rows of each.
-        ops: how A and B are stored, as `Gemm.ops`.
-        batch: problems in a launch.
-        step: leading dimensions must be a multiple of this.
-    """
-
-    run: Run
-    edge: int
-    without: tuple[str, ...] = ()
-    tile: tuple[int, int] | None = None
-    room: int = 0
-    ops: str = "NN"
-    batch: int = 1
-    step: int = 1
+    run: Run  # C after a test's problem has run: flat, with the guard cells behind it
+    edge: int  # the longest side of its tiles
+    without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it does not take
+    tile: tuple[int, int] | None = None  # rows and columns of C of a work-group, if its groups are tiles
+    room: int = 0  # rows behind A, B and C that a kernel without bounds checks may reach
+    ops: str = "NN"  # how A and B are stored, as `Gemm.ops`
+    batch: int = 1  # problems in a launch
+    step: int = 1  # leading dimensions must be a multiple of this
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
-        """Its tests: with ragged rows and with aligned ones, with the scalars that it takes and without."""
+        """Its tests: with ragged rows and with aligned ones, each with alpha and beta and with 1 and 0."""
         odd = edge_problem(dtype, self.edge, self.ops)
         alpha = 1.0 if "alpha" in self.without else odd.alpha
         beta = 0.0 if "beta" in self.without else odd.beta
@@ -324,6 +304,176 @@ class Kernel:
 
 
 def tested(kernel: Kernel, dtype: str) -> str:
-    """What is wrong with a kernel on its exact tests, or ""."""
+    """What is wrong with a kernel on the first exact test that it fails, or ""."""
     errors = (test.error(kernel.run(test), kernel.tile) for test in kernel.tests(dtype))
     return next(filter(None, errors), "")
+
+
+# --- The bounds of rounding: how far from C in double precision a right kernel may come ---------------------
+#
+# Let u be eps / 2 of the type that sums are kept in, v that of C's type, and d what a multiplier may drop of
+# an element (tf32: 2^-10). With gemmbench's own operands, an element of C may be off by
+#
+#     bound_ij = 8 (2 d + u sqrt(k + 4) + v) s_ij + e |A B|_ij
+#
+# where s_ij^2 = alpha^2 (A.^2 B.^2)_ij + beta^2 C0_ij^2, because rounding errors of random operands are
+# independent, and e is a systematic share. Nothing is known of a user's matrices. There the worst case
+# counts, with t = |alpha| |A| |B| + |beta| |C0|:
+#
+#     bound_ij = (2 d + u (k + 4) + v) t_ij
+#
+# docs/methodology.md derives the bounds and names the sources.
+
+SAFETY = 8.0  # standard deviations allowed to rounding errors
+ROWS = 32  # drawn, of all problems of a batch
+_CUT_SHORT = 2.0**-24  # eps / 2 of float: sums of wider types are not cut short
+
+
+@dataclass(frozen=True)
+class RoundingModel:
+    """What rounding does to the elements of C: see the module."""
+
+    adding: float  # u
+    storing: float  # v
+    dropped: float  # d
+    smallest: float  # what the operations may lose below the type's range
+    steps: int  # k + 4: two more for alpha, one each for beta and for C
+    cut: float  # of sums that tensor cores cut short far above float's digits
+
+    @classmethod
+    def of(cls, problem: Gemm, sums: str = "") -> RoundingModel:
+        """The rounding of a kernel that keeps its sums in the type `sums`; "" for C's."""
+        result = problem.result
+        kept, steps, smallest = DTYPES[sums] if sums else result, problem.k + 4, 0.0
+        if kept.is_float:
+            info = _limits(kept)
+            # Half has subnormal numbers on every device; of the others they may be flushed to zero.
+            smallest = float(info.smallest_subnormal if kept.itemsize == 2 else info.smallest_normal)
+            smallest += float(_limits(result).smallest_subnormal)
+        # Every product is cut off at the last digit of the partial sum, which is sqrt(k) times as large.
+        cut = kept.dropped * math.sqrt(steps)
+        dropped = DTYPES[problem.dtype].dropped
+        return cls(kept.eps / 2, result.eps / 2, dropped, steps * smallest, steps, cut)
+
+    def random(self, size: HostArray, product: HostArray) -> HostArray:
+        """The bound for random operands, from s (see above) and alpha A B."""
+        unit = SAFETY * (2 * self.dropped + self.adding * math.sqrt(self.steps) + self.storing)
+        lost = self.cut or self.adding * self.steps * (1.0 if self.adding <= _CUT_SHORT else self.adding)
+        share = 2 * self.dropped + 4 * (self.adding + self.storing) + lost
+        return np.asarray(unit * size + share * np.abs(product) + self.smallest)
+
+    def worst(self, size: HostArray) -> HostArray:
+        """The bound for any operands, from t (see above)."""
+        share = 2 * self.dropped + max(self.cut, self.adding * self.steps) + self.storing
+        return np.asarray(share * size + self.smallest)
+
+
+class DrawnRows:
+    """32 random rows of C in double precision, computed once for the operands of a problem.
+
+    `a` and `b` are op(A) and op(B) of every problem of the batch, one below the other, as stored. `generated`
+    says whether they are gemmbench's own, uniform ones.
+    """
+
+    def __init__(self, problem: Gemm, a: HostArray, b: HostArray, generated: bool) -> None:
+        """Draw the rows, and compute their products and bounds' sizes block by block."""
+        self._problem, self._generated = problem, generated
+        every = problem.batch * problem.m
+        rng = np.random.default_rng()
+        self._rows = np.sort(rng.choice(every, min(ROWS, every), replace=False)) if every else np.arange(0)
+        dtype, power = DTYPES[problem.dtype], 2 if generated else 1
+        self._product = np.zeros((len(self._rows), problem.n))
+        self._size = np.zeros_like(self._product)  # s^2 or t, of A B
+        stacked = stack(b, problem.batch)
+        for number in np.unique(self._rows // max(1, problem.m)):
+            chosen = self._rows // problem.m == number
+            rows = numbers(a[self._rows[chosen]], dtype)
+            for part in blocks(problem.k, problem.n):
+                block = numbers(stacked[number, part], dtype)
+                self._product[chosen] += rows[:, part] @ block
+                self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power
+
+    def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
+        """Check that every element of the rows is within its bound; the figure is the largest error over its
+        bound.
+
+        `c` is C after, m x n of every problem. `c0` is C before, which is not read if beta is 0. `sums` is
+        the type of sums if it is not C's. NaN is outside.
+        """
+        problem, result = self._problem, self._problem.result
+        got = numbers(c[self._rows], result)
+        product = problem.alpha * self._product
+        added = problem.beta * numbers(c0[self._rows], result) if problem.beta != 0 else np.zeros_like(got)
+        bound = self._bound(product, added, sums)
+        with np.errstate(all="ignore"):
+            ratio = np.abs(got - (product + added)) / (bound + np.finfo(np.float64).tiny)
+        ratio = np.where(np.isnan(ratio), np.inf, ratio)
+        if not ratio.size:
+            return Check("ok")
+        worst = float(ratio.max())
+        if worst <= 1:
+            return Check("ok", {"element": worst})
+        i, j = np.argwhere(~(ratio <= 1))[0]
+        row = int(self._rows[i])
+        where = f"in problem {row // problem.m} of {problem.batch}, " if problem.batch > 1 else ""
+        reason = (
+            f"{where}C[{row % problem.m}][{j}] is {got[i, j]:.6g}, not {(product + added)[i, j]:.6g}: "
+            f"{int((~(ratio <= 1)).sum())} of {ratio.size} elements are further off than rounding"
+        )
+        return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
+
+    def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
+        """The bound of each element of the rows: 0.5 for integers, else by `RoundingModel`."""
+        problem, model = self._problem, RoundingModel.of(self._problem, sums)
+        if not problem.result.is_float:
+            return np.full(product.shape, 0.5)
+        if self._generated:
+            size = np.hypot(abs(problem.alpha) * np.sqrt(self._size), added)
+            return model.random(size, product)
+        return model.worst(abs(problem.alpha) * self._size + np.abs(added))
+
+
+def repeat_bounds(
+    problem: Gemm, a: HostArray, b: HostArray, c0: HostArray, generated: bool, sums: str
+) -> Callable[[int, HostArray], HostArray]:
+    """Bounds for the difference of two results whose order of summation differs: twice the bound of one.
+
+    Returns a function of a problem's number in the batch and its verified rows of C. It uses the largest
+    elements of A, so one bound holds for all rows.
+    """
+    dtype, batch, model = DTYPES[problem.dtype], problem.batch, RoundingModel.of(problem, sums)
+
+    def bounds(number: int, verified: HostArray) -> HostArray:
+        """The bound of each element of some verified rows."""
+        if not problem.result.is_float:
+            return np.zeros_like(verified)
+        largest = np.abs(numbers(stack(a, batch)[number], dtype)).max(initial=0)
+        columns = np.abs(numbers(stack(b, batch)[number], dtype))
+        added = 0.0
+        if problem.beta != 0:
+            added = abs(problem.beta) * float(
+                np.abs(numbers(stack(c0, batch)[number], problem.result)).max(initial=0)
+            )
+        if generated:
+            size = np.hypot(abs(problem.alpha) * largest * np.sqrt(np.square(columns).sum(axis=0)), added)
+            return 2 * model.random(size, verified)
+        size = abs(problem.alpha) * largest * columns.sum(axis=0) + added
+        return np.broadcast_to(2 * model.worst(size), verified.shape)
+
+    return bounds
+
+
+def _limits(dtype: DType) -> Any:
+    """numpy's facts of a floating-point type, or of float, whose exponents bfloat16 has."""
+    kind: Any = dtype.numpy if dtype.numpy.kind == "f" else np.float32
+    return np.finfo(kind)
+
+
+def merged(checks: Sequence[Check]) -> Check:
+    """Several checks as one: the largest of each figure, and every reason once."""
+    figures: dict[str, float] = {}
+    for check in checks:
+        for name, value in check.figures.items():
+            figures[name] = max(figures.get(name, 0.0), value)
+    reasons = tuple(dict.fromkeys(reason for check in checks for reason in check.reasons))
+    return Check("wrong" if reasons else "ok", figures, reasons)

@@ -42,15 +42,11 @@ class Shape:
 
 @dataclass(frozen=True)
 class Workload:
-    """A set of shapes and where they come from.
-
-    Attributes:
-        shapes: the shapes for a batch (images, or sequences, at once) and a length of prompt in tokens.
-    """
+    """A set of shapes and where they come from."""
 
     idea: str
     source: str
-    shapes: Callable[[int, int], tuple[Shape, ...]]
+    shapes: Callable[[int, int], tuple[Shape, ...]]  # for a batch and a prompt's length in tokens
 
 
 # --- AlexNet: a convolution lowered by im2col is one product for each group of channels --------------------
@@ -127,7 +123,7 @@ def _language_models(_batch: int, _prompt: int) -> tuple[Shape, ...]:
 # fmt: off
 ODD = (
     #     name         m     n     k
-    Shape("2^9",      512,  512,  512),  # what the next two are held against
+    Shape("2^9",      512,  512,  512),  # to compare the next two with
     Shape("2^9 - 1",  511,  511,  511),  # the last tile of each row and column is not whole
     Shape("2^9 + 1",  513,  513,  513),  # a whole row and column of tiles for one line of C
     Shape("primes",   499,  503,  521),
@@ -173,15 +169,13 @@ SETS: dict[str, Workload] = {
 
 
 def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
-    """Each m, n, k (and layout) once, in the order of their first, with the names of all.
-
-    Such as ``q = k and 2 more``.
-    """
+    """Each shape once, in the order of its first, with the names of all: ``q = k and 2 more``."""
     names = by_key((replace(shape, name=""), shape.name) for shape in shapes)
     return tuple(replace(shape, name=_joined(list(dict.fromkeys(known)))) for shape, known in names.items())
 
 
 def _joined(names: list[str]) -> str:
+    """One or two names, or the first two and the number of the others."""
     if len(names) <= 2:
         return " = ".join(names)
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"
@@ -211,12 +205,10 @@ class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tuple[Shape, ...]:
-    """The shapes of a file, in its order; one without a name is called after its line: ``shapes.csv:2``.
+    """The shapes of a CSV file, in its order; one without a name is called after its line: ``shapes.csv:2``.
 
-    `trans_a` and `trans_b` say whether A and B are stored transposed where the file does not.
-
-    Raises:
-        UsageError: it cannot be read, or a column or a value is not valid.
+    `trans_a` and `trans_b` say how A and B are stored where the file does not. Raises `UsageError` if the
+    file cannot be read, or a column or value is not valid.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:  # -sig: spreadsheets write a mark before it
@@ -232,6 +224,7 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
 
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
+    """The shapes of a CSV file's lines; empty lines are skipped. `UsageError` names file, line and column."""
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
     known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
@@ -269,9 +262,6 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
     return shapes
 
 
-# --- The net as its rows have it ----------------------------------------------------------------------------
-
-
 _RUNS = {name: towers for name, *_, towers in CONVOLUTIONS} | {name: 1 for name, *_ in DENSE}
 """How often each layer of AlexNet runs: once for each tower."""
 
@@ -287,17 +277,17 @@ class Net:
 
     @property
     def whole_s(self) -> float:
-        """Seconds of every layer's products; 0 if one has no figure."""
+        """Seconds of all layers' products; 0 if a layer has no rate."""
         return sum(self.seconds.values()) if len(self.seconds) == len(_RUNS) else 0.0
 
     @property
     def share(self) -> float:
-        """The convolutions' share of the time, where every layer has a figure."""
+        """The convolutions' share of the time. All layers must have a rate."""
         return sum(self.seconds[name] for name, *_ in CONVOLUTIONS) / self.whole_s
 
     @property
     def sentence(self) -> str:
-        """The share of the convolutions in the time, or why it is not known."""
+        """The whole time and the share of the convolutions, or which layers have no rate."""
         if not self.whole_s:
             lacking = ", ".join(name for name in _RUNS if name not in self.seconds)
             return f"AlexNet's GEMMs are not summed, because there is no rate of {lacking}."
@@ -307,7 +297,10 @@ class Net:
 
 @lru_cache(maxsize=16)
 def nets(run: Run) -> tuple[Net, ...]:
-    """The net on every device and in every data type whose run has all of its layers."""
+    """AlexNet's products on every device and in every type for which the run has all layers.
+
+    Each layer has its fastest row in the device scope, and the seconds of all its towers.
+    """
     layers: dict[tuple[int, str], dict[str, list[Row]]] = {}
     for row in run.rows:
         for label in row.label.split(" = ") if row.kind == "gemm" and row.device != HOST else ():
@@ -326,12 +319,12 @@ def nets(run: Run) -> tuple[Net, ...]:
 
 
 def sentences(run: Run, device: int, dtype: str) -> list[str]:
-    """What the rows of a device and data type say of AlexNet; nothing if they do not have all of it."""
+    """The sentences about AlexNet for a device and data type; none unless the run has all layers."""
     return [net.sentence for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
 
 
 def derived(run: Run, row: Row) -> dict[str, float]:
-    """What a row adds to the net: seconds, and its share of the time; nothing where it does not count."""
+    """A row's seconds in AlexNet and their share of the time; empty unless it is a layer's fastest row."""
     for net in nets(run):
         for name, product in net.products.items():
             if product is row and net.whole_s:

@@ -4,8 +4,7 @@ A variant's ``.cl`` file owns the algorithm; its entry in one of these modules o
 parameters and their presets, constraints, what it needs, its launch geometry and its passes. Adding a variant
 means adding a ``.cl`` file and an entry, nothing else.
 
-Libraries stand in the same table: variants with another executor. ViennaCL and clBLAS, which the write-up on
-Android tried first, have no entry: CLBlast, their successor, answers for both.
+Libraries are in the same table: variants with another executor.
 """
 
 from __future__ import annotations
@@ -93,20 +92,14 @@ NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
     "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), BASELINE),
     "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
 }
-"""By type of device, the kernels and libraries of which one should come near the peak with large matrices."""
+"""By type of device, the kernels and libraries that should come near the peak with large matrices."""
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 _STEPS = (
     "naive", "tiled", "coarse", "wide", "rect", "register", "register-wide", "subgroup", "prefetch", "padded",
     "dot-v8", "block2x2-v4", "mali-sgemm", "image-4x8",
 )  # fmt: skip
-_SPECIAL = (
-    "thin",
-    "nv-thin",
-    "nv-mma",
-    "nv-wgmma",
-    "naive-fp8",
-)  # few rows or columns, types of matrix units
+_SPECIAL = ("thin", "nv-thin", "nv-mma", "nv-wgmma", "naive-fp8")  # few rows, types of tensor cores
 DEFAULT: Mapping[str, tuple[str, ...]] = {
     "cpu": (*_STEPS, "cpu-packed", *_SPECIAL, "intel-block"),
     "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL),
@@ -115,18 +108,18 @@ DEFAULT: Mapping[str, tuple[str, ...]] = {
 
 
 def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
-    """The libraries that are measured without ``--baseline``: the host's BLAS, and the best one for a GPU."""
+    """The libraries measured without ``--baseline``: the host's BLAS, and cuBLAS or else CLBlast on a GPU."""
     return (BASELINE, *[name for name in (CUBLAS, CLBLAST) if name in device.libraries][:1])
 
 
 def variant_of(case: Case) -> Variant:
-    """The variant of a case, for its layout: of the ladder, or made from the user's own file."""
+    """The variant of a case, adapted to its layout and batch: of the ladder, or from the user's own file."""
     variant = own.variant_of(case.own) if case.own else BY_NAME[case.variant]
     return laid_out(variant, case.problem) if case.problem else variant
 
 
 def order(own_names: Iterable[str]) -> tuple[str, ...]:
-    """`ORDER` with a user's own kernels: behind the ladder's, before the libraries."""
+    """`ORDER` with a user's own kernels between the ladder's and the libraries."""
     first = ORDER.index(BASELINE)
     return (*ORDER[:first], *own_names, *ORDER[first:])
 

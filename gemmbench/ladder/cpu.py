@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from functools import lru_cache
 
 from gemmbench.ladder.variant import (
@@ -11,6 +12,8 @@ from gemmbench.ladder.variant import (
     Constraint,
     Parameter,
     Pass,
+    Role,
+    Shape,
     Values,
     Variant,
     multiply,
@@ -22,12 +25,13 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
 _FILE = "gemm/17_cpu_packed.cl"
+Rule = Callable[[Values], bool]
 _ONE = (1, 1)  # work-group: a work-item has a core to itself
 
 _THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
-_L1, _L2 = 32 << 10, 512 << 10  # bytes, where the system does not tell
+_L1, _L2 = 32 << 10, 512 << 10  # bytes, if the system does not report them
 _WIDEST = 16  # elements of a vector of OpenCL C
-_BITS = 512  # of a vector register, where the driver does not tell
+_BITS = 512  # of a vector register, if the driver does not report it
 _PANEL_SHARE = 4  # of the second cache: a panel of B, which stays there while A goes past
 _DEPTH = 1024  # steps along k after which C's tile costs 1 %: read and written, a line takes about 10 cycles
 _BLOCK_SHARE = 4  # of a core's share of the last cache: A's part of a block, which B goes past
@@ -51,15 +55,12 @@ _ROW_PARTS = 2  # work-items for each core, where C is one row
 
 
 def micro_tile(registers: int) -> tuple[int, int]:
-    """Rows and vectors of the micro-tile with the most products for each load.
+    """Rows and vectors of the micro-tile with the most products per load, for `registers` vector registers.
 
-    Sums, a row of B and an element of A are in registers at once. One, two or four vectors: then lengths
-    that are powers of two leave nothing over. Such tiles have at least the eight sums that keep two units
-    busy while an addition takes four cycles (Low, Igual, Smith and Quintana-Orti, Analytical Modeling is
-    Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
-
-    Args:
-        registers: vector registers of a core.
+    Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors, so
+    that powers of two leave nothing over. Such tiles have at least the eight sums that keep two units busy
+    while an addition takes four cycles (Low, Igual, Smith and Quintana-Orti, Analytical Modeling is Enough
+    for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
     """
     tiles = [((registers - 1 - vectors) // vectors, vectors) for vectors in (1, 2, 4)]
     return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
@@ -70,11 +71,10 @@ def _second_cache(device: DeviceFacts) -> int:
 
 
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
-    """The micro-tile and the depth of a panel of B, by what a device says of itself.
+    """MR, NV, WIDTH and DEPTH by a device's registers and caches: micro-tile, and depth of a panel of B.
 
-    The analytical model of Low et al. (see `micro_tile`) with the roles that this loop has: a panel of B
-    (depth x NR) stays in the second cache while rows of A go past, so that it gets a share of that cache, and
-    no more than there is of local memory, where a block puts it. Longer sums spare C's tile: see `_DEPTH`.
+    The analytical model of Low et al. (see `micro_tile`). A panel of B (DEPTH x NR) stays in the second cache
+    while rows of A pass, so it gets a quarter of that cache, at most the size of local memory.
     """
     itemsize = DTYPES[dtype].itemsize
     lane = max(itemsize, 4)  # half is computed as float
@@ -133,17 +133,14 @@ def _is_x86(device: DeviceFacts) -> bool:
 
 @lru_cache(maxsize=1024)
 def _grid(
-    tiles: int,
-    panels: int,
-    tallest: int,
-    cores: int,
-    height: int,
-    width: int,
-    batch: int,
-    start: float,
+    tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float,
     copy: int,
-) -> tuple[int, int]:
-    """How many blocks of C go down and across: see `_blocks`."""
+) -> tuple[int, int]:  # fmt: skip
+    """Into how many blocks C is cut down and across, so that the busiest core has the least work.
+
+    The cost of a grid counts rounds of blocks, micro-tiles, and elements fetched or copied for them. Lengths
+    are in micro-tiles and panels, `height` and `width` in elements. `start` is the fixed cost of a block.
+    """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
         down, across = grid
@@ -159,16 +156,16 @@ def _grid(
 
 
 def _counts(length: int, least: int, most: int) -> list[int]:
-    """Into how many blocks a length may be cut: of those with blocks of one size, only the fewest."""
+    """Into how many blocks a length can be cut, from `least` to `most`; the fewest for each size of block."""
     fewest = {ceil_div(length, count): count for count in range(min(length, most), least - 1, -1)}
     return sorted(fewest.values())
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """Whether to pack, how far to go along k at once, and blocks of C that give every core as much work.
+    """The launch parameters for a problem: packing of A and B, the depth KC, the blocks and parts of k.
 
-    Among the grids of blocks: the one whose busiest core has the least to do, counted in micro-tiles and with
-    the elements that a block must fetch for them. Where there are fewer micro-tiles than cores, k is split.
+    Blocks give every core about the same work. k is split if there are fewer micro-tiles than cores. One row
+    of C times B has rules of its own.
     """
     itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
@@ -231,68 +228,60 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     }
 
 
+def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: Rule) -> Pass:
+    return Pass(role, _FILE, kernel, arguments, items, lambda _: _ONE, when)
+
+
 CPU_PACKED = Variant(
     name="cpu-packed",
     family=OURS,
     idea="packed panels and vector registers (CPU)",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
     passes=(
-        Pass(
+        _pass(
             "pack",
-            _FILE,
             "pack_a",
             ("steps", "m", "k", "A", "lda", "AP"),
             lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
-            lambda _: _ONE,
-            when=lambda v: v["PACKA"] == 1 and _is_matrix(v),
+            lambda v: v["PACKA"] == 1 and _is_matrix(v),
         ),
-        Pass(
+        _pass(
             "pack",
-            _FILE,
             "pack_b",
             ("steps", "k", "n", "B", "ldb", "BP"),
             lambda v: (v["n"] // _width(v), ceil_div(v["k"], v["steps"])),
-            lambda _: _ONE,
-            when=lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
+            lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
         ),
-        Pass(
+        _pass(
             "multiply",
-            _FILE,
             "cpu_packed",
             (
                 *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
                 *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
             ),
             lambda v: (ceil_div(_panels(v), v["PANELS"]), ceil_div(v["m"], v["rows"]) * _slices(v)),
-            lambda _: _ONE,
-            when=_is_matrix,
+            _is_matrix,
         ),
-        Pass(
+        _pass(
             "multiply",
-            _FILE,
             "one_row",
             ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
             lambda v: (ceil_div(_panels(v), v["PANELS"]), _slices(v)),
-            lambda _: _ONE,
-            when=_is_row,
+            _is_row,
         ),
-        Pass(
+        _pass(
             "multiply",
-            _FILE,
             "one_column",
             ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
             lambda v: (1, ceil_div(v["m"], v["rows"])),
-            lambda _: _ONE,
-            when=_is_column,
+            _is_column,
         ),
-        Pass(
+        _pass(
             "add",
-            _FILE,
             "add",
             ("m", "n", "slices", "alpha", "P", "beta", "C", "ldc"),
             lambda v: (_panels(v), v["m"]),
-            lambda _: _ONE,
-            when=lambda v: v["slices"] > 1 and not _is_column(v),
+            lambda v: v["slices"] > 1 and not _is_column(v),
         ),
     ),
     parameters={

@@ -27,8 +27,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
-_SOURCE = "gemmbench"
-
 
 def _lacks(device: DeviceFacts, dtype: str) -> str:
     """Why a device cannot run them, or "": half is what memory holds, and sums are float."""
@@ -43,11 +41,6 @@ def _compiled_for(dtype: str) -> tuple[str, ...]:
 def _has_copies(device: DeviceFacts) -> bool:
     """Whether a device has asynchronous copies."""
     return device.compute_capability >= ASYNC_COPIES and _NVIDIA in device.extensions
-
-
-def _whole_rows(v: Values) -> bool:
-    """Whether rows of A begin and end where vectors do."""
-    return v["lda"] % v["WIDTH"] == 0 and v["k"] % v["WIDTH"] == 0
 
 
 # --- small --------------------------------------------------------------------------------------------------
@@ -97,14 +90,15 @@ _BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The largest tile of which there is one for nearly every unit; given parameters stay, others follow.
+    """The largest tile that gives nearly every unit a tile; given parameters stay, the others follow.
 
-    Of the tiles that fit a group's local memory, with fewer stages where need be; if none does, the smallest.
+    Tiles must fit a group's local memory, with fewer stages if needed. If none does, the smallest counts.
     """
     itemsize = DTYPES[problem.dtype].itemsize
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
+        """A form completed by the given parameters; micro-tiles, tiles and stages are adapted to them."""
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
         asked = copies and not direct
         stages = form["STAGES"] if direct == form["DIRECT"] and (asked or direct) else _PLAIN_STAGES
@@ -141,11 +135,12 @@ def _small_items(v: Values) -> int:
 
 
 def _whole(v: Values) -> bool:
-    return _whole_rows(v) and v["ldb"] % v["WIDTH"] == 0
+    """Whether rows of A begin and end, and rows of B begin, where vectors do."""
+    return all(v[length] % v["WIDTH"] == 0 for length in ("lda", "k", "ldb"))
 
 
 def _small_local(p: Values) -> int:
-    """Elements of local memory: the tiles or, in their stead, a round of sums."""
+    """Elements of local memory, for the tiles or a round of sums; 0 before a tile is chosen."""
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
         return 0
     depth = p["BK"] * p["SPLIT"]
@@ -165,7 +160,7 @@ SMALL = Variant(
     name="small",
     family=OURS,
     idea="for small products: k split in a group",
-    source=_SOURCE,
+    source="gemmbench",
     passes=(
         replace(_MULTIPLY_SMALL, when=_whole),
         replace(_MULTIPLY_SMALL, kernel="small_ragged", when=lambda v: not _whole(v)),
@@ -269,14 +264,15 @@ _WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, 
 
 
 def along_k(v: Values) -> bool:
-    """Whether rows of the large operand run along k, as it is stored."""
+    """Whether the rows of the large operand, as it is stored, run along k."""
     return not v.get("ta", 0) if v["COLUMNS"] else bool(v.get("tb", 0))
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """Which operand is large, how many sums to keep, groups for them, and parts of k for every unit.
+    """All parameters of `thin` for a problem: the large operand, sums kept, group, depth KC and parts of k.
 
-    Groups are as large and local memory is as much as the device has, or as was given.
+    Given parameters stay. KC and the group shrink until local memory and the group's limit suffice. On a GPU
+    k is cut into parts if there are fewer groups than units.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -305,7 +301,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         if not name:
             break
         full[name] //= 2
-    groups = problem.batch * max(1, _thin_groups({**full, **lies, "m": problem.m, "n": problem.n}))
+    groups = problem.batch * max(1, math.prod(_thin_blocks({**full, **lies, "m": problem.m, "n": problem.n})))
     parts, waves = 1, _WAVES[along]
     is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
@@ -324,13 +320,9 @@ def _thin_tile(v: Values) -> tuple[int, int]:
 
 
 def _thin_blocks(v: Values) -> tuple[int, int]:
+    """Groups down and across C."""
     rows, columns = _thin_tile(v)
     return ceil_div(v["m"], rows), ceil_div(v["n"], columns)
-
-
-def _thin_groups(v: Values) -> int:
-    down, across = _thin_blocks(v)
-    return down * across
 
 
 def _thin_items(v: Values) -> tuple[int, int]:
@@ -351,18 +343,13 @@ def _many_blocks(v: Values) -> tuple[int, int]:
     return ceil_div(long, v["MANY"] or long or 1), ceil_div(few, _THIN)
 
 
-def _many_items(v: Values) -> tuple[int, int]:
-    along, across = _many_blocks(v)
-    return along * _MANY_ITEMS[along_k(v)], across * v["PARTS"]
-
-
 _MANY_ITEMS = {False: 512, True: 256}  # by whether rows run along k, as in the kernel
 _MANY_SLICES = 32  # at most, as in the kernel
 _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
-    """Elements of local memory, of the larger of both ways in which the large operand may lie."""
+    """Elements of local memory, the most that any of its kernels needs; 0 before a problem has chosen."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     items, most = p["LX"] * p["LY"], 0
@@ -398,28 +385,24 @@ THIN = Variant(
     name="thin",
     family=OURS,
     idea="for few rows or columns of C",
-    source=_SOURCE,
+    source="gemmbench",
     passes=(
         replace(
-            multiply(
-                "24_thin_many.cl",
-                "thin_many",
-                _many_items,
-                lambda v: (_MANY_ITEMS[along_k(v)], 1),
-                _THIN_ARGUMENTS,
-            ),
+            _MULTIPLY_THIN,
+            file="gemm/24_thin_many.cl",
+            kernel="thin_many",
+            items=lambda v: (_many_blocks(v)[0] * _MANY_ITEMS[along_k(v)], _many_blocks(v)[1] * v["PARTS"]),
+            group=lambda v: (_MANY_ITEMS[along_k(v)], 1),
             when=_is_many,
         ),
         replace(_MULTIPLY_THIN, when=lambda v: _thin_whole(v) and not _is_many(v)),
         replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v) and not _is_many(v)),
         replace(
-            multiply(
-                "24_thin.cl",
-                "thin_sum",
-                lambda v: (v["n"], v["m"]),
-                lambda _: (16, 16),
-                ("m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"),
-            ),
+            _MULTIPLY_THIN,
+            kernel="thin_sum",
+            items=lambda v: (v["n"], v["m"]),
+            group=lambda _: (16, 16),
+            arguments=("m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"),
             any_group=True,
             when=lambda v: v["PARTS"] > 1,
         ),

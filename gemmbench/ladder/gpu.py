@@ -34,9 +34,6 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 from gemmbench.stats import ceilings
 
-_SOURCE = "gemmbench"
-
-
 Fits = Callable[[Values], bool]
 
 
@@ -44,22 +41,23 @@ Fits = Callable[[Values], bool]
 
 
 def _fits_a(v: Values) -> bool:
-    """Whether rows of A, as it is stored, start at multiples of a vector, and those along k end there too.
+    """Whether A can be read by whole vectors: its stored rows start at multiples of one, and end so along k.
 
-    What a vector holds past k would be summed; what one holds past m reaches no element of C.
+    Elements past k would be summed; elements past m reach no element of C.
     """
     return v["lda"] % v["WIDTH"] == 0 and (bool(v["ta"]) or v["k"] % v["WIDTH"] == 0)
 
 
 def _fits_b(v: Values) -> bool:
-    """Likewise of B."""
+    """The same for B."""
     return v["ldb"] % v["WIDTH"] == 0 and (not v["tb"] or v["k"] % v["WIDTH"] == 0)
 
 
 def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
-    """The multiplication of A and B as they are or, where vectors do not fit their rows, padded."""
+    """The multiplication of A and B, each as it is or padded to whole vectors by a first pass."""
 
     def multiplication(plain_a: bool, plain_b: bool) -> Pass:
+        """The multiply pass for one of the four cases: A and B as they are, or their padded copies."""
         a = ("A", "lda") if plain_a else ("AP", "aw")
         b = ("B", "ldb") if plain_b else ("BP", "bw")
         step = multiply(
@@ -92,6 +90,7 @@ _SHARED = Constraint(
 
 
 def _whole_parts(lanes: Formula) -> Constraint:
+    """The constraint that a tile consists of whole sub-groups of `lanes` work-items."""
     return Constraint(
         lambda p: (
             lanes(p) % p["LX"] == 0
@@ -109,7 +108,7 @@ GPU_TILE = Variant(
     family=OURS,
     batches=True,
     idea="two-level tiles, overlapping stages",
-    source=_SOURCE,
+    source="gemmbench",
     passes=_passes("18_gpu_tile.cl", "gpu_tile"),
     parameters={
         **tile_parameters((64, 128, 256), (4, 8, 16)),
@@ -121,19 +120,8 @@ GPU_TILE = Variant(
         "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
     },
     presets={
-        "default": {
-            "BM": 64,
-            "BN": 64,
-            "BK": 8,
-            "TM": 8,
-            "TN": 4,
-            "WIDTH": 4,
-            "PAD": 4,
-            "LANES": 32,
-            "LX": 8,
-            "AHEAD": 1,
-            "BAND": 8,
-        },
+        "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4}
+        | {"PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1, "BAND": 8},
         "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
         "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
         "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
@@ -200,7 +188,7 @@ _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes be
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
-    """Parameters with each form that they leave open; with the last where they fit none."""
+    """The parameters completed by each predefined form they agree with; by the last form if none."""
     fit = {
         rates: {**form, **p}
         for rates, form in _FORMS.items()
@@ -214,15 +202,16 @@ def _of_each_form(constraint: Constraint) -> Constraint:
 
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -> dict[str, int]:
-    """The form that suits the device and by `_plan` takes least time, and which tiles are cut.
+    """The fastest form for a device and problem by `_plan`, with its WHOLE tiles and PARTS.
 
-    If narrow, the EDGE columns of C are no tiles.
+    Given parameters stay. With `narrow`, the last EDGE columns of C belong to no tile.
     """
     units, forms = max(1, device.compute_units), _forms(p)
     if narrow:
         forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
+        """Whether a form may be fastest: units hold enough of its groups, and there are enough tiles."""
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
         tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
         return (
@@ -238,18 +227,18 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
 
 
 def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
-    """The least time that a form takes, and with it WHOLE tiles and PARTS into which others are cut along k.
+    """The predicted time of a form, and the form with WHOLE and PARTS: tiles left whole, parts of the others.
 
-    Time is in multiply-adds of a unit at its peak. Tiles take rounds, the last of which leaves units with
-    fewer groups; cut tiles are rounds of their own, and their parts are written and read. See
-    docs/notes/nv-async.md.
-    A that is neither stored transposed nor copied by elements takes a pass.
+    Time is in multiply-adds of a unit at its peak. Tiles run in rounds, and the last round may leave units
+    idle. Cutting tiles along k costs a second kernel and memory traffic. A pass over A costs extra unless A
+    is stored transposed or copied by elements. See docs/notes/nv-async.md.
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
     area, most = form["BM"] * form["BN"] * k, min(ceil_div(k, form["BK"]) // _LEAST_STEPS, _MOST_PARTS)
 
     def took(groups: int) -> float:
+        """The time of `groups` tiles, in units of one tile at a unit's peak rate."""
         rounds, rest = divmod(groups, room)
         resident = ceil_div(rest, units)
         return rounds * len(rates) / rates[-1] + (resident / rates[resident - 1] if rest else 0)
@@ -272,7 +261,7 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
 
 
 def _segment(v: Values) -> int:
-    """Vectors in a row of A's tile copied side by side, a power of two. Where not all, AT has whole tiles."""
+    """Vectors of a row of A's tile that are copied side by side: the largest power of two that divides it."""
     return v["BM"] // v["WIDTH"] & -(v["BM"] // v["WIDTH"])
 
 
@@ -282,17 +271,17 @@ def _is_segmented(v: Values) -> bool:
 
 
 def _copied(v: Values) -> int:
-    """Elements of local memory of a group; with the odd part of k first they begin at multiples of 1 KiB."""
+    """Elements of a group's local memory. With the odd part of k first, tiles begin at multiples of 1 KiB."""
     return v["STAGES"] * v["BK"] * (v["BM"] + v["PAD"] + v["BN"]) + (256 if _is_odd_first(v) else 0)
 
 
 def _is_odd_first(v: Values) -> bool:
-    """Whether the odd part of k comes first: large micro-tiles, and small ones whose rows are whole lines."""
+    """Whether the odd part of k comes first: for large micro-tiles, and small ones with PAD 0 and WIDTH 4."""
     return v["TM"] * v["TN"] > 64 or (v["PAD"] == 0 and v["WIDTH"] == 4)
 
 
 def _by_elements(v: Values) -> bool:
-    """Whether copies bring A by elements, as it is stored, without a pass: groups of whole vectors."""
+    """Whether A is copied by elements as it is stored, without a transposing pass."""
     members = tile_members(v)
     is_form = v["BK"] == _ELEMENTWISE and v["TM"] * v["TN"] > 64 and v["WIDTH"] == 4
     is_whole = members % 64 == 0 and v["BM"] % (members // 2) == 0
@@ -310,16 +299,17 @@ def _flags_by_elements(p: Values) -> tuple[str, ...]:
 
 
 def _takes_a(v: Values) -> bool:
-    """Whether copies bring A as it is stored: by elements, or vectors and segments along the rows of C."""
+    """Whether the kernel copies A as it is stored: by elements, or by vectors if A is stored transposed."""
     return _by_elements(v) or (bool(v["ta"]) and v["lda"] % v["WIDTH"] == 0 and v["lda"] >= v["mw"])
 
 
 def _takes_b(v: Values) -> bool:
-    """Likewise of B: along the columns of C."""
+    """Whether the kernel copies B as it is stored: not transposed, in rows of whole vectors."""
     return not v["tb"] and v["ldb"] % v["WIDTH"] == 0
 
 
 def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
+    """The multiply pass for one of four cases: A and B as they are stored, or their copies AT and BP."""
     a = ("A", "lda") if plain_a else ("AT", "mw")
     b = ("B", "ldb") if plain_b else ("BP", "nw")
     step = multiply(
@@ -333,7 +323,7 @@ def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
 
 
 def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, when: Fits) -> Pass:
-    """target (k x width) = source (k x columns), zeros past it."""
+    """target (k x width) = source (k x columns), padded with zeros."""
     return Pass(
         "pad",
         "gemm/00_pad_vectors.cl",
@@ -388,12 +378,15 @@ EDGE_FILE = "19_nv_async_edge.cl"
 
 
 def _edge(n: int, p: Values) -> int:
-    """Columns past whole tiles, if a vector holds them."""
+    """The columns of C past whole tiles if they fit in one vector; else 0."""
     return n % p["BN"] if n % p["BN"] <= p["WIDTH"] else 0
 
 
 def _with_edge(variant: Variant, problem: Gemm) -> Variant:
-    """Without tiles for the last columns of C where a vector holds them: the pass over A multiplies those."""
+    """For large C, the variant without tiles for the last few columns: the pass over A multiplies those too.
+
+    It applies if a vector holds the remaining columns. If A is stored transposed, only flags change.
+    """
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
     if problem.trans_a:
@@ -426,7 +419,7 @@ NV_ASYNC = Variant(
     family=OURS,
     batches=True,
     idea="asynchronous copies (cp.async)",
-    source=_SOURCE,
+    source="gemmbench",
     passes=(
         *_COPIES,
         *(_async_multiply(plain_a, plain_b) for plain_a in (False, True) for plain_b in (True, False)),

@@ -26,7 +26,10 @@ def _tiles(v: Values) -> tuple[int, int]:
 
 
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The large operand, warps of a group, and parts of k. Few tiles get 16 warps each, and share k."""
+    """All parameters for a problem: the large operand, the tile, warps, loads ahead and parts of k.
+
+    Given parameters stay. With few tiles, each gets 16 warps and k is split among groups.
+    """
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
     along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})

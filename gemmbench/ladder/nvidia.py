@@ -41,7 +41,7 @@ _NARROW = tuple(dtype for dtype in _STORED if dtype != "double")
 
 
 def compiled_for(dtype: str) -> tuple[str, ...]:
-    """The -D options of a data type: what stores an element, what it is, and of fp8 what C is."""
+    """The -D options of a data type: what stores an element, its format, and for fp8 the type of C."""
     if dtype in FP8_DTYPES:
         kind, _, result = dtype.partition("-")
         return "-DREAL_uchar", f"-DMMA_{kind}", *([f"-DRESULT_{result}"] if result else [])
@@ -70,7 +70,7 @@ def _b(v: Values) -> str:
 
 
 def _either(dtype: str) -> tuple[str, ...]:
-    """Stored transposed, B lies along k, as A does else; elements of two bytes may lie either way."""
+    """The operands that kernels read transposed or not: A and B for two bytes, none for double, else B."""
     return ("A", "B") if DTYPES[dtype].itemsize == 2 else () if dtype == "double" else ("B",)
 
 
@@ -80,7 +80,7 @@ _TRANSPOSE_BYTES = replace(
 
 
 def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, target: str) -> Pass:
-    """target (rows x pitch) = source (rows x columns), zeros past it; pitch is a multiple of a chunk."""
+    """target (rows x pitch) = source (rows x columns), padded with zeros; pitch is a multiple of a chunk."""
     return Pass(
         "pad",
         "gemm/00_pad_chunks.cl",
@@ -99,7 +99,7 @@ _LENGTHS = {"A": "lda", "AP": "aw", "B": "ldb", "BP": "bw", "BT": "kw"}
 
 
 def _widths(row: int) -> Mapping[str, Formula]:
-    """Elements in rows of copies, which are multiples of so many bytes: along k, and of A and B as stored."""
+    """Row lengths of copies, in elements: multiples of `row` bytes along k, and of A and B as stored."""
     return {
         "kw": lambda v: round_up(v["k"], row // v["itemsize"]),
         "aw": lambda v: round_up(v["columns_a"], row // v["itemsize"]),
@@ -125,7 +125,10 @@ def _sides(p: Values) -> Values:
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """For double, the columns of a tile and the rows of a warp with which the work-groups are done first."""
+    """For double, the BN and WM with which all work-groups finish first; empty if both are given already.
+
+    On devices other than NVIDIA's, the larger sides.
+    """
     if not {"BN", "WM"} - set(p):
         return {}
     if device.family != "gpu-nvidia":
@@ -142,7 +145,7 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
 
 def _multiply(a: str, b: str) -> Pass:
-    """The multiplication of operands as they are, padded or transposed."""
+    """The multiply pass for operands named `a` and `b`, which runs if the problem needs exactly these two."""
     step = multiply(
         "20_nv_mma.cl",
         "nv_mma",
@@ -276,21 +279,21 @@ def _workers(v: Values) -> int:
 
 
 def _room(rows: int, columns: int) -> int:
-    """How many tiles of A and B local memory holds beside what leaves of C at a time: 64 rows a group."""
+    """How many pairs of tiles fit in local memory next to the part of C that is being stored."""
     return (_LOCAL // _ROW - _workers({"BM": rows}) * columns) // (rows + columns)
 
 
 def _tiles_bytes(p: Values) -> int:
-    """Of local memory; those of the widest tile where a problem has yet to choose one."""
+    """Bytes of local memory; of the widest tile while a problem has not chosen one."""
     rows, columns = p.get("BM", 128), p.get("BN", 256)
     stages = p.get("STAGES", _room(rows, columns))
     return (stages * (rows + columns) + _workers({"BM": rows}) * columns) * _ROW
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The tiles with which the work-groups are done first, and no more groups than those rounds need.
+    """The tile with which all work-groups finish first, its STAGES, and GROUPS, which share the tiles.
 
-    All of them wait for the last, and a unit that would idle in the last round alone costs power in all.
+    Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power.
     """
     units = p.get("GROUPS", max(1, device.compute_units))
 
@@ -316,7 +319,10 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
 
 
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
-    """The maps and the multiplication of operands as they are, padded or transposed."""
+    """The passes for operands named `a` and `b`: their maps for the copy engine, and the multiplication.
+
+    Both run only if the problem needs exactly these two.
+    """
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
         "21_nv_wgmma.cl",

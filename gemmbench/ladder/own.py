@@ -1,4 +1,4 @@
-"""A user's own kernel as a variant, made from the description in its file: data, of which nothing is run.
+"""A user's own kernel as a variant, made from the description in its file: data, and no code.
 
 The description is TOML. Its formulas have whole numbers, parameters, ``+ - * // %``, ``ceil_div``,
 ``round_up``, ``min`` and ``max``; nothing else is evaluated. See docs/own-kernels.md.
@@ -10,7 +10,7 @@ import ast
 import math
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -38,13 +38,7 @@ from gemmbench.model.units import ceil_div
 
 Text = int | str  # a formula
 
-ARGUMENTS: tuple[str, ...] = (
-    *("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "offa", "offb", "offc"),
-)
-"""What a kernel's arguments may be, beside formulas of them: offsets are always 0."""
-
-UNPAD = "gemm/00_unpad.cl"
-"""The pass behind a kernel whose operands were padded."""
+UNPAD = "gemm/00_unpad.cl"  # the pass behind a kernel whose operands were padded
 
 _UNPAD = Pass(
     "unpad",
@@ -71,9 +65,6 @@ _MOST_COMBINATIONS = 250_000  # which take seconds to look through
 _LEAST_EDGE, _MOST_EDGE = 8, 256
 
 
-# --- Formulas -----------------------------------------------------------------------------------------------
-
-
 _FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
     "ceil_div": ceil_div,
     "round_up": round_up,
@@ -88,16 +79,12 @@ _NODES = (
 
 
 def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
-    """A formula as a function of named values.
+    """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
-    Args:
-        text: such as ``"BM // TM"``, or a number.
-        names: that it may use.
-        is_rule: whether it compares, and is true or false.
+    It may use `names`. With `is_rule` it must be a comparison, and returns 1 or 0; otherwise it must not be.
 
-    Raises:
-        ValueError: it is none; the message is for the user. The function raises ParameterError where the
-            formula divides by zero or leaves the numbers of 32 bits.
+    Raises `ValueError`, for the user, if the formula is not valid. The function raises `ParameterError` if it
+    divides by zero or the result exceeds 32 bits.
     """
     source = str(text).strip()
     if len(source) > _MOST_TEXT:
@@ -115,6 +102,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     code = compile(ast.Expression(tree), "formula", "eval")
 
     def value(values: Values) -> int:
+        """The value of the formula for the given values."""
         try:
             result = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, values))  # of `_NODES` alone
         except ZeroDivisionError:
@@ -127,11 +115,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
 
 
 def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
-    """Whether a formula has nothing but whole numbers, names, operators and calls of `_FUNCTIONS`.
-
-    Raises:
-        ValueError: it has something else.
-    """
+    """Raise `ValueError` unless a formula has only integers, `names`, operators and calls of `_FUNCTIONS`."""
     nodes = list(ast.walk(tree))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     functions = [call.func for call in calls]
@@ -150,9 +134,6 @@ def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
         if isinstance(node, ast.Name) and node not in functions and node.id not in names:
             known = ", ".join(names) or "no names"
             raise ValueError(f"{source!r} names {node.id}, which there is not (there are {known})")
-
-
-# --- The description ----------------------------------------------------------------------------------------
 
 
 Value = Annotated[int, Meta(ge=0, le=_MOST_VALUE)]
@@ -194,21 +175,16 @@ class Description(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def own_kernel(path: str | Path) -> Variant:
-    """The variant of a user's kernel file: a ``.cl`` with a description in it, or in a ``.toml`` beside it.
+    """The variant of a user's ``.cl`` file, described in the file or in a ``.toml`` of the same name.
 
-    Raises:
-        KernelFileError: it cannot be read or used; the sentence names file and field.
+    Raises `KernelFileError` if it cannot be read or used; the sentence names file and field.
     """
     return variant_of(own_file(Path(path)))
 
 
 @lru_cache(maxsize=32)
 def variant_of(file: OwnFile) -> Variant:
-    """The variant that a user's file describes.
-
-    Raises:
-        KernelFileError: the description cannot be used.
-    """
+    """The variant that a user's file describes, tried once. `KernelFileError` if the description is wrong."""
     try:
         described = msgspec.toml.decode(file.description, type=Description)
         return _Reader(file, described).variant()
@@ -230,11 +206,19 @@ class _Reader:
     temporaries: dict[str, Formula] = field(default_factory=dict)
 
     def variant(self) -> Variant:
+        """The variant, checked and tried.
+
+        `ValueError`, for the user, if anything in the description is wrong.
+        """
         described = self.of
         name = described.name or Path(self.file.name).stem
         if not NAME.fullmatch(name):
             raise ValueError(f"name = {name!r}: letters, digits, dots, dashes and underscores, 40 at most")
-        parameters = {key: self._parameter(key, value) for key, value in described.parameters.items()}
+        given = {
+            name: each if isinstance(each, _Parameter) else _Parameter(each)
+            for name, each in described.parameters.items()
+        }
+        parameters = {name: self._parameter(name, each) for name, each in given.items()}
         combinations = math.prod(len(each.values) for each in parameters.values())
         if combinations > _MOST_COMBINATIONS:
             raise ValueError(f"parameters have {combinations:,} combinations, at most {_MOST_COMBINATIONS:,}")
@@ -244,6 +228,8 @@ class _Reader:
         group = self._formulas("work_group", described.work_group, parameters)
         tile = self._formulas("tile", described.tile, parameters)
         local = self._formula("local", described.local, parameters)
+        sides = tile[:2] if described.order == "row-major" else tile[1::-1]  # of the row-major C
+        known = (*parameters, "itemsize")
         variant = Variant(
             name=name,
             family=OWN,
@@ -251,8 +237,14 @@ class _Reader:
             source=self.file.name,
             passes=self._passes(group, tile, parameters),
             parameters=parameters,
-            presets=self._presets(parameters),
-            constraints=(*self._constraints(parameters), *_sizes(group, tile)),
+            presets=self._presets(given),
+            constraints=(
+                *(
+                    Constraint(_holds(self._formula("constraints", text, known, True)), f"{text} must hold")
+                    for text in described.constraints
+                ),
+                *_sizes(group, tile),
+            ),
             extents=self.extents,
             temporaries=self.temporaries,
             local_elements=local,
@@ -263,47 +255,37 @@ class _Reader:
             edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
             own=self.file,
             without=self._without(),
-            tile=lambda values: self._in_rows((tile[0](values), tile[1](values))),
+            tile=lambda values: (sides[0](values), sides[1](values)),
         )
         _try(variant)
         return variant
 
-    def _in_rows(self, sides: tuple[int, int]) -> tuple[int, int]:
-        """Rows and columns of a kernel's own C as those of the row-major C that it writes."""
-        return sides if self.of.order == "row-major" else (sides[1], sides[0])
-
-    def _parameter(self, name: str, given: tuple[int, ...] | _Parameter) -> Parameter:
+    def _parameter(self, name: str, given: _Parameter) -> Parameter:
+        """A described parameter. `ValueError` if its name is no free macro, or a value appears twice."""
         if not _MACRO.fullmatch(name):
             raise ValueError(
                 f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
                 "macro of common.clh"
             )
-        values = given.values if isinstance(given, _Parameter) else given
+        values = tuple(sorted(given.values))
         if len(set(values)) != len(values):
             raise ValueError(f"parameters: {name} has a value twice")
-        idea, launch = (given.idea, given.launch) if isinstance(given, _Parameter) else ("", False)
-        return Parameter(idea or "of the file", tuple(sorted(values)), launch, least=0 if 0 in values else 1)
+        return Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
 
-    def _presets(self, parameters: Mapping[str, Parameter]) -> dict[str, dict[str, int]]:
-        default = {}
-        for name, given in self.of.parameters.items():
-            values = given.values if isinstance(given, _Parameter) else given
-            own = given.default if isinstance(given, _Parameter) else None
-            default[name] = values[0] if own is None else own
+    def _presets(self, given: Mapping[str, _Parameter]) -> dict[str, dict[str, int]]:
+        """The described presets, and ``default`` with the default or first value of each parameter."""
         for kind, values_of in self.of.presets.items():
             if not re.fullmatch(r"(cpu|gpu)(-[a-z]+)?(:[a-z0-9]+)?", kind):
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
-            for name in values_of:
-                if name not in parameters:
-                    raise ValueError(f"presets: {kind} names {name}, which is no parameter")
+            if unknown := next((name for name in values_of if name not in given), ""):
+                raise ValueError(f"presets: {kind} names {unknown}, which is no parameter")
+        default = {
+            name: each.values[0] if each.default is None else each.default for name, each in given.items()
+        }
         return {"default": default, **self.of.presets}
 
-    def _constraints(self, parameters: Mapping[str, Parameter]) -> Iterator[Constraint]:
-        for text in self.of.constraints:
-            rule = self._formula("constraints", text, (*parameters, "itemsize"), is_rule=True)
-            yield Constraint(_holds(rule), f"{text} must hold")
-
     def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
+        """A formula of a field. `ValueError` names the field."""
         try:
             return formula(text, names, is_rule)
         except ValueError as error:
@@ -312,14 +294,12 @@ class _Reader:
     def _formulas(self, key: str, texts: Sequence[Text], names: Collection[str]) -> tuple[Formula, ...]:
         return tuple(self._formula(key, text, names) for text in texts)
 
-    # --- passes ---
-
     def _operand(self, name: str) -> str:
-        """What the kernel calls so, as the row-major problem has it."""
+        """The row-major problem's name for the kernel's `name`; they differ for a column-major kernel."""
         return _SWAPPED.get(name, name) if self.of.order == "column-major" else name
 
     def _without(self) -> tuple[str, ...]:
-        """Of alpha, beta and the leading dimensions, those that the kernel does not take."""
+        """The arguments of a GEMM that the kernel lacks, except those that only concern copied operands."""
         in_place = {"lda": not self._is_copied("A"), "ldb": not self._is_copied("B"), "ldc": not self.of.pad}
         left_out = (name for name in ("alpha", "beta", "lda", "ldb", "ldc") if name not in self.of.arguments)
         return tuple(self._operand(name) for name in left_out if in_place.get(name, True))
@@ -330,6 +310,10 @@ class _Reader:
     def _passes(
         self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, Parameter]
     ) -> tuple[Pass, ...]:
+        """The passes: copies of operands, the kernel, and unpadding C. Padded lengths become extents.
+
+        `ValueError` if the arguments lack A, B or C, or have one of them twice.
+        """
         described = self.of
         sides = {"m": tile[0], "n": tile[1], "k": tile[2] if len(tile) > 2 else None}
         lengths = {name: self._operand(name) for name in "mnk"}  # the kernel's, as the problem has them
@@ -354,7 +338,10 @@ class _Reader:
         return (*before, kernel, *([_UNPAD] if described.pad else []))
 
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
-        """The passes before the multiplication, and what the kernel's operands and their rows become."""
+        """The passes that transpose or pad operands, and the problem's name for each of the kernel's own.
+
+        Every copy becomes a temporary. C is copied only if the kernel takes beta.
+        """
         held = {name: self._operand(name) for name in ("A", "lda", "B", "ldb", "C", "ldc")}
         passes = []
         by_length = {self._operand(name): length for name, length in lengths.items()}
@@ -382,7 +369,7 @@ class _Reader:
     def _argument(
         self, text: str, lengths: Mapping[str, str], held: Mapping[str, str], parameters: Collection[str]
     ) -> str:
-        """The value of the problem that an argument is: one of `ARGUMENTS`, or an extent of a formula."""
+        """The name of the value that an argument gets. A formula becomes an extent under its own text."""
         if text in ("alpha", "beta", *_OFFSETS):
             return text
         if text in held:
@@ -396,6 +383,7 @@ class _Reader:
         return text
 
     def _kernel(self) -> str:
+        """The name of the kernel: the described one, or the only one in the file. `ValueError` otherwise."""
         code = _COMMENT.sub(" ", self.file.text)
         functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
         if self.of.kernel:
@@ -410,13 +398,13 @@ class _Reader:
         return functions[0]
 
     def _items(
-        self,
-        group: Sequence[Formula],
-        tile: Sequence[Formula],
-        lengths: Mapping[str, str],
+        self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
         parameters: Collection[str],
-    ) -> Callable[[Values], tuple[int, ...]]:
-        """Work-items: as the file says, or whole work-groups for every tile of C."""
+    ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
+        """Work-items: the described formulas, or whole work-groups for every tile of C.
+
+        `ValueError` if their number differs from the work-group's, or is missing for three directions.
+        """
         if self.of.work_items:
             if len(self.of.work_items) != len(group):
                 count = len(self.of.work_items)
@@ -427,6 +415,7 @@ class _Reader:
             raise ValueError("work_group has three directions: say with work_items how many items there are")
 
         def items(values: Values) -> tuple[int, ...]:
+            """A work-group for each tile of C; along one direction if the group has only one."""
             down = ceil_div(values[lengths["m"]], tile[0](values))
             across = ceil_div(values[lengths["n"]], tile[1](values))
             sides = [side(values) for side in group]
@@ -439,11 +428,12 @@ class _Reader:
 
 
 def _renamed(values: Values, names: Mapping[str, str]) -> dict[str, int]:
-    """Values with the kernel's own names for lengths."""
+    """The values, with the kernel's own names for lengths added."""
     return {**values, **{name: values[other] for name, other in names.items()}}
 
 
 def _rounded(length: str, side: Formula | None) -> Formula:
+    """The formula of a length rounded up to a side of a tile; the length itself without a side."""
     return lambda values: round_up(values[length], side(values)) if side else values[length]
 
 
@@ -452,6 +442,8 @@ def _area(rows: str, columns: str) -> Formula:
 
 
 def _holds(rule: Formula) -> Callable[[Values], bool]:
+    """Whether a rule is true; false if it divides by zero or overflows."""
+
     def holds(values: Values) -> bool:
         try:
             return bool(rule(values))
@@ -462,7 +454,7 @@ def _holds(rule: Formula) -> Callable[[Values], bool]:
 
 
 def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constraint, ...]:
-    """What every parameter must leave true: no side of a work-group or tile is empty."""
+    """Constraints that no side of a work-group or tile is below 1."""
 
     def positive(sides: Sequence[Formula]) -> Callable[[Values], bool]:
         return lambda values: all(_holds(side)(values) and side(values) > 0 for side in sides)
@@ -474,11 +466,7 @@ def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constrain
 
 
 def _try(variant: Variant) -> None:
-    """Evaluate every formula once, with each preset.
-
-    Raises:
-        ParameterError: one cannot be, or a preset breaks a constraint.
-    """
+    """Evaluate every formula with each preset. `ParameterError` if one fails or a constraint is broken."""
     for kind in variant.presets:
         family, _, dtype = kind.partition(":")
         dtype = dtype if dtype in variant.dtypes else variant.dtypes[0]

@@ -393,7 +393,7 @@ _ANDROID = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU 
 
 
 def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) -> Variant:
-    """A variant whose name ends in its vector width and whose work-items make block x block of C."""
+    """A kernel of dot products, its name ending in the vector width. A work-item makes block x block of C."""
     width = int(name.rpartition("-v")[2])
     across, down = ("columns of C", "rows of C") if block == 1 else ("blocks of C", "blocks of C")
     return Variant(
@@ -421,7 +421,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
 
 
 def _along_rows(variant: Variant) -> Variant:
-    """The variant with the choice of how its work-items walk along a row of A and of B transposed."""
+    """The variant with the parameter POINTERS, and the named configuration ``indexed`` that sets it to 0."""
     how = switch("1: pointers advance along the rows; 0: every load is indexed")
     return replace(
         variant,
@@ -435,29 +435,22 @@ def _along_rows(variant: Variant) -> Variant:
     )
 
 
-def _dot(name: str) -> Variant:
-    idea = "dot products of rows, width {}"
-    return _along_rows(_dot_products(name, idea, "11_dot.cl", "dot_rows"))
-
-
-def _dotf(name: str) -> Variant:
-    idea = "the same by the built-in dot, width {}"
-    return _along_rows(_dot_products(name, idea, "12_dotf.cl", "dotf_rows"))
-
-
-_TWO = "2 x 2 elements of C, width {}"
-_FOUR = "4 x 4 elements of C, width {}"
-
 MOBILE_VARIANTS = (
-    _dot("dot-v4"),
-    _dot("dot-v8"),
-    _dot("dot-v16"),
-    _dotf("dotf-v8"),
-    _dotf("dotf-v16"),
-    _dot_products("block2x2-v4", _TWO, "13_block2x2.cl", "block2x2", 2),
-    _dot_products("block2x2-v8", _TWO, "13_block2x2.cl", "block2x2", 2),
-    _dot_products("block4x4-v4", _FOUR, "14_block4x4.cl", "block4x4", 4),
-    _dot_products("block4x4-v8", _FOUR, "14_block4x4.cl", "block4x4", 4),
+    *(
+        _along_rows(_dot_products(f"{name}-v{width}", idea, file, kernel))
+        for name, widths, idea, file, kernel in (
+            ("dot", (4, 8, 16), "dot products of rows, width {}", "11_dot.cl", "dot_rows"),
+            ("dotf", (8, 16), "the same by the built-in dot, width {}", "12_dotf.cl", "dotf_rows"),
+        )
+        for width in widths
+    ),
+    *(
+        _dot_products(
+            f"block{n}x{n}-v{width}", f"{n} x {n} elements of C, width {{}}", file, f"block{n}x{n}", n
+        )
+        for n, file in ((2, "13_block2x2.cl"), (4, "14_block4x4.cl"))
+        for width in (4, 8)
+    ),
 )
 
 
@@ -482,11 +475,9 @@ _MOST_ACROSS = 64
 
 
 def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
-    """The article's rules for a work-group: few part-filled groups, and heuristics by size.
+    """The article's rules for a work-group of at most 128 work-items, among powers of two for either side.
 
-    Among the powers of two for either side: first the shape that starts the fewest work-items past the edges
-    of C, then one that gives every compute unit a group, then the one closest to 128 work-items, then the
-    squarest micro-tile area, which reads least of A and B.
+    First fewest work-items past C, then a group per unit, then most work-items, then the squarest area.
     """
     across = ceil_div(problem.n, PIXEL)
     rows = 1 if problem.m < _FEW_ROWS else _ROWS
@@ -512,7 +503,10 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
 
 
 def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
-    """The multiplication with PIXEL columns and some rows for each work-item; `b`: how it takes B."""
+    """The multiply pass with 4 columns and `rows` rows of C for each work-item; `b` is how it takes B.
+
+    With fewer than 8 rows it runs only if m is below 8, otherwise only if m is 8 or more.
+    """
     step = multiply(
         file,
         kernel,
@@ -586,7 +580,7 @@ VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)
 
 
 def _fp8_options(dtype: str) -> tuple[str, ...]:
-    """Of a type's name, the format of A and B and, behind it, C's type."""
+    """The -D options of a type such as ``e4m3-half``: the format of A and B, and the type of C."""
     stored, _, result = dtype.partition("-")
     return "-DREAL_uchar", f"-DFP8_{stored}", f"-DRESULT_{result or 'float'}"
 

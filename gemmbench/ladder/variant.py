@@ -32,15 +32,13 @@ Shape = Callable[[Values], Group]
 Chooser = Callable[[Gemm, DeviceFacts, Values], dict[str, int]]
 Role = Literal["multiply", "transpose", "pad", "pack", "image", "unpad", "add", "map"]
 
-# Narrow: a dimension is very small beside others.
-
 OURS = "ours"  # the family of the kernels that are gemmbench's own
 LIBRARIES = "libraries"  # no kernels of ours, each on its own
 OWN = "own kernels"  # the family of a user's
 
 FAST_MATH = "-cl-fast-relaxed-math"  # of OpenCL's compilers
 
-_LONG = 1 << 20  # a length of which a tile is no part worth mentioning
+_LONG = 1 << 20  # a length that makes a tile negligible
 ASYNC_COPIES = (8, 0)  # the first compute capability that has NVIDIA's cp.async
 PIXEL = 4  # elements in a pixel of an RGBA image
 
@@ -60,7 +58,7 @@ class Parameter:
 
 
 def switch(idea: str, launch: bool = False) -> Parameter:
-    """A tunable that is 0 or 1."""
+    """A parameter that is 0 or 1."""
     return Parameter(idea, (0, 1), launch, least=0)
 
 
@@ -90,12 +88,10 @@ class Layout:
 
     @classmethod
     def tight(cls, problem: Gemm) -> Layout:
-        """Rows without anything between them."""
         return cls(*problem.tight)
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:
-        """Those of a problem."""
         return cls(*problem.ld) if problem.ld else cls.tight(problem)
 
 
@@ -116,13 +112,9 @@ class Pass:
     once: bool = False
 
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
-        """The work-group to launch: the planned one or, where it is too large and any will do, a smaller one.
+        """The work-group to launch: the planned one, or a smaller one if needed and the kernel allows any.
 
-        Args:
-            values: of the problem.
-            most: work-items that a group may have.
-            sizes: the same by dimension, as far as it is known.
-            fixed: the group of the multiplication was asked for, and stays.
+        `most` limits its work-items and `sizes` each direction. `fixed` keeps the group of a multiplication.
         """
         group = self.group(values)
         if not self.any_group or (fixed and self.role == "multiply"):
@@ -139,7 +131,7 @@ class Image:
     columns: str
 
     def shape(self, problem: Gemm) -> tuple[int, int]:
-        """Width and height in pixels; an image is never empty."""
+        """Width and height in pixels, each at least 1."""
         rows, columns = getattr(problem, self.rows), getattr(problem, self.columns)
         return max(1, ceil_div(columns, PIXEL)), max(1, rows)
 
@@ -159,16 +151,16 @@ class Variant:
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
     choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
-    searched: tuple[str, ...] = ()  # of them those that `tune` tries, beside those of the launch
+    searched: tuple[str, ...] = ()  # those of them that `tune` tries in addition to the launch's
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)
     local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
     local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
-    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # beside these, by data type
+    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # in addition, by data type
     sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
-    flags: tuple[str, ...] = ()  # compiler options beside the -D list
+    flags: tuple[str, ...] = ()  # compiler options in addition to the -D list
     parameter_flags: Callable[[Values], tuple[str, ...]] = lambda _: ()  # those that parameters ask for
     dtypes: tuple[str, ...] = PLAIN_DTYPES
     device_type: str = ""  # of the only devices that it is for: "cpu"; "" for any
@@ -194,12 +186,14 @@ class Variant:
 
     @property
     def files(self) -> tuple[str, ...]:
-        """The ``.cl`` files it is made of, each once."""
         return tuple(dict.fromkeys(step.file for step in self.passes))
 
     @property
     def configurations(self) -> tuple[Variant, ...]:
-        """Its named configurations, each as a variant: ``160x160`` of ``padded`` is ``padded-160x160``."""
+        """Its named configurations as variants: ``padded-160x160``.
+
+        Their values replace those of every preset.
+        """
         return tuple(
             replace(
                 self,
@@ -213,12 +207,11 @@ class Variant:
 
     @property
     def on_host(self) -> bool:
-        """Whether it multiplies on the host, whatever devices there are."""
         return self.executor == "numpy"
 
     @property
     def limits(self) -> str:
-        """What a kernel that leaves arguments of a GEMM out is verified for; "" if it takes them all."""
+        """For a kernel that lacks arguments of a GEMM, a sentence: what it is verified for; else ""."""
         fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in self.without]
         rows = [name[2].upper() for name in self.without if name.startswith("ld")]
         fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
@@ -227,16 +220,16 @@ class Variant:
         )
 
     def with_math(self, math: str) -> Variant:
-        """Its kernels compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
+        """The variant compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
         if not math:
             return self
         others = tuple(flag for flag in self.flags if flag != FAST_MATH)
         return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
 
     def batched(self, batch: int) -> Variant:
-        """Its passes over a batch: the problem is the third dimension of every launch, -DBATCHED tells them.
+        """The variant for a batch in one launch; itself for one problem or a library.
 
-        Of each temporary there is one for every problem. For one problem it is the variant itself.
+        The batch is the third dimension of launches. Kernels get -DBATCHED, temporaries grow accordingly.
         """
         if batch == 1 or not self.files:
             return self
@@ -260,26 +253,22 @@ class Variant:
         )
 
     def ran_on(self, dtype: str) -> RanOn:
-        """What a row of a data type is of."""
+        """Where a GEMM of a data type runs: ``host``, ``matrix`` (tensor cores) or ``device``."""
         if self.on_host:
             return "host"
         return "matrix" if dtype in self.matrix_units else "device"
 
     def preset(
-        self,
-        family: str,
-        overrides: Values | None = None,
-        dtype: str = "float",
+        self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
-    ) -> dict[str, int]:
-        """Its parameters for a family of devices (``cpu-pocl``) and a data type, the user's own over them.
+    ) -> dict[str, int]:  # fmt: skip
+        """Its parameters for a family of devices (``cpu-pocl``) and a data type.
 
-        The presets apply in this order, each over the one before: ``default``, the device's type (``cpu``),
-        the family, then the same for the data type alone (``gpu:double``), and at last what is derived from
-        what the device says of itself.
+        Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
+        same three for the data type (``gpu:double``). Then follow values derived from `device`, then
+        `overrides`.
 
-        Raises:
-            ParameterError: an override is unknown or breaks a constraint.
+        Raises `ParameterError` if an override is unknown or the result breaks a constraint.
         """
         chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
@@ -287,16 +276,12 @@ class Variant:
         return chosen
 
     def filled(
-        self,
-        family: str,
-        overrides: Values | None = None,
-        dtype: str = "float",
+        self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
-    ) -> dict[str, int]:
-        """As `preset`, whether or not the constraints are met.
+    ) -> dict[str, int]:  # fmt: skip
+        """As `preset`, without constraints.
 
-        Raises:
-            ParameterError: an override is unknown, or less than its parameter can be.
+        `ParameterError` if a name is unknown or a value below its minimum.
         """
         keys = self.preset_keys(family, dtype)
         chosen = {name: value for key in keys for name, value in self.presets[key].items()}
@@ -314,31 +299,31 @@ class Variant:
         return chosen
 
     def preset_keys(self, family: str, dtype: str) -> list[str]:
-        """The presets that count, each over the one before; arguments as of `preset`."""
+        """The keys of its presets that apply, each overriding the previous. Arguments as for `preset`."""
         kinds = ("default", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
         return [key for key in keys if key in self.presets]
 
     def broken(self, parameters: Values, dtype: str) -> str:
-        """The sentence of the first constraint that parameters break, or "".
+        """The sentence of the first broken constraint, or "".
 
-        A type that the variant is not for counts as its first.
+        A type that it lacks counts as its first one.
         """
         itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}
         return next((each.sentence for each in self.constraints if not each.rule(known)), "")
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-        """What its own rules add to the given parameters for a problem on a device."""
+        """The values that its `choose` rule adds for a problem on a device, without the given parameters."""
         if self.choose is None:
             return {}
         values = self.choose(problem, device, parameters)
         return {name: value for name, value in values.items() if name not in parameters}
 
     def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-        """What kernels for a problem are compiled with: the given parameters and those of `chosen`.
+        """The parameters that kernels for a problem are compiled with: the given ones and those of `chosen`.
 
-        What is chosen and is no parameter is the launch's alone.
+        Chosen values that are no parameters, or only shape the launch, are left out.
         """
         chosen = self.chosen(problem, device, parameters)
         known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
@@ -354,12 +339,9 @@ class Variant:
     def nearest(
         self, parameters: Values, dtype: str, fits: Callable[[dict[str, int]], bool]
     ) -> dict[str, int]:
-        """The configuration that fits and is closest to given parameters, by the factors between values.
+        """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
-        Parameters that are not given stay the variant's own choice.
-
-        Returns:
-            Nothing if none fits.
+        The distance is the sum of the binary logarithms of the ratios. Other parameters stay the variant's.
         """
 
         def distance(other: Values) -> float:
@@ -375,17 +357,14 @@ class Variant:
         return next(filter(fits, ranked), {})
 
     def fixes_group(self, given: Collection[str]) -> bool:
-        """Whether parameters that were given say in which groups it is launched."""
+        """Whether the given parameters include one that shapes the work-group."""
         return any(self.parameters[name].launch for name in given if name in self.parameters)
 
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
-        """What its formulas and kernel arguments may name: parameters, lengths of the problem, extents.
+        """The values that formulas and kernel arguments use, by name: parameters, lengths, layout, extents.
 
-        Formulas may also name ``itemsize``, the bytes of an element of A or B, and ``ta`` and ``tb``: 1 where
-        its kernels are to read an operand that is stored transposed.
-
-        Args:
-            layout: lda, ldb, ldc; None for the problem's own.
+        ``itemsize`` is the bytes of an element of A or B. ``ta`` and ``tb`` are 1 if the kernels read that
+        operand as it is stored, transposed. `layout` replaces the problem's own leading dimensions.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
@@ -398,11 +377,13 @@ class Variant:
         return known
 
     def steps(self, values: Values) -> tuple[Pass, ...]:
-        """The passes that a problem takes, given `values`."""
         return tuple(step for step in self.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes; None where its groups are no such tiles."""
+        """Rows and columns of C that a work-group computes; None if its groups are no such tiles.
+
+        Without a rule of its own it follows from how many groups a long row and a long column of C take.
+        """
         if self.tile:
             return self.tile(parameters)
         sides = []
@@ -420,7 +401,7 @@ class Variant:
         return sides[0], sides[1]
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
-        """What its kernels compile with: the data type, the -D list, flags."""
+        """Compiler options for its kernels: the data type, a -D for each parameter, flags."""
         own = {name: value for name, value in parameters.items() if not self.parameters[name].launch}
         defines = (f"-D{name}={value}" for name, value in own.items())
         return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
@@ -428,32 +409,28 @@ class Variant:
     def temporary_bytes(
         self, problem: Gemm, parameters: Values, layout: Layout | None = None
     ) -> dict[str, int]:
-        """Bytes of each of its temporaries; arguments as of `values`."""
+        """Bytes of each temporary buffer. Arguments as for `values`."""
         known = self.values(problem, parameters, layout)
         itemsize = DTYPES[problem.dtype].itemsize
         return {name: formula(known) * itemsize for name, formula in self.temporaries.items()}
 
     def local_bytes(self, dtype: str, parameters: Values) -> int:
-        """Bytes of local memory that a work-group needs; the formula may name ``itemsize``, too."""
+        """Bytes of local memory that a work-group needs."""
         itemsize = DTYPES[dtype].itemsize
         return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
-        """Hash of what would be compiled: rows are comparable only if it is the same; "" for a library.
+        """Hash of sources and options, "" for a library.
 
-        Args:
-            root: another kernels folder than gemmbench's own.
+        `root` is another kernels folder than gemmbench's.
         """
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
 def smaller_group(group: Group, most: int, sizes: Sequence[int] = ()) -> Group:
-    """A work-group within limits: the longest side halved, of equal ones the last, until it is.
+    """A work-group within limits: each side is cut to `sizes`, then the longest side is halved until it fits.
 
-    Args:
-        group: work-items in each direction.
-        most: work-items altogether.
-        sizes: the most in each direction, as far as it is known.
+    `most` is the limit of its work-items. Of equal sides the last is halved.
     """
     sides = [min(pair) for pair in zip(group, (*sizes, *group[len(sizes) :]), strict=False)]
     while math.prod(sides) > max(most, 1):
@@ -501,7 +478,7 @@ def transpose_padded(
     rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str,
     target_ld: str,
 ) -> Pass:  # fmt: skip
-    """target (target_rows x target_columns) = source (rows x columns) transposed, zeros past it."""
+    """target (target_rows x target_columns) = source (rows x columns) transposed, padded with zeros."""
     return Pass(
         "transpose",
         TRANSPOSE,
@@ -513,7 +490,7 @@ def transpose_padded(
 
 
 def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """target (columns x target_ld) = source (rows x columns) transposed, zeros past it."""
+    """target (columns x target_ld) = source (rows x columns) transposed, padded with zeros."""
     return Pass(
         "transpose",
         "gemm/00_transpose_tall.cl",
@@ -525,7 +502,7 @@ def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, t
 
 
 def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """As `transpose_tall`, of elements of one byte; target_ld is a multiple of 4."""
+    """As `transpose_tall`, for elements of one byte; target_ld must be a multiple of 4."""
     return replace(
         transpose_padded(rows, columns, source, ld, columns, target_ld, target, target_ld),
         file="gemm/00_transpose_bytes.cl",
@@ -538,7 +515,7 @@ def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, 
 def pad(
     rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str
 ) -> Pass:
-    """target (target_rows x target_columns) = source (rows x columns), zeros past it."""
+    """target (target_rows x target_columns) = source (rows x columns), padded with zeros."""
     return Pass(
         "pad",
         PAD,
@@ -569,7 +546,7 @@ PADDED: Mapping[str, Formula] = {
 def tile_parameters(
     widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
 ) -> dict[str, Parameter]:
-    """A work-group's tile of C, its depth, and the micro-tile of a work-item."""
+    """Parameters of a work-group's tile of C (BM, BN), its depth (BK) and the micro-tile (TM, TN)."""
     return {
         "BM": Parameter("rows of C in a work-group's tile", widths),
         "BN": Parameter("columns of C in a work-group's tile", widths),
@@ -580,7 +557,7 @@ def tile_parameters(
 
 
 def multiple(name: str, of: str, why: str = "") -> Constraint:
-    """That a parameter is a multiple of another, where both are known; `why` ends the sentence."""
+    """A constraint: one parameter is a multiple of another, if both are known. `why` ends its sentence."""
     return Constraint(lambda p: p.get(name, 0) % p.get(of, 1) == 0, f"{name} must be a multiple of {of}{why}")
 
 
@@ -620,7 +597,7 @@ def mobile(**values: int) -> dict[str, dict[str, int]]:
 def group_shape(
     columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
 ) -> dict[str, Parameter]:
-    """WX x WY: how many work-items across and down make a group, where the kernel does not care."""
+    """Parameters WX and WY: work-items across and down a work-group, where the kernel works with any."""
     return {
         "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
         "WY": Parameter(f"{rows} down a work-group", tall, launch=True),
@@ -641,8 +618,8 @@ def unsupported_type(device: DeviceFacts, dtype: str) -> str:
 
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------
-# What kernels read either way (`Variant.either`) is told to them by -DTRANS_A and -DTRANS_B, and to
-# formulas by ``ta`` and ``tb``. For the others a pass before all others transposes the operand.
+# Kernels learn what they read transposed (`Variant.either`) from -DTRANS_A and -DTRANS_B, and
+# formulas from ``ta`` and ``tb``. For other kernels a first pass transposes the operand.
 
 _PITCH = 16  # elements: rows of a transposed copy begin at multiples of it, where any vector may
 _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("k", "n", "ldb")}
@@ -650,9 +627,10 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 
 
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
-    """The variant as it multiplies a problem's operands, all problems of a batch in one launch.
+    """The variant for a problem's layout and batch, adapted by its own `suited` first.
 
-    Itself where neither operand is transposed, there is one problem, and nothing of its own suits it better.
+    An operand stored transposed is read directly where the kernels can, else copied by a first pass. Of a
+    library only its set of tensor-core types changes.
     """
     if variant.executor != "opencl":
         if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
@@ -663,7 +641,7 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
         if transposed and name in variant.either(problem.dtype):
             variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))
         elif transposed:
-            variant = _with_copy(variant, name, DTYPES[problem.dtype].itemsize)
+            variant = _with_transposed_copy(variant, name, DTYPES[problem.dtype].itemsize)
     return variant.batched(problem.batch)
 
 
@@ -671,10 +649,10 @@ def _renamed(step: Pass, names: Mapping[str, str]) -> Pass:
     return replace(step, arguments=tuple(names.get(each, each) for each in step.arguments))
 
 
-def _with_copy(variant: Variant, name: str, itemsize: int) -> Variant:
-    """With a pass that transposes the operand before all others, which read its copy.
+def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
+    """The variant with a first pass that transposes an operand, and with the other passes reading the copy.
 
-    The formulas' leading dimension is the copy's, a multiple of `_PITCH`, so that no pass has to pad it.
+    Formulas get the copy's leading dimension: a multiple of 16 elements, if the kernel accepts gaps.
     """
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"

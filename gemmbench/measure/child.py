@@ -27,7 +27,7 @@ from typing import IO, Any, TypeVar, get_args
 import msgspec
 
 from gemmbench import UsageError
-from gemmbench.measure.conditions import Monitor
+from gemmbench.measure.sensors import Monitor
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
@@ -64,18 +64,17 @@ _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
 
 _T = TypeVar("_T")
 
-
+Conductor = Callable[..., Generator[Staged, None, Row]]
 Maker = Callable[..., object] | partial[object]
 """A function that the child imports by name and calls; the arguments of a partial are text."""
 
 
 def for_threads() -> dict[str, str]:
-    """Environment variables of an instrument's process, where the user's has no others.
+    """Environment variables for an instrument's process; the user's own values take precedence.
 
-    CPU drivers pin each thread to a core of its own: a system may wake several on one core though another is
-    idle, and leave them there, so that kernels have half their rate for whole rows. Drivers count cores from
-    the first, so this process must own all cores. OpenBLAS's threads look for work for 2^24 cycles after a
-    call, a few ms, not 2^28.
+    If this process owns all cores, CPU drivers get their threads pinned to one core each. Otherwise a system
+    may wake two threads on one core, which halves the rate of whole rows. OpenBLAS's threads spin for 2^24
+    cycles after a call instead of 2^28.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
@@ -97,36 +96,26 @@ class WorkerError(UsageError):
 class Worker:
     """An instrument in a process of its own, which runs cases one by one: see `model.instrument.Instrument`.
 
-    A process that dies, hangs or refuses with `restart` is replaced at the next request, and the handles that
-    it held are prepared again when they are next used.
+    A process that dies, hangs or refuses with `restart` is replaced at the next request. Its handles are
+    prepared again when they are next used.
 
     The host's BLAS has a second process. Threads of a BLAS, and of some drivers, spin on their cores for 30
-    to 130 ms after a call. So the processes of devices are stopped while the BLAS works, and it is stopped
-    while they do.
-
-    Args:
-        make: makes the machine, in the child.
-        checkout: a folder with another ``gemmbench/`` than this one; None for this one.
-        environment: variables of the process in addition to this one's.
-        root: the worker that this one belongs to: another version's, or the host's.
-        is_host: whether it runs the host's BLAS.
-
-    Attributes:
-        failing: the drivers that crash or hang while the devices are listed.
-        problems: these, and other drivers that show no device.
+    to 130 ms after a call. So the processes of devices are stopped while the BLAS works, and the other way
+    round.
     """
 
-    failing: tuple[drivers.Problem, ...] = ()
-    problems: tuple[drivers.Problem, ...] = ()
+    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang while the devices are listed
+    problems: tuple[drivers.Problem, ...] = ()  # these, and other drivers that show no device
 
     def __init__(
-        self,
-        make: Maker,
-        checkout: Path | None = None,
-        environment: Mapping[str, str] | None = None,
-        root: Worker | None = None,
-        is_host: bool = False,
-    ) -> None:
+        self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
+        root: Worker | None = None, is_host: bool = False,
+    ) -> None:  # fmt: skip
+        """Start nothing yet; the first request does. `make` makes the machine in the child.
+
+        `checkout` is a folder with another ``gemmbench/``, `environment` further variables. `root` is the
+        worker that this one belongs to, if it is another version's or the host's.
+        """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
         self._process: subprocess.Popen[bytes] | None = None
@@ -150,13 +139,12 @@ class Worker:
     # --- requests ---
 
     def limit(self, seconds: float) -> None:
-        """From now on all requests together may take so long; what is not spent waiting does not count."""
+        """Allow all further requests `seconds` together. Time between requests does not count."""
         for worker in self._group:
             worker._limit_s = worker._left_s = seconds
 
     @property
     def left_s(self) -> float:
-        """How much longer the batches that were asked for may take."""
         return self._left_s - (time.monotonic() - self._since)
 
     def open(self) -> wire.Opened:
@@ -167,32 +155,32 @@ class Worker:
         return self._call(wire.Build(case, device), wire.Built)
 
     def prepare(
-        self,
-        case: Case,
-        device: DeviceFacts | None,
-        policy: Policy,
-        like: int | None = None,
+        self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
-    ) -> Handle:
+    ) -> Handle:  # fmt: skip
+        """Prepare a case, in the host's process if it has no device. See `Instrument.prepare`."""
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
         if like is not None:
-            self._hold(like)
+            self._ensure_prepared(like)
         number = next(self._numbers)
         request = wire.Prepare(number, case, device, policy, like, problem)
         prepared = self._call(request, wire.Prepared)
         self._asked[number] = request
         self._held.add(number)
-        return Handle(self, number, prepared, watch=self._watch(device))
+        key = device.index if device else None
+        if key not in self._monitors:
+            self._monitors[key] = Monitor(device)
+        return Handle(self, number, prepared, watch=self._monitors[key])
 
     @property
     def _group(self) -> Sequence[Worker]:
-        """This worker, and those that belong to it."""
+        """This worker; if it is the root, also the workers that belong to it."""
         return [*self._family] if self in self._family[:1] else [self]
 
     @property
     def _host(self) -> Worker:
-        """The worker of the host's BLAS."""
+        """The worker of the host's BLAS, created when it is first needed."""
         for worker in self._family:
             if worker._is_host:
                 return worker
@@ -200,15 +188,10 @@ class Worker:
         host.limit(self._limit_s)
         return host
 
-    def _watch(self, device: DeviceFacts | None) -> Monitor:
-        key = device.index if device else None
-        if key not in self._monitors:
-            self._monitors[key] = Monitor(device)
-        return self._monitors[key]
-
     def of_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
+        """See `Instrument.of_former`. Workers of other versions are created once for each `Case.former`."""
         former, past = case.former, case.former_case
         if not former.startswith(DRIVER) and not checkout_of(former):
             return self, past, device
@@ -217,14 +200,15 @@ class Worker:
         worker, devices = self._others[former]
         worker.limit(self._limit_s)
         assert device is not None  # kernels run on devices
-        return worker, replace(past, former=""), its_device(former, device, devices)
+        return worker, replace(past, former=""), matching_device(former, device, devices)
 
     def verify(self, handle: int, when: wire.When) -> wire.Verified:
-        self._hold(handle)
+        self._ensure_prepared(handle)
         return self._call(wire.Verify(handle, when), wire.Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        self._hold(handle)
+        """Request a batch. If the process was stopped before, it first runs batches that are not timed."""
+        self._ensure_prepared(handle)
         request = wire.AskBatch(handle, clock, count, work)
         self._take_turn()
         if self._is_cold:
@@ -235,7 +219,10 @@ class Worker:
         self._batches.append(handle)
 
     def _warm(self, request: wire.AskBatch) -> None:
-        """Run batches that nobody times: threads of a process that was stopped may wake up on one core."""
+        """Run batches untimed for 20 ms, because threads of a stopped process may wake up on one core.
+
+        Not for problems of 0.4 s or more.
+        """
         self._is_cold, handle = False, request.handle
         warmed_s = 0.0 if self._took_s.get(handle, 0.0) < _WARM_ENOUGH_S else _WARM_S
         while warmed_s < _WARM_S:
@@ -251,11 +238,12 @@ class Worker:
         return batch
 
     def release(self, handle: int) -> None:
+        """Free a handle and its memory, and stop reading sensors. Errors are ignored: the result stands."""
         self._asked.pop(handle, None)
         self._took_s.pop(handle, None)
         for monitor in self._monitors.values():
             monitor.close()  # of a window that failed: it would read on, on a core that the next row needs
-        self._settle()
+        self._drop_answers()
         if handle in self._held:
             self._held.discard(handle)
             with contextlib.suppress(NotMeasuredError):  # what was measured stands
@@ -263,21 +251,22 @@ class Worker:
 
     # --- the wire ---
 
-    def _hold(self, handle: int) -> None:
-        """Prepare a handle again if the process that knew it is gone; once, since what fails raises."""
+    def _ensure_prepared(self, handle: int) -> None:
+        """Prepare a handle again if its process was replaced, after the handle whose operands it shares."""
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
         if handle not in self._held:
             request = self._asked[handle]
             if request.like is not None and request.like in self._asked:
-                self._hold(request.like)
+                self._ensure_prepared(request.like)
             else:
                 request = replace(request, like=None)
             self._call(request, wire.Prepared)
             self._held.add(handle)
 
     def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
-        self._settle()
+        """Drop unread batches, send a request, and wait for its answer, which must be of a kind."""
+        self._drop_answers()
         self._take_turn()
         self._since = time.monotonic()
         self._send(request)
@@ -285,16 +274,17 @@ class Worker:
         answer: _T = self._expect(kind)
         return answer
 
-    def _settle(self) -> None:
-        """Drop the answers that nobody has come for."""
+    def _drop_answers(self) -> None:
+        """Receive and drop the answers to requested batches."""
         while self._batches:
             with contextlib.suppress(NotMeasuredError):
                 self.finish()
 
     def _send(self, request: wire.Request) -> None:
-        """Send a request; to a new child if the last died while idle, which is no fault of this case.
+        """Send a request; a new child gets it if the last one died while idle.
 
-        Of one that dies before it has read the request there is an obituary instead of an answer.
+        Without a process, a request that needs a handle raises `LostError`. If the child dies before it reads
+        the request, `_next_answer` reports the crash instead of an answer.
         """
         needs_handle = isinstance(request, wire.AskBatch | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
@@ -309,20 +299,19 @@ class Worker:
                     self._start().send(request)
 
     def _expect(self, kind: type[_T]) -> Any:
-        """The next answer.
-
-        Raises:
-            NotMeasuredError: it is a refusal.
-            LostError: the child died or outlasted its time.
-        """
-        answer = self._received()
+        """The next answer. `NotMeasuredError` for a refusal, `LostError` if the child died or timed out."""
+        answer = self._next_answer()
         if isinstance(answer, NotMeasuredError):
             answer.handle = self._handle
             raise answer
         assert isinstance(answer, kind), answer
         return answer
 
-    def _received(self) -> Any:
+    def _next_answer(self) -> Any:
+        """The next answer, or the error that replaces it: a crash, a time-out or a refusal.
+
+        After a time-out, and after a refusal that asks for it, the process is ended.
+        """
         pipe = self._pipe
         if pipe is None:  # it went with an earlier batch
             return LostError("crashed", "the driver's process is gone")
@@ -335,7 +324,7 @@ class Worker:
         try:
             answer = pipe.receive()
         except EOFError:
-            return LostError("crashed", self._obituary())
+            return LostError("crashed", self._crash_report())
         self._left_s, self._since = self.left_s, time.monotonic()
         if isinstance(answer, wire.Refusal):
             if answer.restart:  # an answer, but the driver is not to be trusted any more
@@ -346,7 +335,7 @@ class Worker:
     # --- the process ---
 
     def _take_turn(self) -> None:
-        """Let this worker's process run: alone of those of the BLAS and of the devices."""
+        """Let this worker's process run, and pause those of the other kind: the BLAS or the devices."""
         for other in self._family:
             if other._is_host != self._is_host and other._is_active:
                 other._pause()
@@ -355,8 +344,8 @@ class Worker:
         self._is_active = True
 
     def _pause(self) -> None:
-        """Stop the process until its next turn, once it has answered; elsewhere wait until it is idle."""
-        self._settle()
+        """Stop the process until its next turn, after its answers; on other systems wait until it is idle."""
+        self._drop_answers()
         self._is_active, self._is_cold = False, True
         if not _CAN_STOP:
             time.sleep(_SPIN_S)
@@ -367,10 +356,12 @@ class Worker:
             select.select([], [], [], _STOP_LOOK_S)
 
     def _signal(self, name: str) -> None:
+        """Send a signal to the living process; nothing where processes cannot be stopped."""
         if _CAN_STOP and self._process is not None and self._process.poll() is None:
             os.kill(self._process.pid, signal.Signals[name])
 
     def _start(self) -> Pipe:
+        """The pipe to the living process, or to a new one with `for_threads`'s variables."""
         if self._process is not None and self._process.poll() is None and self._pipe is not None:
             return self._pipe
         self._end()
@@ -401,8 +392,8 @@ class Worker:
         self._pipe = Pipe(parent_end)
         return self._pipe
 
-    def _obituary(self) -> str:
-        """How the child died, with the last words of its driver."""
+    def _crash_report(self) -> str:
+        """How the child died, with the last words of its driver. The process is ended."""
         process = self._process
         assert process is not None
         code = process.wait()  # it has closed its end of the pipe already
@@ -424,11 +415,12 @@ class Worker:
         return " ".join(text.split())[-_DRIVER_WORDS:]
 
     def stop(self) -> None:
-        """End the child, at once, and those that belong to it; the next request starts another."""
+        """End this process, and those that belong to it; the next request starts another."""
         for worker in self._group:
             worker._end()
 
     def _end(self) -> None:
+        """End the process if there is one, and forget its handles and requested batches."""
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -441,7 +433,7 @@ class Worker:
             pipe.close()
 
     def kill(self) -> None:
-        """End the child from another thread: the one that waits for its answer sees it die and tidies up."""
+        """End the process from another thread; the thread that waits for an answer cleans up."""
         process = self._process
         if process is not None:
             process.kill()
@@ -453,6 +445,7 @@ class Worker:
         self.close()
 
     def close(self) -> None:
+        """End the processes for good, and release their sensors and files."""
         self.stop()
         for worker in self._group:
             for monitor in worker._monitors.values():
@@ -464,12 +457,11 @@ class Worker:
     # --- cases one by one: whatever happens to the process, there is a row to return ---
 
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-        """Every device and the host.
+        """Every device and the host's facts. The host's process starts meanwhile.
 
-        Raises:
-            WorkerError: a child died or hung meanwhile, or is of another protocol.
+        Raises `WorkerError` if a child died or hung, or speaks another protocol.
         """
-        with contextlib.suppress(OSError):  # told below
+        with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
         opened = self._listed()
         self.problems = (*self.failing, *opened.problems)
@@ -478,7 +470,10 @@ class Worker:
         return opened.devices, host
 
     def _listed(self) -> wire.Opened:
-        """List the devices. If that crashes or hangs, leave out the drivers that do so alone."""
+        """List the devices. If that crashes or hangs, leave out the drivers that do so alone, and try again.
+
+        Raises `WorkerError` if no driver is to blame or the second attempt fails.
+        """
         try:
             return self.opened(LIST_LIMIT_S)
         except WorkerError as error:
@@ -490,10 +485,9 @@ class Worker:
         return self.opened()
 
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
-        """What the child says of itself.
+        """What the child says about itself: devices or host, version, protocol.
 
-        Raises:
-            WorkerError: it died or hung meanwhile, or is of another protocol.
+        Raises `WorkerError` if it died or needed more than `limit_s`, or speaks another protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
@@ -514,23 +508,24 @@ class Worker:
         return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case, yielding its stages."""
+        """Measure one case, yielding its stages. Whatever is raised, a row with the reason is returned."""
         self.limit(policy.time_limit_s)
         try:
-            return (yield from _conductor(case)(self, case, device, policy))
+            measured: Conductor = import_module(CONDUCTORS[case.kind]).measured
+            return (yield from measured(self, case, device, policy))
         except Exception as error:
             return self.row_of(case, error)
 
     def row_of(self, case: Case, error: Exception) -> Row:
-        """The row of a case that raised something instead of giving a result."""
+        """The row of a case that raised an error. After unexpected errors the processes are ended."""
         if isinstance(error, NotMeasuredError):
             row = case.row(error.status, error.reason)
             return replace(row, needs_s=error.needs_s)
-        self.stop()  # whatever it was, the next case begins anew
+        self.stop()  # whatever it was, the next case gets a new process
         return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
-        """Build one case's kernels and run nothing."""
+        """A row with a case's build time and resources; nothing is run. If it does not build, the reason."""
         self.limit(policy.time_limit_s)
         try:
             built = self.build(case, device)
@@ -540,7 +535,7 @@ class Worker:
 
 
 def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
-    """Whether every thread of a process is stopped, or the process is gone; Linux reports it."""
+    """Whether Linux reports every thread of a process as stopped or dead, or the process is gone."""
     try:
         states = [
             (task / "stat").read_text().rpartition(")")[2].split()[0]
@@ -552,10 +547,9 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
 
 
 def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
-    """An instrument of another checkout, or with another driver, and its devices.
+    """A worker for another checkout or another driver, and its devices.
 
-    Raises:
-        NotMeasuredError: it does not answer, or speaks another protocol.
+    Raises `NotMeasuredError` (unsupported) if it does not answer, or speaks another protocol.
     """
     environment, checkout = {}, None
     if former.startswith(DRIVER):
@@ -572,7 +566,7 @@ def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple
 
 
 def protocol_of(checkout: Path) -> int:
-    """The protocol of a checkout's instrument, from its source; 0 if it has none."""
+    """The protocol of a checkout's instrument, read from its source; 0 if it has none."""
     try:
         source = (checkout / "gemmbench/model/instrument.py").read_text(encoding="utf-8")
     except OSError:
@@ -581,11 +575,10 @@ def protocol_of(checkout: Path) -> int:
     return int(stated[1]) if stated else 0
 
 
-def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
-    """The device of another version (see `Case.former`) that a device here is held against.
+def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
+    """The matching device of another version (see `Case.former`). Raises `NotMeasuredError` if it has none.
 
-    Raises:
-        NotMeasuredError: it has none.
+    A checkout must show the same platform and name. For another driver, the first device of the same type.
     """
     for other in devices:
         if former.startswith(DRIVER):
@@ -596,13 +589,8 @@ def its_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts])
     raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
 
 
-def _conductor(case: Case) -> Callable[..., Generator[Staged, None, Row]]:
-    measured: Callable[..., Generator[Staged, None, Row]] = import_module(CONDUCTORS[case.kind]).measured
-    return measured
-
-
 def named(make: Maker) -> tuple[str, ...]:
-    """How a child is told what makes its machine: ``module:function`` and the arguments."""
+    """The command line arguments that name the maker: ``module:function`` and a partial's arguments."""
     if isinstance(make, partial):
         return (*named(make.func), *map(str, make.args))
     return (f"{make.__module__}:{make.__qualname__}",)
@@ -615,7 +603,7 @@ _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Reque
 
 
 def encode(message: object) -> bytes:
-    """A request or an answer as JSON."""
+    """A request or an answer as JSON. File names that are no text are escaped."""
     value = (type(message).__name__, message)
     try:
         return msgspec.json.encode(value)
@@ -624,11 +612,7 @@ def encode(message: object) -> bytes:
 
 
 def decode(line: bytes) -> Any:
-    """The request or answer in JSON.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """The request or answer in a line of JSON. Raises `ValueError` if it is none of this protocol."""
     try:
         try:
             kind, value = msgspec.json.decode(line, type=tuple[str, msgspec.Raw])
@@ -648,19 +632,15 @@ class Pipe:
         self.stopped_s = 0.0  # how long this process was stopped during the last wait
 
     def send(self, message: object) -> None:
-        """Send a request or an answer.
-
-        Raises:
-            OSError: the other end is closed.
-        """
+        """Send a request or an answer. Raises `OSError` if the other end is closed."""
         self._connection.send_bytes(encode(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
-        """Wait at most so long for a message, or for the other end to close; whether there is one.
+        """Wait for a message, or for the other end to close, at most `seconds`; whether that happened.
 
-        The system may deliver Ctrl-C to another thread, which does not end a wait in the main thread. So
-        each wait is short. One that takes much longer was of a process that was stopped, as by SIGSTOP or a
-        laptop's lid: that time does not count.
+        Waiting is cut into slices of a second, because Ctrl-C may be delivered to another thread. A slice
+        that takes much longer means that this process was stopped, as by SIGSTOP or a closed laptop.
+        `stopped_s` is that time, and it does not count.
         """
         left_s, self.stopped_s = math.inf if seconds is None else seconds, 0.0
         while True:
@@ -676,9 +656,7 @@ class Pipe:
     def receive(self) -> Any:
         """The next request or answer.
 
-        Raises:
-            EOFError: the other end is closed.
-            ValueError: the message is neither.
+        `EOFError` if the other end is closed, `ValueError` for other messages.
         """
         self.wait(None)
         try:
@@ -687,7 +665,7 @@ class Pipe:
             raise EOFError from None
 
     def ended(self, seconds: float) -> bool:
-        """Whether the other end closes within so long; messages until then are dropped."""
+        """Whether the other end closes within `seconds`; messages until then are dropped."""
         end = time.monotonic() + seconds
         with contextlib.suppress(EOFError, OSError):
             while self.wait(end - time.monotonic()):
@@ -696,7 +674,6 @@ class Pipe:
         return True
 
     def close(self) -> None:
-        """Close this end."""
         self._connection.close()
 
 

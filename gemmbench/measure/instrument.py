@@ -43,16 +43,16 @@ class Bench(Protocol):
 
     @property
     def prepared(self) -> wire.Prepared:
-        """What preparing it told."""
+        """The result of preparing it."""
 
     def verify(self, when: wire.When) -> wire.Verified:
         """Check what the timed launches compute."""
 
     def start(self, clock: str, count: int, work: int) -> Batch | Running:
-        """Run a batch, or put it into the queue if the clock is one of `Prepared.ahead`."""
+        """Run a batch; or only enqueue it if the clock is one of `Prepared.ahead`."""
 
     def release(self) -> None:
-        """Give back what is not given back with the last reference."""
+        """Free what does not go with the last reference."""
 
 
 class Executor(Protocol):
@@ -100,13 +100,13 @@ class Server:
         self._free_since = 0.0  # when the last batch ended
 
     def answer(self, request: wire.Request) -> wire.Answer | Running:
-        """Do what is asked; a batch may still be running."""
+        """Do what a request asks; a batch may still be running."""
         return self._guarded(lambda: self._answer(request))
 
     def is_behind(self, request: wire.Request) -> bool:
-        """Whether a request is for a batch that goes into the queue of the one that runs.
+        """Whether a request is for a batch that can be enqueued behind the running one.
 
-        Where a batch is waited for, or the queue is another executor's, both would be at work at once.
+        That needs the same executor and a clock of `Prepared.ahead`. Otherwise both would run at once.
         """
         if not isinstance(request, wire.AskBatch) or request.handle not in self._held:
             return False
@@ -114,12 +114,12 @@ class Server:
         return held.executor is self._queue and request.clock in held.bench.prepared.ahead
 
     def finish(self, running: Running) -> wire.Answer:
-        """Wait for a batch."""
         done = self._guarded(lambda: self._stamped(running.finish()))
         assert isinstance(done, Batch | wire.Refusal)
         return done
 
     def _answer(self, request: wire.Request) -> wire.Answer | Running:
+        """The answer to a request, or the running batch. `NotMeasuredError` if it cannot be done."""
         self._made = machine = self._made or self._make()
         if isinstance(request, wire.Open):
             devices, host = ((), machine.host()) if request.host else (machine.devices(), None)
@@ -150,11 +150,12 @@ class Server:
         return bench.prepared
 
     def _stamped(self, batch: Batch) -> Batch:
-        """A batch that was in the queue before the last had ended began when that ended."""
+        """The batch, beginning when the previous one ended if it was enqueued before that."""
         begin, self._free_since = max(batch.begin, self._free_since), batch.end
         return batch if begin == batch.begin else replace(batch, begin=begin)
 
     def _guarded(self, do: Callable[[], wire.Answer | Running]) -> wire.Answer | Running:
+        """What `do` returns, or a refusal instead of its error. Unexpected errors ask for a new process."""
         try:
             return do()
         except NotMeasuredError as error:
@@ -166,10 +167,9 @@ class Server:
 
 
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
-    """Answer requests until the pipe closes.
+    """Answer requests, in their order, with the machine that `make` makes, until the pipe closes.
 
-    A batch that is asked for while another runs is put into its queue before that one's clocks are read, so
-    that the device does not wait for the parent.
+    While a batch runs, the next one can be enqueued, so the device need not wait for the parent.
     """
     server = Server(make)
     running: Running | None = None
@@ -196,7 +196,7 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
 
 
 def _die_with_parent() -> None:
-    """Where Linux offers it: a parent that is killed takes a child along that hangs in a kernel."""
+    """Ask Linux to kill this process when its parent dies, even if it hangs in a kernel."""
     if sys.platform == "linux":
         pr_set_pdeathsig = 1
         with contextlib.suppress(OSError, AttributeError):
@@ -204,7 +204,10 @@ def _die_with_parent() -> None:
 
 
 def main(handle: str, maker: str, *arguments: str) -> None:
-    """Serve the parent at the other end of a handle. `maker`, a ``module:function``, gets the arguments."""
+    """Serve the parent at the other end of a pipe, then exit without cleanup, because drivers may hang.
+
+    `handle` is the inherited pipe. `maker`, a ``module:function``, is called with the arguments.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
     pipe = connected(int(handle))

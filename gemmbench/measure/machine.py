@@ -1,19 +1,33 @@
-"""The real machine: the OpenCL devices of this process with their libraries, or the host's BLAS.
+"""The machine: the OpenCL devices of this process with their libraries, the host and its BLAS.
 
-Its name is part of the instrument's protocol: other versions of gemmbench are asked for `default` of it.
+The name of this module is part of the instrument's protocol: other versions of gemmbench are asked for
+`default` of it.
 """
 
 from __future__ import annotations
 
 import os
-from dataclasses import replace
+import platform
+import re
+import threading
+import time
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cache
 from importlib import import_module
+from itertools import cycle
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+import psutil
+import threadpoolctl
+
 from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
-from gemmbench.measure.host import host_facts, limit_blas_threads, pin_blas_threads
 from gemmbench.model.case import Case
-from gemmbench.model.device import DeviceFacts, HostFacts
+from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
 from gemmbench.opencl import drivers
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
@@ -30,10 +44,10 @@ EXECUTORS = {
 
 
 class OpenCLMachine:
-    """Registers drivers, opens devices when they are first used, and hands cases to executors.
+    """Registers drivers, opens devices when they are first used, and creates executors.
 
-    pyopencl is imported only after the drivers are registered, which is why imports stand in methods. The
-    process of the host's BLAS does neither.
+    pyopencl is imported only after the drivers are registered, so imports are in methods. The process of the
+    host's BLAS does neither.
     """
 
     def __init__(self) -> None:
@@ -52,6 +66,7 @@ class OpenCLMachine:
         return host_facts()
 
     def executor(self, case: Case, device: DeviceFacts | None) -> Any:
+        """What runs a case's kind on a device, or on the host without one; created when first needed."""
         kind = variant_of(case).executor if case.kind == "gemm" else case.kind
         key = (device.index if device else -1, kind)
         if key not in self._executors:
@@ -59,6 +74,7 @@ class OpenCLMachine:
         return self._executors[key]
 
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
+        """A new executor. A CPU device's process limits numpy's BLAS to one thread."""
         make = _executor(kind)
         if device is None:
             return make(pin_blas_threads)
@@ -73,7 +89,7 @@ class OpenCLMachine:
 
 
 def _with_libraries(device: DeviceFacts) -> DeviceFacts:
-    """A GPU with the BLAS libraries that are installed for it."""
+    """The device with the BLAS libraries that are installed for it; only GPUs have any."""
     if device.type != "gpu":
         return device
     libraries = (name for name in (CUBLAS, CLBLAST) if _executor(name).is_installed(device))
@@ -92,12 +108,255 @@ def default() -> OpenCLMachine:
 
 
 def caching(folder: str) -> OpenCLMachine:
-    """What a tuner's children make: what one has compiled the others need not, and build times are no result.
+    """The machine of a tuner's children: it uses the drivers' compile caches, all in one folder.
 
-    Args:
-        folder: of the drivers' caches, the same for all of them.
+    So one child need not compile what another has compiled. Build times are then no result.
     """
     os.environ.update(_NO_CACHES)
     os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
     os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
     return OpenCLMachine()
+
+
+# --- The machine around the devices, as saved runs describe it ----------------------------------------------
+
+
+_LOOK_S = 0.2
+
+
+Pool = dict[str, Any]  # what threadpoolctl says of a library: its file, its version, its threads
+
+
+def blas_pools() -> list[Pool]:
+    """Every BLAS that this process has loaded."""
+    return [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
+
+
+def numpy_pool() -> Pool | None:
+    """The BLAS that numpy uses; None if threadpoolctl does not know it."""
+    return pool_of(np)
+
+
+def pool_of(package: ModuleType) -> Pool | None:
+    """The BLAS that numpy or scipy uses, once it is loaded; None if unknown. Each may bring its own."""
+    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
+
+    def order(pool: Pool) -> tuple[bool, bool]:
+        file = str(pool.get("filepath"))
+        return not file.startswith(own), ".libs" in file
+
+    return min(blas_pools(), key=order, default=None)
+
+
+@cache
+def all_cores() -> tuple[int, ...]:
+    """The cores that this process may use; to be called before the caller is pinned to one."""
+    return tuple(sorted(usable_cores() or ()))
+
+
+def pin_blas_threads() -> None:
+    """Pin the caller and each BLAS thread to a core of its own, in the process of the host's BLAS.
+
+    If numpy and scipy each have a BLAS, their threads share the cores. Linux may wake a thread on its
+    caller's core and leave it there. The two then alternate: a product of 512 x 512 takes 24 ms instead of 2.
+    Nothing is pinned if the number of threads does not match the cores, or if the system refuses, as a
+    container may.
+    """
+    caller, *cores = all_cores() or (0,)
+    python = {thread.native_id for thread in threading.enumerate()}
+    threads = sorted({thread.id for thread in psutil.Process().threads()} - python)
+    if not hasattr(os, "sched_setaffinity") or len(threads) % max(1, len(cores)):
+        return
+    with suppress(OSError):
+        for thread, core in zip(threads, cycle(cores)):  # those of scipy's BLAS follow those of numpy's
+            os.sched_setaffinity(thread, {core})
+        os.sched_setaffinity(threading.get_native_id(), {caller})
+
+
+def limit_blas_threads() -> None:
+    """Limit numpy's BLAS to one thread: in a CPU device's process others would spin after a verification."""
+    threadpoolctl.threadpool_limits(1, "blas")
+
+
+def pool_title(pool: Pool) -> str:
+    """A library with version, threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
+    threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
+    parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
+    parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
+    return ", ".join([*parts, *([kernels] if kernels else [])])
+
+
+def host_facts() -> HostFacts:
+    """What a saved file says about the machine; takes a fifth of a second.
+
+    The environment has the user's variables that change measurements, not those that gemmbench sets.
+    """
+    pool = numpy_pool()
+    return HostFacts(
+        cpu=_cpu_name(),
+        cores=cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release().split('-')[0]}",
+        python=platform.python_version(),
+        numpy=np.__version__,
+        blas=pool_title(pool) if pool else "unknown BLAS",
+        busy=_busy_cores(),
+        environment={
+            name: value
+            for name, value in sorted(os.environ.items())
+            if _VARIABLES.match(name) and not (name in _OURS and value == _OURS[name])
+        },
+    )
+
+
+_VARIABLES = re.compile("(PYOPENCL|POCL|CUDA|OCL|OMP|OPENBLAS|MKL|RUSTICL|CL_CONFIG)_")
+_OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads` sets these
+
+
+def free_memory_bytes(root: Path = Path("/")) -> int:
+    """Bytes of host memory that this process can still get, by the system and by its control groups."""
+    free = int(psutil.virtual_memory().available)
+    for limit, used, stat in _limited_groups(root):
+        with suppress(OSError, ValueError):
+            limit_bytes, used_bytes = int(limit.read_text()), int(used.read_text())
+            counts = dict(line.split() for line in stat.read_text().splitlines())
+            free = min(free, max(0, limit_bytes - used_bytes + int(counts.get("inactive_file", 0))))
+    return free
+
+
+@cache
+def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
+    """The files with limit, usage and statistics of each control group that limits this process's memory.
+
+    Groups without a limit are left out, because a plan asks for the free memory once per case.
+    """
+    groups: list[tuple[Path, Path, Path]] = []
+    with suppress(OSError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            limit, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
+            group = base / path.strip("/")
+            for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
+                files = folder / f"memory.{limit}", folder / f"memory.{used}", folder / "memory.stat"
+                with suppress(OSError, ValueError):  # "max" is no number
+                    int(files[0].read_text())
+                    groups.append(files)
+    return tuple(groups)
+
+
+def _busy_cores() -> float:
+    """Cores that other programs and the hypervisor use, of those this process may use; 0 if unknown.
+
+    Looks for a fifth of a second. A threaded BLAS waits for its slowest thread, so one busy core can make it
+    a hundred times slower.
+    """
+    looks = []
+    for pause_s in (0.0, _LOOK_S):
+        try:
+            time.sleep(pause_s)
+        except OSError:  # under a library that shifts the clock
+            return 0.0
+        looks.append(usage(time.perf_counter(), os.getpid(), usable_cores()))
+    before, after = looks
+    others, stolen = after.since(before) if before and after else (None, None)
+    return round((others or 0.0) + (stolen or 0.0), 2)
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(usable_cores() or ()) or os.cpu_count() or 1
+
+
+def _cpu_name() -> str:
+    """The CPU's name from /proc/cpuinfo, else what Python reports."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return " ".join(line.split(":", 1)[1].split())
+    return platform.processor() or platform.machine()
+
+
+# --- How busy the cores are ---------------------------------------------------------------------------------
+
+
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What the system had counted at one moment, in seconds from an arbitrary start."""
+
+    at_s: float
+    cores: int
+    busy_s: float
+    idle_s: float
+    own_s: float  # of this process and its children
+    steal_s: float
+
+    def since(self, before: Usage) -> tuple[float | None, float | None]:
+        """Cores that other programs used, and cores that were stolen, since an earlier moment; or None."""
+        seconds = self.at_s - before.at_s
+        if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
+            return None, None
+        others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
+        return (
+            round(max(0.0, others_s / seconds), 3),
+            round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
+        )
+
+
+def usage(
+    now: float,
+    own: int,
+    cores: Collection[int] | None = None,
+    system: Any = None,
+) -> Usage | None:
+    """The time that has been counted so far; None if the system does not report it.
+
+    `own` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
+    all. `system` replaces psutil in tests.
+    """
+    system = system or psutil
+    try:
+        times = [
+            each
+            for number, each in enumerate(system.cpu_times(percpu=True))
+            if cores is None or number in cores
+        ]
+        return Usage(
+            now,
+            len(times),
+            busy_s=sum(getattr(each, field, 0.0) for each in times for field in _BUSY),
+            idle_s=sum(getattr(each, field, 0.0) for each in times for field in ("idle", "iowait")),
+            own_s=sum(map(_process_s, family(own, system))),
+            steal_s=sum(getattr(each, "steal", 0.0) for each in times),
+        )
+    except (psutil.Error, OSError):
+        return None
+
+
+def family(own: int, system: Any = None) -> list[psutil.Process]:
+    """A process and its descendants."""
+    process = (system or psutil).Process(own)
+    return [process, *process.children(recursive=True)]
+
+
+def processes(system: Any = None) -> dict[int, tuple[str, float]]:
+    """Every process by its number: its name and the CPU seconds it has used."""
+    listed = (system or psutil).process_iter(["name", "cpu_times"])
+    return {
+        each.pid: (each.info["name"] or "", times.user + times.system)
+        for each in listed
+        if (times := each.info["cpu_times"]) is not None
+    }
+
+
+def _process_s(process: psutil.Process) -> float:
+    """CPU seconds of a process, with children that ended; 0 if it is gone."""
+    with suppress(psutil.NoSuchProcess):
+        times = process.cpu_times()
+        return float(times.user + times.system + times.children_user + times.children_system)
+    return 0.0

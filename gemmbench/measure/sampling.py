@@ -47,11 +47,6 @@ class Sampled:
     tick_s: float = 0.0  # resolution of the clock
 
     @property
-    def is_limited(self) -> bool:
-        """Whether a power or thermal limit was active."""
-        return self.conditions is not None and self.conditions.power_limited
-
-    @property
     def scopes(self) -> dict[str, Scope]:
         """The samples of each scope, in seconds for one problem."""
         return {
@@ -66,33 +61,27 @@ class Sampled:
 
 
 def batch_size(one_s: float, policy: Policy) -> int:
-    """How many problems of ``one_s`` seconds fill a batch."""
+    """How many problems of ``one_s`` seconds fill a batch, at most 1000."""
     return min(_MOST_IN_BATCH, math.ceil(policy.batch_s / max(one_s, policy.batch_s / _MOST_IN_BATCH)))
 
 
 class Rule:
-    """Decides when there are enough samples.
-
-    Args:
-        policy: the precision, and the number of batches that should fit in the budget.
-        end: when the budget is spent.
-        least: samples to take in any case.
-        summary: of all values so far.
-    """
+    """Decides when there are enough samples."""
 
     def __init__(
-        self,
-        policy: Policy,
-        end: float,
-        least: int = LEAST_SAMPLES,
+        self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
-    ) -> None:
+    ) -> None:  # fmt: skip
+        """Stop at `end`, by the caller's clock, or at the policy's precision, after `least` samples."""
         self._policy, self._end, self._least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
 
     def add(self, value: float, now: float, batch_s: float) -> None:
-        """Add a sample, taken by now; the next one takes about ``batch_s``."""
+        """Add a sample taken at `now`, and set `stop` if it was the last. The next takes about ``batch_s``.
+
+        Raises `ValueError` if it is not a positive finite number.
+        """
         if not 0 < value < math.inf:
             raise ValueError(f"a sample is not a positive finite number: {value}")
         self._values.append(value)
@@ -104,34 +93,31 @@ class Rule:
 
 
 class Stream:
-    """Batches of one size, one after another; the next is requested before the last is read where that helps.
+    """Batches of one size, one after another. The next is requested before the last is read where that helps.
 
-    Where the host needs as long for the launches as the device for the work, the device waits for them. Then
-    a batch requested early would have the launches of the next in its wall time.
-
-    Args:
-        order: the handles of the coming batches, without an end.
-        clock: that times the batches.
-        size: problems in a batch.
-        batch_s: about how long one takes.
-        before: an earlier batch, which shows what the launches take.
+    That does not help if launching takes the host longer than half of a batch: the launches of the next batch
+    would be in its wall time.
     """
 
     def __init__(
         self, order: Iterator[Handle], clock: str, size: int, batch_s: float, before: Batch | None = None
     ) -> None:
+        """Run `size` problems in a batch, about `batch_s` long, with the endless handles of `order`.
+
+        `before` is an earlier batch, which shows what the launches take.
+        """
         self._order, self._clock, self.size, self.batch_s = order, clock, size, batch_s
         self._asked: deque[Handle] = deque()
         self._is_launch_bound = before is not None and _is_launch_bound(before)
         self._end = -math.inf  # of the batch before
 
     def resized(self, batch: Batch, policy: Policy) -> Stream:
-        """The same handles with the batch size that a batch shows to be right."""
+        """The same handles with the batch size that fits a measured batch."""
         size = batch_size(batch.wall_s, policy)
         return Stream(self._order, self._clock, size, size * batch.wall_s, batch)
 
     def ask(self) -> None:
-        """Request batches until enough are in flight."""
+        """Request batches until one, or two if one can be requested ahead, are in flight."""
         while not self._asked or (len(self._asked) < 2 and self._is_ahead(self._asked[-1])):
             handle = next(self._order)
             handle.start(self._clock, self.size)
@@ -142,11 +128,11 @@ class Stream:
         return self._finished()
 
     def rest(self) -> tuple[Batch, ...]:
-        """The batches in flight."""
+        """Wait for the batches in flight."""
         return tuple(self._finished() for _ in range(len(self._asked)))
 
     def _finished(self) -> Batch:
-        """The oldest batch in flight, which began when the one before it had ended."""
+        """The oldest batch in flight, beginning no earlier than the previous one's end."""
         batch = self._asked.popleft().finish()
         begin = max(batch.begin, self._end)
         batch = replace(batch, begin=begin, ahead_s=begin - batch.begin)
@@ -159,11 +145,12 @@ class Stream:
 
 
 def _is_launch_bound(batch: Batch) -> bool:
+    """Whether launches took more than half of a batch's wall time."""
     return (batch.launch_s or 0.0) > _LAUNCH_BOUND * (batch.end - batch.begin)
 
 
 def _warmed_up(handle: Handle, clock: str, policy: Policy, warm_s: float, now: Clock) -> Stream:
-    """Run the row's own work for so long, at least one problem, and find the batch size meanwhile."""
+    """Run the row's own work for ``warm_s`` and at least one problem, and find the batch size that fits."""
     begin, size, batch = now(), 1, handle.batch(clock, 1)
     while (wanted := batch_size(batch.wall_s, policy)) > 2 * size or now() < begin + warm_s:
         size = wanted
@@ -172,25 +159,14 @@ def _warmed_up(handle: Handle, clock: str, policy: Policy, warm_s: float, now: C
 
 
 def alone(
-    handle: Handle,
-    clock: str,
-    policy: Policy,
-    budget_s: float,
-    warm: bool = True,
-    one_s: float = 0.0,
+    handle: Handle, clock: str, policy: Policy, budget_s: float, warm: bool = True, one_s: float = 0.0,
     now: Clock = time.perf_counter,
-) -> Sampled:
-    """Sample a handle until its first scope is stable or the budget is spent.
+) -> Sampled:  # fmt: skip
+    """Sample a handle until its finest scope is stable or ``budget_s`` is spent.
 
-    Args:
-        handle: what to sample.
-        clock: that times its batches.
-        policy: batch length, precision, number of batches.
-        budget_s: seconds for the samples; at least three batches are taken, or ten if ten fit in the row's
-            whole budget.
-        warm: whether to warm up first.
-        one_s: seconds of a problem that ran just before, if known; a long one is warm-up enough.
-        now: seconds; replaced in tests.
+    At least three batches are taken, or ten if ten fit in the row's whole budget. With `warm` it warms up
+    first. A long problem of ``one_s`` seconds that ran just before replaces that. Under a power or thermal
+    limit it warms up for 3 s and samples again, for a second at least. `now` is replaced in tests.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
     handle.watch.begin()
@@ -213,6 +189,10 @@ def alone(
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
+    """Take batches from a stream until the rule stops, for ``least_s`` at least.
+
+    If the first batch shows that more than twice as many problems fit, start again with that size.
+    """
     begin = now()
     fit = policy.min_batches * source.batch_s <= policy.budget_s
     least = policy.min_batches if fit else LEAST_SAMPLES
@@ -228,7 +208,10 @@ def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_
 
 
 class Metered:
-    """Runs batches of a handle back to back while somebody reads a meter: a context manager."""
+    """Runs batches of a handle back to back while somebody reads a meter: a context manager.
+
+    The next batch may be requested ahead. Leaving the context waits for it.
+    """
 
     def __init__(self, handle: Handle, clock: str) -> None:
         self._handle, self._clock = handle, clock
@@ -262,32 +245,16 @@ class Pairs:
         return interleaved_ratio(*(side.scopes[name].seconds for side in (self.first, self.second)))
 
 
-def _paired(ratios: Sequence[float]) -> Summary:
-    return interleaved_ratio(ratios, [1.0] * len(ratios))
-
-
 def in_turn(
-    first: Handle,
-    second: Handle,
-    clock: str,
-    policy: Policy,
-    budget_s: float,
+    first: Handle, second: Handle, clock: str, policy: Policy, budget_s: float,
     now: Clock = time.perf_counter,
-) -> Pairs:
+) -> Pairs:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
     The order changes from pair to pair, so a change of speed that lasts longer than a batch affects both.
-    Under a power limit, a turn is long enough for the clock to follow, and its batches after that count as
-    one. The caller should randomise the preparation order, because it decides memory placement. Nothing is
-    requested ahead from two processes: their batches would overlap.
-
-    Args:
-        first: one of them.
-        second: the other.
-        clock: that times the batches.
-        policy: for a batch, and for the least number of pairs.
-        budget_s: seconds for the pairs.
-        now: seconds; replaced in tests.
+    Under a power limit turns last 0.45 s, and a turn counts as one batch from 0.2 s on, when the clock has
+    followed. Two processes get no requests ahead, because their batches would overlap. The caller should
+    randomise the preparation order, because it decides memory placement. `now` is replaced in tests.
     """
     first.watch.begin()
     sources = [_warmed_up(each, clock, policy, each.watch.warm_s, now) for each in (first, second)]
@@ -313,15 +280,14 @@ def in_turn(
 
 
 def _pairs(
-    first: Callable[[], Batch],
-    second: Callable[[], Batch],
-    policy: Policy,
-    pair_s: float,
-    end: float,
+    first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
-) -> tuple[Sampled, Sampled]:
-    """Take pairs of batches, the second side's first in every other pair."""
-    rule = Rule(policy, end, 2 * LEAST_SAMPLES, _paired)
+) -> tuple[Sampled, Sampled]:  # fmt: skip
+    """Take an even number of pairs until the rule stops. The second side is first in every other pair.
+
+    `pair_s` is about how long a pair takes, `end` when the budget is spent.
+    """
+    rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop or len(batches[0]) % 2:
         if len(batches[0]) % 2 == 0:
@@ -339,7 +305,7 @@ def _pairs(
 
 
 def _turn(source: Stream, now: Clock) -> Batch:
-    """A handle's batches in its turn, once the clock has followed its power, as one."""
+    """Run a handle for a turn of 0.45 s; the batches after the first 0.2 s, as one (else the last)."""
     begin = now()
     batches = [source.next()]
     while now() < begin + _TURN_S:
@@ -349,7 +315,7 @@ def _turn(source: Stream, now: Clock) -> Batch:
 
 
 def _mean(batches: Sequence[Batch]) -> Batch:
-    """Batches of one size that followed each other, as one."""
+    """Consecutive batches of one size as a single batch, with their mean seconds."""
     means = {name: statistics.fmean(batch.seconds[name] for batch in batches) for name in batches[0].seconds}
     launches = [batch.launch_s for batch in batches if batch.launch_s is not None]
     spans = [batch.device for batch in batches if batch.device]

@@ -1,4 +1,4 @@
-"""What is asked for: cases, plans, policies; and what a session tells while it measures them."""
+"""What is asked for: cases, plans, policies; and what a session reports while it measures them."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Operands:
 
 
 KERNEL = ".cl"  # of a user's own kernel file
-DRIVER = "driver:"  # before the library of another driver that a case is timed in turn with
+DRIVER = "driver:"  # before the library of another driver, which a case is compared with
 
 
 def checkout_of(former: str) -> str:
@@ -76,7 +76,7 @@ def checkout_of(former: str) -> str:
 
 
 def kernels_of(former: str) -> str:
-    """The folder of kernels that `Case.former` means; "" for this version's own."""
+    """The folder with the kernels that `Case.former` names; "" for this version's own kernels."""
     if former.startswith(DRIVER) or former.endswith(KERNEL):
         return ""
     return str(Path(former) / "kernels") if checkout_of(former) else former
@@ -94,15 +94,15 @@ class Case:
     problem: Gemm | None = None
     source: str = ""
     operands: Operands = field(default_factory=Operands)
-    notes: tuple[str, ...] = ()  # of its row, beside those of the executor
-    # A kernels folder, a checkout, driver:LIBRARY or a .cl file: it is timed in turn with itself there.
+    notes: tuple[str, ...] = ()  # of its row, before those of the executor
+    # A kernels folder, a checkout, driver:LIBRARY or a .cl file, with which its batches alternate.
     former: str = ""
-    versus: Case | None = None  # of another kernel, which it is timed in turn with
+    versus: Case | None = None  # of another kernel, with which its batches alternate
     ran_on: RanOn = "device"  # of its row
-    sums: str = ""  # likewise
-    phase: str = ""  # likewise, of a tuner
-    given: tuple[str, ...] | None = None  # likewise, of its parameters those that are no preset's; None: all
-    grid: tuple[str, ...] = ()  # likewise, of these those that a run tries several values of
+    sums: str = ""  # of its row
+    phase: str = ""  # of its row, for a tuner
+    given: tuple[str, ...] | None = None  # of its row: the parameters that are no preset's; None: all
+    grid: tuple[str, ...] = ()  # of its row: those of them with several values in a run
     former_parameters: Parameters | None = None  # of the kernel in `former`; None: the case's own
     measured: tuple[Gemm, float] | None = None  # a smaller problem of its kernel, and its seconds
     own: OwnFile | None = None  # the user's own kernel that it runs
@@ -115,20 +115,20 @@ class Case:
 
     @property
     def gemm(self) -> Gemm:
-        """The problem of a case that has one, as those of kind gemm have."""
+        """The problem of a case of kind gemm, which always has one."""
         assert self.problem is not None
         return self.problem
 
     @property
     def former_case(self) -> Case:
-        """The case as it was: with the kernel and the parameters that it is held against."""
+        """The case to compare with: it has `former_parameters`, and `former_own` if there is one."""
         own = self.parameters if self.former_parameters is None else self.former_parameters
         past = replace(self, parameters=own, former_parameters=None)
         return replace(past, own=self.former_own, former_own=None, former="") if self.former_own else past
 
     @property
     def numbers(self) -> dict[str, int]:
-        """The parameters of a GEMM's kernel, all of which are numbers."""
+        """The parameters of a GEMM's kernel, which are all numbers."""
         own = self.parameters.items()
         return {name: int(value) for name, value in own if name != MATH}
 
@@ -138,12 +138,15 @@ class Case:
 
     @property
     def math(self) -> str:
-        """One of `MATHS`; "" as the kernel's own flags have it."""
+        """``strict``, ``fast``, or "" for the kernel's own flags."""
         return str(self.parameters.get(MATH, ""))
 
     @property
     def label(self) -> str:
-        """For people, in progress lines."""
+        """The case in a progress line: ``tiled float 512x512x512``, or ``flops float4`` for a probe.
+
+        A GEMM has its name, or a tuner's phase, before the shape. A probe's other parameters follow its type.
+        """
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
@@ -157,23 +160,14 @@ class Case:
         return f"{self.variant} {self.dtype}{width if width != 1 else ''}{''.join(others)}"
 
     def row(self, status: Status, reason: str = "") -> Row:
+        """A row of this case with a status and no samples; `reason` says why there are none."""
+        shared = ("kind", "device", "variant", "dtype", "parameters", "source", "notes", "ran_on", "sums")
         return Row(
-            kind=self.kind,
-            device=self.device,
-            variant=self.variant,
-            dtype=self.dtype,
-            parameters=self.parameters,
+            **{name: getattr(self, name) for name in (*shared, "phase", "given", "grid")},
             status=status,
             reason=reason,
             problem=saved_problem(self.problem) if self.problem else None,
             label=self.problem.label if self.problem else "",
-            source=self.source,
-            notes=self.notes,
-            ran_on=self.ran_on,
-            sums=self.sums,
-            phase=self.phase,
-            given=self.given,
-            grid=self.grid,
             own=self.own.name if self.own else UNSET,
             operands=self.operands.names or UNSET,
         )
@@ -181,7 +175,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Skip:
-    """A case that is not worth starting: its row says why."""
+    """A case that is not started: its row says why."""
 
     row: Row
 
@@ -190,14 +184,14 @@ Plan = tuple[Case | Skip, ...]
 
 
 def saved_problem(problem: Gemm) -> Problem:
-    """The problem as a row stores it (the data type is the row's own field)."""
+    """The problem as a row stores it. The data type is left out, because the row has it."""
     lengths = problem.m, problem.n, problem.k
     layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
     several = problem.batch if problem.batch > 1 else UNSET
     return Problem(*lengths, problem.alpha, problem.beta, *layout, several)
 
 
-# --- What a session tells whoever is watching, as it happens ------------------------------------------------
+# --- What a session reports while it measures ---------------------------------------------------------------
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,8 @@ from typing import Any
 
 from gemmbench.model.units import MIB
 
-# A word of a platform's name or version, and the maker's key in presets; the first that is there counts.
-_MAKERS: Mapping[str, str] = {
-    "pocl": "pocl",
-    "intel": "intel",
-    "nvidia": "nvidia",
-    "amd": "amd",
-    "qualcomm": "qualcomm",
-    "arm platform": "arm",
-    "apple": "apple",
-}
+# In a platform's name or version; the first that is there is the maker's key in presets, up to a space.
+_MAKERS = ("pocl", "intel", "nvidia", "amd", "qualcomm", "arm platform", "apple")
 
 
 @dataclass(frozen=True)
@@ -54,14 +46,14 @@ class DeviceFacts:
     origin: str  # where the driver was found: "system", "from this environment: intel-opencl-rt 2026.2.0"
     library: str  # the driver's shared library or .icd file, "" if not known
     warnings: tuple[str, ...] = ()
-    pci: str = ""  # where it sits, where the driver tells: "0000:17:00.0"
-    last_level_cache_bytes: int = 0  # of a CPU, as its system tells; 0 if not known
+    pci: str = ""  # where it sits, if the driver reports it: "0000:17:00.0"
+    last_level_cache_bytes: int = 0  # of a CPU, as the system reports it; 0 if not known
     compute_capability: tuple[int, int] = (0, 0)  # of an NVIDIA device
-    sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none where the driver does not tell
+    sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none if the driver does not report it
 
-    data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as its system tells
+    data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as the system reports them
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
-    chip: str = ""  # which of its model a GPU is: a hash of its UUID, where the driver tells
+    chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
 
     @property
@@ -71,14 +63,14 @@ class DeviceFacts:
 
     @property
     def vector_bits(self) -> int:
-        """Width of its vector registers; 0 if the driver does not tell."""
+        """Width of its vector registers; 0 if the driver does not report it."""
         return 32 * self.vector_widths.get("float", 0)
 
     @property
     def family(self) -> str:
         """Type and driver, the key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
         words = f"{self.platform} {self.version}".lower()
-        maker = next((name for word, name in _MAKERS.items() if word in words), "other")
+        maker = next((maker for maker in _MAKERS if maker in words), "other").split()[0]
         return f"{self.type}-{maker}"
 
     @property
@@ -112,8 +104,7 @@ class HostFacts:
     environment: dict[str, str] = field(default_factory=dict)  # variables that change what is measured
 
 
-HOST = -1
-"""The position of the host where a device's is asked for."""
+HOST = -1  # the position of the host where a device's is asked for
 
 
 def usable_cores() -> frozenset[int] | None:
@@ -125,7 +116,7 @@ def usable_cores() -> frozenset[int] | None:
 
 
 def broad_type(device: DeviceFacts) -> str:
-    """``cpu`` or ``gpu``, of which the second stands for accelerators, too."""
+    """``cpu`` for CPUs, ``gpu`` for everything else."""
     return "cpu" if device.type == "cpu" else "gpu"
 
 
@@ -133,12 +124,12 @@ _LARGEST_CACHE: Mapping[str, int] = {"cpu": 64 * MIB, "gpu": 256 * MIB}
 
 
 def is_cache_assumed(device: DeviceFacts) -> bool:
-    """Whether `last_level_cache` is no more than an assumption for the device's type."""
+    """Whether `last_level_cache` is only an assumption, because the driver reports less or nothing."""
     return not device.last_level_cache_bytes and device.cache_bytes < last_level_cache(device)
 
 
 def last_level_cache(device: DeviceFacts) -> int:
-    """The bytes of cache to stay clear of: what is known, or the most that such a device may have."""
+    """Bytes of the last-level cache. If unknown, the largest that such a device may have."""
     return max(device.cache_bytes, device.last_level_cache_bytes or _LARGEST_CACHE[broad_type(device)])
 
 
@@ -156,14 +147,13 @@ class Reading:
     power_w: float | None = None
     celsius: float | None = None
     limits: tuple[str, ...] = ()
-    limit_w: float | None = None  # that the power may reach
 
 
 @dataclass(frozen=True)
 class Readings:
     """What was read while the batches of one window ran.
 
-    Tuples have a value for each batch, in their order, or are empty: the device says nothing of it.
+    A tuple has a value for each batch, in their order. It is empty if the device reports no such value.
     """
 
     begin_s: tuple[float, ...] = ()  # of the batches, by `time.perf_counter`
@@ -172,7 +162,7 @@ class Readings:
     celsius: tuple[float | None, ...] = ()
     limits: tuple[str, ...] = ()  # "power thermal"; "" where nothing limited the clock
     window_s: float = 0.0  # from the first batch's begin to the last one's end
-    other_cores: float | None = None  # that processes of others used; None where the system does not tell
+    other_cores: float | None = None  # that processes of others used; None if unknown
     steal_cores: float | None = None  # that the hypervisor gave to others
 
 
@@ -189,7 +179,11 @@ class Conditions:
 
 
 def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
-    """The conditions of a row, from those of its windows; None where nothing is known of any."""
+    """The conditions of a row from those of its windows; None if nothing is known of any.
+
+    Windows of the same clock are joined end to end. `power_limited` is true if it is in any window. The other
+    fields are those of the first window.
+    """
     known = [part for part in parts if part is not None]
     if not known:
         return None
@@ -201,7 +195,11 @@ def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
 
 
 def _followed(first: Readings, second: Readings) -> Readings:
-    """The readings of two windows; a column that one of them lacks is filled, so that batches keep theirs."""
+    """The readings of one window followed by those of another.
+
+    If only one of them has a column, the other's part is filled with unknown values. The load of other
+    programs and the stolen time are means over both windows; None if unknown in either.
+    """
 
     def column(name: str, unknown: str | None) -> tuple[Any, ...]:
         columns = getattr(first, name), getattr(second, name)

@@ -34,18 +34,18 @@ class DType:
 
     @property
     def dropped(self) -> float:
-        """How much of a stored value a multiplier may drop, relative to it: tf32 is a float cut short."""
+        """The relative error of a stored value if a multiplier cuts it short, as for tf32; else 0."""
         cut_short = self.numpy == np.float32 and self.eps > np.finfo(np.float32).eps
         return self.eps if cut_short else 0.0
 
     @property
     def instruction(self) -> str:
-        """What the matrix units' instructions for it are called, whatever C is: ``fp8`` for both kinds."""
+        """The type's name in instructions of matrix units: ``fp8`` for every e4m3 and e5m2, whatever C is."""
         return "fp8" if self.name.startswith(("e4m3", "e5m2")) else self.name
 
     @property
     def largest(self) -> float:
-        """The largest finite value; where numpy lacks the type, the largest integer of as many bytes."""
+        """The largest finite value. Types that numpy lacks give the largest integer with as many bytes."""
         if self.numpy.kind == "f":
             return float(np.finfo(self.numpy.name).max)
         return int(2 ** (8 * self.itemsize - 1)) - 1
@@ -93,7 +93,7 @@ GEMM_DTYPES_HELP = (
     "e4m3-half, e4m3-bfloat16, e5m2-half, e5m2-bfloat16 (fp8 with C in that type)"
 )
 DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
-"""What `DeviceFacts.dtypes` tells of. Every device has the other integers; the rest are matters of probes."""
+"""The types in `DeviceFacts.dtypes`. Every device has the other integers; the rest are matters of probes."""
 
 
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
@@ -101,21 +101,18 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 
 HostArray = npt.NDArray[Any]  # in host memory, of any type
 
-_ML_DTYPES = {
-    "bfloat16": ml_dtypes.bfloat16,
-    "fp8": ml_dtypes.float8_e4m3fn,
-    **{
-        name: ml_dtypes.float8_e5m2 if name.startswith("e5m2") else ml_dtypes.float8_e4m3fn
-        for name in FP8_DTYPES
-    },
+_ML_DTYPES = {"bfloat16": ml_dtypes.bfloat16} | {
+    name: ml_dtypes.float8_e5m2 if name.startswith("e5m2") else ml_dtypes.float8_e4m3fn
+    for name in ("fp8", *FP8_DTYPES)
 }
 _TF32_DROPS = np.uint32(13)  # of a float's 23 bits of mantissa
 
 
 def encode(values: HostArray, dtype: DType) -> HostArray:
-    """Values as a device stores them, rounded to the nearest of the type, ties to even.
+    """Values as a device stores them, rounded to nearest, ties to even.
 
-    They are finite, within the type's range, and whole for integers; of any shape.
+    The input may have any shape. It must be finite and within the type's range; for integer types, whole.
+    tf32 is stored as a float whose last 13 bits are 0. bfloat16 and fp8 are stored as unsigned integers.
     """
     if dtype.name == "tf32":
         bits = _rounded_to_odd(values).view(np.uint32)
@@ -128,14 +125,17 @@ def encode(values: HostArray, dtype: DType) -> HostArray:
 
 
 def decode(stored: HostArray, dtype: DType) -> HostArray:
-    """The values that a device sees in what it stores, in double precision (integers: as they are)."""
+    """Stored values as numbers: floating-point types in double precision, integers unchanged."""
     if kind := _ML_DTYPES.get(dtype.name):
         return np.asarray(stored.view(kind).astype(np.float64))
     return stored.astype(np.float64) if dtype.is_float else stored
 
 
 def _rounded_to_odd(values: HostArray) -> HostArray:
-    """Floats from doubles, rounded to odd: what rounds them again to a shorter type rounds as if once."""
+    """Convert doubles to floats, rounding to odd: an inexact result gets an odd last bit.
+
+    Rounding such a float again to a shorter type gives the same result as rounding the double once.
+    """
     floats = values.astype(np.float32)
     if values.dtype == np.float64:
         moved = (floats != values) & (floats.view(np.uint32) & np.uint32(1) == 0)
@@ -144,14 +144,14 @@ def _rounded_to_odd(values: HostArray) -> HostArray:
     return floats
 
 
-Capability = tuple[int, int]
-"""NVIDIA's compute capability: (9, 0)."""
+Capability = tuple[int, int]  # NVIDIA's compute capability: (9, 0)
 
 
 def lacks_capability(device: DeviceFacts, name: str, wanted: Capability, only: bool = False) -> str:
-    """Why an instruction of NVIDIA's cannot run on a device, or "".
+    """Why a device cannot run an NVIDIA instruction, or "".
 
-    It wants a compute capability, or a later one unless it is `only` for that.
+    `name` is the instruction, for the sentence, and `wanted` the compute capability that it needs. With
+    `only`, later capabilities do not have it. Other vendors' devices have capability (0, 0).
     """
     available = device.compute_capability
     if available == wanted or (available > wanted and not only):
@@ -192,7 +192,7 @@ class InstructionFamily:
     instructions: tuple[Instruction, ...]
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """Why a device cannot run it for a type, as far as its description tells; or ""."""
+        """Why a device cannot run it for a data type, or "". Emulating it counts as lacking it."""
         instructions = [each for each in self.instructions if each.dtype == dtype]
         wanted = min(each.capability for each in instructions)
         lacks = lacks_capability(device, self.name, wanted, only=bool(self.target))

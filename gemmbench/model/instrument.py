@@ -25,9 +25,6 @@ When = Literal["exact", "before", "after"]
 after: what the last batch left, and one more problem."""
 
 
-# --- requests -----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Open:
     """List the devices, or describe the host and its BLAS. Answered by `Opened`."""
@@ -45,10 +42,7 @@ class Build:
 
 @dataclass(frozen=True)
 class Prepare:
-    """Compile a case and put its operands in place. Answered by `Prepared`.
-
-    The kernels of a case with a ``former`` folder are those of that folder.
-    """
+    """Compile a case (from its ``former`` folder, if any) and place its operands. Answered by `Prepared`."""
 
     handle: int  # that later requests name it by; the parent's choice
     case: Case
@@ -86,9 +80,6 @@ class Release:
 Request = Open | Build | Prepare | Verify | AskBatch | Release
 
 
-# --- answers ------------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Opened:
     """What the instrument is, and what it measures on."""
@@ -115,7 +106,7 @@ class Prepared:
     """A case that is ready to run."""
 
     clocks: tuple[str, ...]  # that batches can be timed by: those of the device, then "host"
-    ahead: tuple[str, ...] = ()  # those of which a batch can be put into the queue while another runs
+    ahead: tuple[str, ...] = ()  # those whose batches can be enqueued while another runs
     built: Built = field(default_factory=Built)
     memory: str = ""  # how operands reach the device: mapped, staged, pageable
     sets: int = 1  # of operands that it rotates among
@@ -166,7 +157,7 @@ class Released:
 
 @dataclass(frozen=True)
 class Refusal:
-    """`NotMeasuredError`, on the wire."""
+    """`NotMeasuredError` as a message."""
 
     status: Status
     reason: str
@@ -177,32 +168,22 @@ class Refusal:
 Answer = Opened | Built | Prepared | Verified | Batch | Released | Refusal
 
 
-# --- errors -------------------------------------------------------------------------------------------------
-
-
 class NotMeasuredError(Exception):
-    """A case ends without a rate; carries the row's status and the reason for the user.
+    """A case ends without a rate. The exception has the row's status and the reason for the user.
 
     Attributes:
-        restart: the driver can no longer be trusted: run the next case in a fresh process.
-        needs_s: what a skipped case would take; None where that is not why.
-        handle: of an instrument, in whose turn it was raised.
+        restart: the driver can no longer be trusted, so the next case needs a new process.
+        needs_s: the predicted seconds of a case that is over budget; else None.
+        handle: the handle whose answer was waited for, if known.
     """
 
     handle: int | None = None
 
     def __init__(
-        self,
-        status: Status,
-        reason: str,
-        restart: bool = False,
-        needs_s: float | None = None,
+        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
     ) -> None:
         super().__init__(reason)
-        self.status = status
-        self.reason = reason
-        self.restart = restart
-        self.needs_s = needs_s
+        self.status, self.reason, self.restart, self.needs_s = status, reason, restart, needs_s
 
 
 LEAST_SAMPLES = 3  # of each scope of a row, even if they take longer than its budget
@@ -210,7 +191,7 @@ LONGEST_S = 2.0  # of a problem: a longer one is over budget, unless --budget is
 
 
 def too_slow(predicted_s: float, policy: Policy) -> NotMeasuredError | None:
-    """Why a problem that takes so long is not measured; None if it is."""
+    """The error for a problem that takes longer than the budget (2 s at least); None if it does not."""
     if predicted_s <= max(LONGEST_S, policy.budget_s):
         return None
     reason = f"one problem takes about {seconds(predicted_s)}; --budget {math.ceil(predicted_s)} runs it"
@@ -226,9 +207,6 @@ class LostError(NotMeasuredError):
     """The instrument died or outlasted its time; its handles are prepared again when they are next used."""
 
 
-# --- what parents program against ---------------------------------------------------------------------------
-
-
 class Instrument(Protocol):
     """Prepares, verifies and times cases. `measure.child.Worker` is the real one, in a process of its own.
 
@@ -239,55 +217,43 @@ class Instrument(Protocol):
         """Compile a case's kernels and run nothing."""
 
     def prepare(
-        self,
-        case: Case,
-        device: DeviceFacts | None,
-        policy: Policy,
-        like: int | None = None,
+        self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
-    ) -> Handle:
+    ) -> Handle:  # fmt: skip
         """Put a case's operands in place: see `Prepare`."""
 
     def of_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """What times the former version of a case, with the case and the device as that one knows them.
+        """The instrument that times the former version of a case, and the case and device as it knows them.
 
-        It is this instrument where `Case.former` is a folder of kernels, and another process where it is a
-        checkout or another driver.
+        If `Case.former` is a folder of kernels, it is this instrument; else it is another process.
         """
 
     def verify(self, handle: int, when: When) -> Verified:
         """Check what the timed launches compute."""
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """Ask for a batch, and do not wait for it."""
+        """Request a batch without waiting for it."""
 
     def finish(self) -> Batch:
-        """The oldest batch that was asked for."""
+        """Wait for the oldest requested batch."""
 
     def release(self, handle: int) -> None:
-        """Give a handle's memory back; where the instrument is gone there is nothing to do."""
+        """Free a handle's memory. Do nothing if the instrument's process is gone."""
 
 
 class Watch:
-    """Reads what a device and its host do while batches run; this one reads nothing.
+    """Reads what a device and its host do while batches run. This one reads nothing, `Monitor` does."""
 
-    `measure.conditions.Monitor` is the real one.
-
-    Attributes:
-        warm_s: how long a row is warmed up.
-        tick_s: the resolution of the clocks that time batches.
-    """
-
-    warm_s = 0.05
-    tick_s = 0.0
+    warm_s = 0.05  # how long a row is warmed up
+    tick_s = 0.0  # the resolution of the clocks that time batches
 
     def begin(self) -> None:
         """A window begins."""
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """The window ends: what the device and its host did while the batches ran."""
+        """End the window. Returns what the device and its host did while the batches ran, if it was read."""
         return None
 
 
@@ -304,15 +270,13 @@ class Handle:
     watch: Watch = field(default=_UNWATCHED, kw_only=True)
 
     def verify(self, when: When) -> Verified:
-        """Check what the timed launches compute."""
         return self.instrument.verify(self.number, when)
 
     def start(self, clock: str, count: int, work: int = 1) -> None:
-        """Ask for a batch, and do not wait for it."""
         self.instrument.start(self.number, clock, count, work)
 
     def finish(self) -> Batch:
-        """The batch that was asked for first, of all handles of the instrument."""
+        """Wait for the batch that was requested first, among all handles of the instrument."""
         return self.instrument.finish()
 
     def batch(self, clock: str, count: int, work: int = 1) -> Batch:

@@ -19,9 +19,9 @@ _INCLUDE = re.compile(r'^#include "([\w./-]+)"[^\S\n]*$', re.MULTILINE)
 
 @cache
 def folder() -> Path:
-    """The ``kernels`` folder: inside the package in a wheel, beside it in a checkout or editable install.
+    """The ``kernels`` folder: ``_kernels`` inside an installed package, or next to the package in a checkout.
 
-    Raises `FileNotFoundError` where the installation is broken.
+    Raises `FileNotFoundError` if neither exists.
     """
     package = Path(__file__).resolve().parent.parent
     for candidate in (package / "_kernels", package.parent / "kernels"):
@@ -31,38 +31,30 @@ def folder() -> Path:
 
 
 def raw(file: str, root: str = "") -> str:
-    """The text of one file as it stands, by its name in gemmbench's own folder of kernels, or another."""
+    """The text of a kernel file as it stands. `root` is another kernels folder than gemmbench's own."""
     if file in _OWN:
         return _OWN[file]
     return ((Path(root) if root else folder()) / file).read_text(encoding="utf-8")
 
 
 def opening(file: str) -> str:
-    """The comment that a file opens with, without its frame; "" if it opens with none."""
+    """The text of the comment at the top of a file; "" if there is none."""
     comment = re.match(r"/\*(.*?)\*/", _BLOCK.sub("", raw(file)).lstrip(), re.DOTALL)
     return re.sub(r"^ \* ?", "", comment[1], flags=re.MULTILINE).strip() if comment else ""
 
 
 @cache
 def text(file: str, root: str = "") -> str:
-    """The source of one ``.cl`` file with every ``#include`` replaced; arguments as of `raw`.
-
-    Drivers differ in how they take include paths (spaces, caches), so none is handed to them.
-    """
+    """The source of a ``.cl`` file with every ``#include`` replaced: drivers treat paths differently."""
     return _INCLUDE.sub(lambda match: text(match[1], root), raw(file, root))
 
 
+# Macros of kernels that read an operand as it is stored, transposed.
 TRANSPOSED: dict[str, tuple[str, ...]] = {"A": ("-DTRANS", "-DTRANS_A"), "B": ("-DTRANS", "-DTRANS_B")}
-"""What kernels are compiled with that read an operand as it is stored, transposed."""
-
-HALF_STORED = "-DSTORED_half"
-"""What kernels are compiled with whose operands are half in memory and float everywhere else."""
-
-BATCHED = "-DBATCHED"
-"""What kernels are compiled with that compute the problems of a batch: see kernels/batch.clh."""
-
+HALF_STORED = "-DSTORED_half"  # of kernels whose operands are half in memory and float everywhere else
+BATCHED = "-DBATCHED"  # of kernels that compute the problems of a batch: see kernels/batch.clh
+# Of nv-async, for other ways to copy tiles: see kernels/gemm/19_nv_async.cl.
 COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
-"""What nv-async is compiled with where copies bring tiles in other ways: see kernels/gemm/19_nv_async.cl."""
 
 _ASKED_FOR = tuple(
     dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED, *COPIED.values()))
@@ -71,27 +63,29 @@ _INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
 
 
 def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
-    """As `text`, without what transposed operands or batches alone need and ``options`` do not ask for.
+    """As `text`, without the code that only transposed operands, batches and other unrequested options need.
 
-    So what a kernel is compiled from for one problem whose operands are not transposed does not change with
-    how it takes others: nor does its hash, and rows that were measured before stay comparable.
+    So that code can change without the hash of the plain kernel. Older rows stay comparable.
     """
     left_out = (option for option in _ASKED_FOR if option not in options)
-    return _left(file, root, tuple(option.removeprefix("-D") for option in left_out))
+    return _without_macros(file, root, tuple(option.removeprefix("-D") for option in left_out))
 
 
 @cache
-def _left(file: str, root: str, macros: tuple[str, ...]) -> str:
-    """A text without what needs some macros. A search for parameters asks for it a hundred thousand times."""
+def _without_macros(file: str, root: str, macros: tuple[str, ...]) -> str:
+    """A file's text as if the macros were undefined; cached, because a tuner asks for it very often."""
     lines = text(file, root)
     if "TRANS_" in lines or "BATCHED" in lines:
         for macro in macros:
-            lines = _without(lines, macro)
+            lines = _without_macro(lines, macro)
     return lines
 
 
-def _without(source: str, macro: str) -> str:
-    """A source as the preprocessor leaves it where a macro is not defined; other conditions stay."""
+def _without_macro(source: str, macro: str) -> str:
+    """A source as the preprocessor leaves it if `macro` is not defined; other conditions stay.
+
+    Handles ``#ifdef``, ``#ifndef`` and ``#else`` of the macro, and its ``defined()`` in longer conditions.
+    """
     kept: list[str] = []
     within: list[bool | None] = []  # conditions: whether lines are kept, of the macro's; None: another's
     for line in source.splitlines(keepends=True):
@@ -113,13 +107,13 @@ def _without(source: str, macro: str) -> str:
 
 
 def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
-    """The options without the macros that a file does not name, so that variants can share its program."""
+    """The options without the -D of macros that the file does not use, so that variants share its program."""
     names = set(re.findall(r"\w+", text(file, root)))
     return tuple(option for option in options if option[:2] != "-D" or option[2:].partition("=")[0] in names)
 
 
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
-    """Sixteen hex digits that change when the kernels or their -D list do: kept in every row."""
+    """Hash of the kernel files and their options, sixteen hex digits. Every row stores it."""
     digest = hashlib.sha256()
     for part in (*(source(file, options, root) for file in files), *options):
         digest.update(part.encode() + b"\0")
@@ -147,18 +141,18 @@ class OwnFile:
     """A user's kernel file as another process needs it."""
 
     name: str  # without its folder: "mine.cl"
-    text: str  # includes replaced; a description that stood in a file beside it follows as a comment
+    text: str  # includes replaced; a description in a file of its own follows as a comment
 
     @property
     def key(self) -> str:
-        """What `text` and `raw` take for it, once it is kept."""
+        """The name under which `text` and `raw` know this file. Reading the property registers the text."""
         key = f"own/{hashlib.sha256(self.text.encode()).hexdigest()[:12]}/{self.name}"
         _OWN[key] = self.text
         return key
 
     @property
     def description(self) -> str:
-        """The TOML between its ``/* gemmbench`` and ``*/`` lines, on the lines where it stands.
+        """The TOML between the file's ``/* gemmbench`` and ``*/`` lines, on its original line numbers.
 
         Raises `KernelFileError` if there is none, or more than one.
         """
@@ -184,21 +178,22 @@ def shown_name(file: str) -> str:
 
 
 def own_file(path: Path) -> OwnFile:
-    """A user's kernel file with what it includes, and with the TOML file beside it if there is one.
+    """Read a user's kernel file with its includes. A TOML file of the same name is added as a comment.
 
-    Raises `KernelFileError` if it cannot be read, or what it includes is not there.
+    Raises `KernelFileError` if a file cannot be read, or the TOML holds ``*/``.
     """
-    source = _expanded(_own_text(path), path.parent, path.name)
+    source = _expanded(_user_text(path), path.parent, path.name)
     beside = path.with_suffix(".toml")
     if beside != path and beside.is_file():
-        described = _own_text(beside)
+        described = _user_text(beside)
         if "*/" in described:
             raise KernelFileError(f"{beside} holds */, which would end the comment that it becomes")
         source = f"{source}\n/* gemmbench\n{described}\n*/\n"
     return OwnFile(path.name, source)
 
 
-def _own_text(path: Path) -> str:
+def _user_text(path: Path) -> str:
+    """The text of a user's file. `KernelFileError` if it is unreadable, over 1 MiB or not UTF-8."""
     try:
         if path.stat().st_size > _MOST_BYTES:
             raise KernelFileError(f"{path} is larger than 1 MiB, which no kernel is")
@@ -212,18 +207,24 @@ def _own_text(path: Path) -> str:
 
 
 def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
-    """Source with every ``#include "FILE"`` of its own folder replaced; gemmbench's header is for `text`."""
+    """A source with every ``#include "FILE"`` replaced, relative to the folder `near`.
+
+    gemmbench's own header stays, for `text` to replace. At the top level ``#line`` keeps the line numbers of
+    the user's file in the driver's log. Raises `KernelFileError` if a file is missing, or includes are more
+    than 8 deep.
+    """
 
     def after(match: re.Match[str]) -> str:
-        """What keeps the driver's log at the lines of the user's file."""
+        """A ``#line`` that restores the file's own line number; "" inside an included file."""
         return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
 
     def replaced(match: re.Match[str]) -> str:
+        """The text for one ``#include``: the file, or gemmbench's header left as it is."""
         file = near / match[1]
         if file.is_file():
             if depth >= _DEPTH:
                 raise KernelFileError(f"{name} includes files more than {_DEPTH} deep")
-            return _expanded(_own_text(file), file.parent, match[1], depth + 1) + after(match)
+            return _expanded(_user_text(file), file.parent, match[1], depth + 1) + after(match)
         if match[1] == MARK:
             return f'#include "{MARK}"{after(match)}'
         what = f"neither beside it nor gemmbench's {MARK}"

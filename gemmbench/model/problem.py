@@ -20,7 +20,7 @@ class Dimensions:
     alpha: float = 1.0
     ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
     trans_a: bool | UnsetType = False  # A is stored k x m, and op(A) is its transpose
-    trans_b: bool | UnsetType = False  # B is stored n x k, likewise
+    trans_b: bool | UnsetType = False  # B is stored n x k, and op(B) is its transpose
     batch: int | UnsetType = 1  # unset: 1
 
     @property
@@ -45,14 +45,14 @@ class Dimensions:
 
     @property
     def tight(self) -> Leading:
-        """lda, ldb and ldc of rows that have nothing between them: the least there can be."""
+        """lda, ldb and ldc without gaps between rows: the smallest possible."""
         return self.stored_a[1], self.stored_b[1], self.n
 
     @property
     def flops(self) -> int:
-        """Operations: 2 m n k of every problem, a multiplication and an addition for each product.
+        """Operations of all problems of the batch, 2 m n k each: multiplications and additions.
 
-        There are none where alpha is 0: a BLAS does not read A and B then.
+        0 if alpha is 0, because a BLAS does not read A and B then.
         """
         return 2 * self.m * self.n * self.k * self.count if self.alpha else 0
 
@@ -71,9 +71,9 @@ class Dimensions:
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
     def apart(self, between: str = "=", before: str = " ") -> str:
-        """How its matrices are stored, where that is not as NN in tight rows, and of how many problems.
+        """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
-        `` NT lda=400 ldc=512``, `` batch=1024``.
+        Only leading dimensions longer than the rows appear. `between` joins name and value, `before` parts.
         """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
@@ -92,9 +92,10 @@ def leading(
     m: int, n: int, k: int, lda: int | None = None, ldb: int | None = None, ldc: int | None = None,
     trans_a: bool = False, trans_b: bool = False,
 ) -> Leading | None:  # fmt: skip
-    """Leading dimensions of a problem, elements from row to row as stored; None where all are tight.
+    """The leading dimensions lda, ldb and ldc in elements; None if no row has gaps.
 
-    One that is None is tight. Raises `ValueError`, for the user, if one is less than its matrix is wide.
+    A dimension that is None gets the row length of its matrix as stored. Raises `ValueError` with a message
+    for the user if one is smaller than that.
     """
     a = (m, "the transposed A has m") if trans_a else (k, "A has k")
     b = (k, "the transposed B has k") if trans_b else (n, "B has n")
@@ -110,15 +111,12 @@ def leading(
 class Gemm(Dimensions):
     """One problem, C = alpha op(A) op(B) + beta C: op(A) is m x k, op(B) is k x n, C is m x n, all row-major.
 
-    op(A) is A or, with ``trans_a``, the transpose of A, which then is stored k x m; likewise op(B).
+    With ``trans_a``, A is stored k x m and op(A) is its transpose. The same holds for B. The data type is
+    that of A and B; ``DType.result`` is that of C. A batch is several problems of one shape in one launch.
+    Their operands lie one after the other, m lda, k ldb and m ldc elements apart.
 
-    The data type is that of A and B; it tells C's (``DType.result``).
-
-    A batch is so many problems of one shape, each with operands of its own, that lie one behind the other
-    (m lda, k ldb and m ldc elements apart) and are computed in one launch.
-
-    Raises:
-        ValueError: a dimension is negative, the batch is empty or the data type is unknown.
+    Raises `ValueError` if a dimension is negative, the batch is empty, a leading dimension is too small or
+    the data type is unknown.
     """
 
     m: int
@@ -134,6 +132,7 @@ class Gemm(Dimensions):
     batch: int = 1
 
     def __post_init__(self) -> None:
+        """Raise `ValueError` if a value is not valid."""
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
@@ -150,7 +149,7 @@ class Gemm(Dimensions):
 
     @property
     def elements_of(self) -> dict[str, int]:
-        """Elements of A, B and C of the whole batch, with those between their rows."""
+        """Elements of A, B and C of the whole batch, including gaps between rows."""
         lda, ldb, ldc = self.ld or self.tight
         each = {"A": self.stored_a[0] * lda, "B": self.stored_b[0] * ldb, "C": self.m * ldc}
         return {name: self.batch * elements for name, elements in each.items()}
@@ -164,5 +163,5 @@ class Gemm(Dimensions):
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of A, B and C together: the least that a multiplication must hold."""
+        """Bytes of A, B and C together."""
         return sum(self.bytes_of.values())

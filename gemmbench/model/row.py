@@ -33,40 +33,21 @@ FAILED: tuple[Status, ...] = ("wrong", "crashed", "failed", "timed-out")
 
 SCOPES: tuple[str, ...] = ("kernel", "device", "host")
 
-CHAIN = "chain"
-"""On a GPU: a chain of launches in one queue, from the first START to the last END.
+CHAIN = "chain"  # samples of a chain of launches on a GPU, first START to last END; see GRAPH
+GRAPH = "graph"  # samples of a CUDA graph of launches, in saved runs that compare kernels with cuBLAS
+MATH = "math"  # the parameter that a row has in addition to its kernel's own with --math
+NO_CLOCK = "the driver has no event times, so the host's clock timed the kernel"  # a row's note
 
-It is compared with a CUDA graph of cuBLAS.
-"""
-
-NO_CLOCK = "the driver has no event times, so the host's clock timed the kernel"
-"""The note of a row that was timed by the host."""
-
-GRAPH = "graph"
-"""The device's time of a CUDA graph of launches, in the saved runs that compare kernels with cuBLAS."""
-
-MATH = "math"
-"""The parameter that a row has in addition to its kernel's own, where `--math` was given."""
-
+# How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without. Either may
+# contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
 MATHS: tuple[str, ...] = ("strict", "fast")
-"""How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without.
 
-Either may contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
-"""
-
+# The parts of the host scope, in their order: see `Row.parts`. Upload and download copy; mapped memory they
+# unmap and map. Passes and kernel are by the device's stamps, waiting is what the host waits beyond them. If
+# a library reports no kernel, passes has all launches. Only a map cycle has map and fill.
 PARTS: tuple[str, ...] = ("map", "fill", "upload", "enqueue", "passes", "kernel", "waiting", "download")
-"""Of the host scope, in their order: see `Row.parts`.
-
-upload and download copy or, of mapped memory, unmap and map. passes and kernel are by the device's stamps,
-and waiting is what the host waits beyond them. Where there is no kernel, since a library does not report it,
-passes has all launches. Only a map cycle has map and fill.
-"""
-
-WHOLE = "whole"
-"""Beside the parts: the same problems by the wall clock alone."""
-
-CYCLE = "cycle"
-"""The clock of a whole map cycle: A, B and C mapped, filled, unmapped, multiplied and mapped back."""
+WHOLE = "whole"  # next to the parts: the same problems by the wall clock alone
+CYCLE = "cycle"  # the clock of a whole map cycle: A, B, C mapped, filled, unmapped, multiplied, mapped back
 
 
 @dataclass(frozen=True)
@@ -80,7 +61,7 @@ class Problem(Dimensions):
     beta: float = 0.0
     ld: tuple[Length, Length, Length] | UnsetType = UNSET  # lda, ldb, ldc, where rows are not tight
     trans_a: bool | UnsetType = UNSET  # true where A is stored transposed, k x m
-    trans_b: bool | UnsetType = UNSET  # likewise B, n x k
+    trans_b: bool | UnsetType = UNSET  # true where B is stored transposed, n x k
     batch: Annotated[int, Meta(ge=2)] | UnsetType = UNSET  # problems in a launch, where there are several
 
 
@@ -127,14 +108,13 @@ class Energy:
     problems: int = 0  # finished within the window
 
 
-BLAS = "blas"
-"""The name under which `Row.choice` holds the library that numpy was replaced by."""
+BLAS = "blas"  # the name under which `Row.choice` holds the library that numpy was replaced by
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:
-    """A kernel or library for people, with what was asked for beside its preset: ``naive fast WX=8``.
+    """A kernel or library for people: ``naive fast WX=8``.
 
-    `grid` are those of its own parameters that a run tries several values of.
+    The math mode follows the name, then the parameters named in `grid`, which a run tries several values of.
     """
     values = [listed({name: parameters[name]}) for name in grid]
     return " ".join(filter(None, (variant, str(parameters.get(MATH, "")), *values)))
@@ -153,7 +133,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes as built for a device; None where the driver does not tell."""
+    """What one compiled kernel needs on a device; None if the driver does not report it."""
 
     kernel: str
     role: str  # of its pass: multiply, transpose ...
@@ -168,7 +148,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Partner:
-    """What a row's batches were taken in turn with: its kernel's previous version, or another kernel."""
+    """The other side of interleaved batches: the kernel's previous version, or another kernel."""
 
     source: str  # hash of the other kernel's source and its -D list
     samples: dict[str, Scope]  # by scope, one for each of the row's own samples
@@ -195,7 +175,7 @@ class Row:
     choice: Parameters = field(default_factory=dict)  # what a race or a heuristic settled on
     samples: dict[str, Scope] = field(default_factory=dict)  # by scope: kernel, device, host
     parts: Parts = field(default_factory=dict)  # of the host scope: seconds by problem
-    cycle: Parts = field(default_factory=dict)  # likewise of a whole map cycle, of mapped operands
+    cycle: Parts = field(default_factory=dict)  # of a whole map cycle: seconds by problem
     launches: tuple[Launch, ...] = ()
     check: Check = field(default_factory=Check)
     energy: Energy = field(default_factory=Energy)
@@ -222,7 +202,7 @@ class Row:
 
     @property
     def key(self) -> RowKey:
-        """What makes this row the same case as a row of another run."""
+        """The identity of the row's case, equal in another run of the same case."""
         return row_key(self.kind, self.device, self.variant, self.dtype, self.parameters, self.problem)
 
     @property
@@ -237,11 +217,12 @@ class Row:
 
     @property
     def title(self) -> str:
-        """Its name for people; of the host's BLAS the library, if it is not numpy's."""
+        """Its name for people. Rows of the host's BLAS name the library if it is not numpy's."""
         return str(self.choice.get(BLAS) or self.name)
 
     @property
     def kernel_parameters(self) -> Parameters:
+        """The parameters that the title does not show."""
         said = (MATH, *self.grid)
         return {name: value for name, value in self.parameters.items() if name not in said}
 
@@ -252,7 +233,7 @@ class Row:
 
 
 def moment(text: str) -> datetime:
-    """A time as headers and rows hold it; `ValueError` if it is not ISO 8601."""
+    """A time from a header or row, in UTC unless it names a zone. `ValueError` if it is not ISO 8601."""
     time = datetime.fromisoformat(text.replace("Z", "+00:00"))
     return time if time.tzinfo else time.replace(tzinfo=timezone.utc)
 
@@ -261,22 +242,17 @@ RowKey = tuple[str, int, str, str, tuple[tuple[str, int | float | str], ...], Pr
 
 
 def row_key(
-    kind: str,
-    device: int,
-    variant: str,
-    dtype: str,
-    parameters: Parameters,
-    problem: Problem | None,
-) -> RowKey:
-    """The identity of a case, hashable."""
+    kind: str, device: int, variant: str, dtype: str, parameters: Parameters, problem: Problem | None,
+) -> RowKey:  # fmt: skip
+    """The identity of a case, hashable; the order of parameters does not matter."""
     return kind, device, variant, dtype, tuple(sorted(parameters.items())), problem
 
 
 def current(rows: Iterable[Row]) -> tuple[Row, ...]:
-    """Rows without those that were measured again: the last of a case stands where the first stood.
+    """Rows without those that were measured again.
 
-    Only a row that says so (`Row.supersedes`) takes the place of others: an A/A measurement has every case
-    several times, and each of them counts. A tuner's phases are cases of their own.
+    A row with `Row.supersedes` replaces the earlier rows of the same case and phase, in the first one's
+    position. Other repeated rows all stay: an A/A measurement has several of every case.
     """
     kept: list[Row | None] = []
     standing: dict[tuple[RowKey, str], list[int]] = {}

@@ -33,9 +33,9 @@ _PAST_THE_END = 1 << 40  # Windows locks bytes, and nobody else could read those
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Put a file in the old one's place: readers see either, whole. What is no file is written to.
+    """Write a file atomically: readers see the old or the new content. An existing file keeps its mode.
 
-    `OSError` leaves nothing behind, and the old file as it was.
+    Pipes and devices are written to directly. If writing raises `OSError`, the old file is unchanged.
     """
     if path.exists() and not path.is_file():
         path.write_bytes(data)
@@ -52,9 +52,9 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file until the descriptor is closed; False if another process, or descriptor, has it.
+    """Lock an open file until the descriptor is closed; False if it is already locked elsewhere.
 
-    What is no file (a pipe, /dev/null) and a file system that has no locks are as good as locked.
+    Pipes, devices and file systems without locks count as locked.
     """
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         return True
@@ -112,9 +112,6 @@ class Run:
         return self.header.devices[row.device] if row.device >= 0 else None
 
 
-# --- the file ---------------------------------------------------------------------------------------------
-
-
 _T = TypeVar("_T")
 
 
@@ -131,9 +128,8 @@ def encode(record: Header | Row) -> bytes:
 def load(path: str | Path) -> Run:
     """Read a saved run.
 
-    Raises:
-        RunFileError: no such file, another schema, a truncated line, a NaN, a wrong type; the message
-            names file, line and field.
+    Raises `RunFileError` if the file cannot be read, has another schema, ends in a truncated line, or holds
+    NaN or a wrong type. The message names file, line and field.
     """
     with without_collection():
         run, cut = _parse(Path(path))
@@ -147,7 +143,7 @@ def load(path: str | Path) -> Run:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Without Python's collector of cycles, for what makes many objects and none: rows, records."""
+    """Turn Python's collector of cycles off, for code that creates many objects without cycles."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -165,7 +161,11 @@ def _read(path: Path) -> bytes:
 
 
 def _parse(path: Path) -> tuple[Run, int]:
-    """The run in a file, and the number of its last line if that is cut short; 0 if it is whole."""
+    """Read and validate a run's file, without superseded rows.
+
+    Also returns the number of the last line if it is truncated, else 0. Raises `RunFileError` otherwise for
+    anything invalid, an empty file included.
+    """
     data = _read(path).removeprefix(b"\xef\xbb\xbf")  # the mark that some editors write
     if not data:
         raise RunFileError(f"{path}: line 1: the file is empty, so it has no header")
@@ -191,6 +191,7 @@ def _parse(path: Path) -> tuple[Run, int]:
 
 
 def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
+    """A line of the file as an object of a type. `RunFileError` names file and line."""
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -201,7 +202,7 @@ def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
 
 
 def _check_row(path: Path, number: int, row: Row, header: Header) -> None:
-    """Raise `RunFileError` for what types alone cannot say."""
+    """Raise `RunFileError` if values contradict each other or the header, though their types are right."""
 
     def bad(field_name: str, why: str) -> RunFileError:
         return RunFileError(f"{path}: line {number}: {field_name}: {why}")
@@ -245,12 +246,7 @@ def _counts(samples: dict[str, Scope]) -> dict[str, int]:
 class RunFile:
     """A run being written: each row is one write, flushed to disk before the next case starts.
 
-    The file is locked against other writers until it is closed or its process is gone.
-
-    Raises:
-        BusyError: another process is writing it.
-        RunFileError: the file exists (without `force`), cannot be written, or, for `resume`, was made by
-            another command or version, on other devices, another host, or with another sampling policy.
+    The file is locked against other writers until it is closed or its process ends.
     """
 
     def __init__(self, path: Path, descriptor: int) -> None:
@@ -260,7 +256,7 @@ class RunFile:
 
     @classmethod
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
-        """Start a new file; an existing one is an error unless `force`."""
+        """Start a new file. `RunFileError` if it exists, unless `force`; `BusyError` if it is locked."""
         path = Path(path)
         with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
             if force:
@@ -270,7 +266,11 @@ class RunFile:
 
     @classmethod
     def resume(cls, path: str | Path, header: Header) -> RunFile:
-        """Go on with a file: its whole rows are kept, a line cut short by a crash is dropped."""
+        """Continue a file: complete rows stay in `done`, and a truncated last line is removed.
+
+        An empty or missing file gets the header. Raises `RunFileError` if the file was made by another
+        command, version, device, host or policy.
+        """
         path = Path(path)
         with cls._opened(path, os.O_WRONLY) as file:
             if os.fstat(file._descriptor).st_size == 0:  # new, or killed before its header was written
@@ -291,7 +291,10 @@ class RunFile:
     @classmethod
     @contextmanager
     def _opened(cls, path: Path, flags: int) -> Iterator[RunFile]:
-        """A file opened for appending and locked; closed again if what is done with it fails."""
+        """Open a file for appending, create it if missing, and lock it; close it if the block raises.
+
+        Raises `RunFileError` if it cannot be opened, and `BusyError` if another process has it.
+        """
         try:
             file = cls(path, os.open(path, flags | os.O_CREAT | os.O_APPEND, 0o666))
         except FileExistsError:
@@ -307,7 +310,7 @@ class RunFile:
             raise
 
     def _cut(self, length: int) -> None:
-        """Drop what stands after so many bytes; what is no file has nothing to drop."""
+        """Truncate the file to a length in bytes; pipes and devices are left alone."""
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             return
         try:
@@ -319,6 +322,10 @@ class RunFile:
         self._write(encode(row))
 
     def _write(self, line: bytes) -> None:
+        """Append a line in one write, flushed to disk.
+
+        A partial write is undone and raises `RunFileError`.
+        """
         try:
             start = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
@@ -352,7 +359,7 @@ _OUTPUT_OPTIONS = {
 
 
 def essential(command: Iterable[str]) -> tuple[str, ...]:
-    """A command without the options that only say where its output goes."""
+    """A command's words without the options, and their values, that only say where output goes."""
     kept, words = [], iter(command)
     for word in words:
         name, equals, _ = word.partition("=")
@@ -364,7 +371,10 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
 
 
 def _conditions(header: Header, other: Header) -> dict[str, object]:
-    """What all rows of a file have in common; names follow "made by". Chips count that both headers tell."""
+    """What must be equal in two headers for one to resume the other, by a phrase that follows "made by".
+
+    Chips count only if both headers have them.
+    """
     host = header.host
     devices = (
         f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"

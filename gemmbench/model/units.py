@@ -18,7 +18,7 @@ _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 
 
 def number(value: float) -> str:
-    """Three significant digits without an exponent: ``0.123``, ``1.23``, ``12.3``, ``123``, ``1,234``."""
+    """Three significant digits: ``0.123``, ``1.23``, ``123``, ``1,234``; ``-`` for NaN and infinity."""
     if not math.isfinite(value):
         return "-"
     size = abs(value)
@@ -36,7 +36,7 @@ def gflops(flops_per_second: float) -> str:
 
 
 def scale(largest: float) -> tuple[float, str]:
-    """What to divide rates in flop/s by, given the largest, and its letter: 1e9 and G, or 1e12 and T."""
+    """The divisor and letter for rates in flop/s, by the largest: 1e9 and G, or 1e12 and T from 10 T on."""
     return (1e12, "T") if abs(largest) >= 9.9995e12 else (GIGA, "G")
 
 
@@ -63,7 +63,7 @@ def watts(value: float) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """A value in the largest unit that leaves it at 1 or more, or else in the smallest."""
+    """A value in the largest unit in which it is at least 1, or in the smallest unit; ``-`` for NaN."""
     if not math.isfinite(value):
         return "-"
     for size, unit in units:
@@ -118,7 +118,7 @@ def clean(text: str) -> str:
 
 
 def clean_lines(text: str, most: int = 6) -> str:
-    """The same, line by line, for build logs: at most `most` lines, the rest counted."""
+    """The same for several lines, without empty ones: at most `most` lines, and the rest counted."""
     lines = [line for line in (clean(line) for line in text.splitlines()) if line]
     if len(lines) > most:
         lines = [*lines[: most - 1], f"(and {len(lines) - most + 1} more lines)"]
@@ -153,7 +153,7 @@ def listed(parameters: Mapping[str, int | float | str]) -> str:
 
 
 def reason_of(error: Exception) -> str:
-    """What went wrong, to follow a colon; of an `OSError` the system's words, without number and path."""
+    """What went wrong, to follow a colon, in lower case; an `OSError` without number and path."""
     if isinstance(error, OSError):
         return (error.strerror or str(error)).lower()
     return str(error)[:1].lower() + str(error)[1:]
@@ -163,7 +163,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 def by_key(pairs: Iterable[tuple[_Key, _Value]]) -> dict[_Key, list[_Value]]:
-    """The values of each key; keys stand in the order in which they come first."""
+    """The values grouped by key; keys and values keep their order."""
     groups: dict[_Key, list[_Value]] = {}
     for key, value in pairs:
         groups.setdefault(key, []).append(value)

@@ -34,11 +34,9 @@ _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others'
 def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
     """The devices of every platform, in the loader's order; none if there is no driver.
 
-    A driver that answers a question wrongly or not at all costs that field, never the listing.
-
-    Args:
-        registered: what `drivers.register` returned; by default it is called here, which is early enough if
-            nothing has asked the loader for its platforms yet.
+    If a driver answers a question wrongly or not at all, only that field is unknown. `registered` is the
+    result of `drivers.register`. By default it is called here, which must be before the first use of the
+    loader.
     """
     registered = registered or drivers.register()
     facts: list[DeviceFacts] = []
@@ -57,11 +55,8 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
 def handle(facts: DeviceFacts) -> Any:
     """The pyopencl device that facts describe, which may come from another process or a saved run.
 
-    The loader lists platforms in the order of a folder, so a place counts only if the same device is there;
-    otherwise the first one that fits is taken.
-
-    Raises:
-        LookupError: there is no such device now.
+    A device matches by platform name, name and driver. The one at the same position is preferred. Otherwise
+    the index within the platform decides. Raises `LookupError` if none matches.
     """
     wanted = (facts.platform, facts.name, facts.driver)
     fitting = []
@@ -78,7 +73,7 @@ def handle(facts: DeviceFacts) -> Any:
 
 
 def _platforms() -> Iterator[tuple[int, Any]]:
-    """The platforms with their index; a driver that two ``.icd`` files name counts once."""
+    """The platforms with their index, each driver once; none if the loader finds no driver."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # the loader found no driver at all
@@ -99,9 +94,6 @@ def _devices_of(platform: Any) -> list[Any]:
         return []
 
 
-# --- the facts of one device --------------------------------------------------------------------------------
-
-
 def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
     """One property; the default if the driver, or this version of pyopencl, does not know it."""
     try:
@@ -116,12 +108,15 @@ def _text(thing: Any, keys: type, name: str) -> str:
 
 
 def _facts(
-    position: tuple[int, int, int],
-    platform: Any,
-    device: Any,
-    source: tuple[str, str],
+    position: tuple[int, int, int], platform: Any, device: Any, source: tuple[str, str],
     warnings: tuple[str, ...],
-) -> DeviceFacts:
+) -> DeviceFacts:  # fmt: skip
+    """A device's facts. `position` is its index, its platform's, and its index within the platform.
+
+    `source` is the driver's library and origin. Values that the driver does not report become the minimum
+    that OpenCL requires. Caches and cores of CPUs come from the system.
+    """
+
     def of_platform(name: str) -> str:
         return _text(platform, cl.platform_info, name)
 
@@ -129,7 +124,7 @@ def _facts(
         return _text(device, cl.device_info, name)
 
     def number(name: str, least: int = 0) -> int:
-        """A property; zero means unknown: then the specification's minimum."""
+        """A property; if it is 0 or missing, `least`."""
         return int(_ask(device, cl.device_info, name, 0)) or least
 
     bits = number("TYPE")
@@ -188,7 +183,7 @@ def _facts(
 
 
 def _name(device: Any) -> str:
-    """The device's name, after that of its board if AMD's driver knows it: "gfx1100" alone says little."""
+    """The device's name, after its board's name if AMD's driver reports it: ``Radeon ... (gfx1100)``."""
     name, extensions = (_text(device, cl.device_info, key) for key in ("NAME", "EXTENSIONS"))
     answer = _asked(device, _BOARD_NAME_AMD) if "cl_amd_device_attribute_query" in extensions.split() else b""
     board = answer.decode("utf-8", "replace").strip("\0 ")
@@ -196,19 +191,19 @@ def _name(device: Any) -> str:
 
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
-    """The sizes that a kernel may require of its sub-groups; none where the driver does not say."""
+    """The sub-group sizes that a kernel may require; none if the driver does not report them."""
     sizes = _asked(device, _SUB_GROUP_SIZES_INTEL)
     return tuple((ctypes.c_size_t * (len(sizes) // ctypes.sizeof(ctypes.c_size_t))).from_buffer_copy(sizes))
 
 
 def _chip(device: Any) -> str:
-    """Eight hex digits that tell chips apart, and nobody the chip's number; "" if the driver does not say."""
+    """Eight hex digits that identify the chip but hide its UUID; "" if the driver reports none."""
     uuid = _asked(device, _UUID_KHR)
     return hashlib.sha256(uuid).hexdigest()[:8] if len(uuid) == _UUID_BYTES and any(uuid) else ""
 
 
 def _asked(device: Any, question: int) -> bytes:
-    """The answer to a question that pyopencl does not know, from the loader that it uses; none is empty."""
+    """The raw answer to a device query that pyopencl does not know; empty if it fails."""
     answer, length = (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     try:
         ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
@@ -219,9 +214,9 @@ def _asked(device: Any, question: int) -> bytes:
 
 
 def _pci(device: Any, extensions: Collection[str]) -> str:
-    """Domain, bus, device and function, as Linux and NVML write them; "" if the driver does not say.
+    """The PCI slot as Linux and NVML write it, ``0000:17:00.0``; "" if the driver does not report it.
 
-    NVIDIA's slot is the number of the device: an H200 that NVML has at 00:06.0 says 6.
+    From cl_khr_pci_bus_info, else from NVIDIA's attributes. NVIDIA's slot is the number of the device.
     """
     if "cl_khr_pci_bus_info" in extensions and len(answer := _asked(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
         domain, bus, slot, function = struct.unpack("4I", answer)
@@ -238,10 +233,7 @@ def _pci(device: Any, extensions: Collection[str]) -> str:
 
 
 def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, ...]:
-    """Bytes of the caches of this machine's first core that hold data, by level, where Linux tells.
-
-    Drivers for CPUs differ in which cache they report, some report the second level.
-    """
+    """Bytes of the data caches of this machine's first core, by level; empty if Linux reports none."""
     sizes = {}
     for entry in folder.glob("index*"):
         with contextlib.suppress(OSError, ValueError):
@@ -254,13 +246,10 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
 def last_level_cache_bytes(
     folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None
 ) -> int:
-    """Bytes of all last-level caches together that this process can use; 0 where the system does not tell.
+    """Bytes of all last-level caches that this process can use, together; 0 if unknown.
 
-    A CPU may have several: 16 of 32 MiB on an EPYC of 128 cores.
-
-    Args:
-        folder: of the system's cores.
-        cores: that this process can use; None for what the system says.
+    A CPU may have several, 16 of 32 MiB on an EPYC of 128 cores. `cores` replaces the cores that the system
+    lets this process use.
     """
     cores = usable_cores() if cores is None else cores
     caches: dict[tuple[int, str], int] = {}

@@ -24,10 +24,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
@@ -58,12 +58,9 @@ class Registered:
     warnings: tuple[str, ...] = ()
 
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
-        """The driver of each platform, by the platform's name; None where no driver's name fits.
+        """The driver of each platform, by the platform's name, vendor and version; None if none matches.
 
-        Platforms that several drivers fit get them in their order, which is the loader's.
-
-        Args:
-            platforms: name, vendor and version of each, in the loader's order.
+        If several drivers match, platforms get them in the loader's order.
         """
         left: dict[str, list[Driver]] = {}
         seen: set[str] = set()
@@ -101,9 +98,9 @@ _LIBRARIES = {
 def register() -> Registered:
     """Make every driver of this environment visible to the OpenCL loader, except those in `SKIP`.
 
-    Call it before the process's first OpenCL call. Later calls return the same result. It changes
-    ``os.environ`` only if the loader would miss a driver, or load one to leave out. It needs no root, no home
-    folder and no cache. If no temporary folder is writable, a warning names the drivers that are missing.
+    Call it before the process's first OpenCL call; later calls return the same result. It changes
+    ``os.environ`` only if the loader would otherwise miss a driver, or load one to leave out. If no temporary
+    folder is writable, a warning names the missing drivers.
     """
     candidates, warnings = _candidates()
     skipped = os.environ.get(SKIP, "").split(os.pathsep)
@@ -123,7 +120,11 @@ def register() -> Registered:
 
 
 def _candidates() -> tuple[list[_Candidate], list[str]]:
-    """Every driver, in the loader's order, and warnings about packages."""
+    """Every driver, those that the loader finds first, and warnings about packages.
+
+    NVIDIA's library counts even without an ``.icd`` file, as in containers. A package replaces an ``.icd``
+    file that names the same library.
+    """
     system = tuple(_system_drivers())
     added = tuple(_listed_in_variable())
     packages, warnings = _python_drivers((*system, *added))
@@ -141,16 +142,15 @@ def _candidates() -> tuple[list[_Candidate], list[str]]:
 
 
 def release() -> None:
-    """Take back what `register` put into the environment.
+    """Restore the environment that `register` changed, once the loader has read it. Can be repeated."""
+    for name in tuple(_before):
+        if (value := _before.pop(name)) is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
 
-    The loader reads it once, at the process's first OpenCL call. Does nothing a second time, or without
-    `register`.
-    """
-    while _undo:
-        _undo.pop()()
 
-
-_undo: list[Callable[[], None]] = []
+_before: dict[str, str | None] = {}  # the variables to restore, with their values
 atexit.register(release)
 
 
@@ -158,7 +158,7 @@ atexit.register(release)
 
 
 def _system_drivers() -> Iterator[Driver]:
-    """The drivers behind every ``.icd`` file that the loader reads, or would without its environment."""
+    """The drivers that ``.icd`` files name, each once, and a library that ``OCL_ICD_VENDORS`` names."""
     seen: set[str] = set()
     for icd, origin in _icd_files():
         line = _first_line(icd)
@@ -171,7 +171,11 @@ def _system_drivers() -> Iterator[Driver]:
 
 
 def _icd_files() -> Iterator[tuple[Path, str]]:
-    """Every ``.icd`` file with the origin to state for it."""
+    """Every ``.icd`` file with its origin for messages.
+
+    They come from ``OCL_ICD_VENDORS`` if it is set, a folder or a file. Otherwise from the system's folder,
+    and from conda's folders for libraries that exist.
+    """
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
     asked = os.environ.get("OCL_ICD_VENDORS", "")
     if not asked:
@@ -181,7 +185,10 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
             folder = Path(prefix, "etc", "OpenCL", "vendors")
             if folder != base:
                 origin = f"from this environment: {folder}"
-                yield from ((icd, origin) for icd in _listing(folder) if _resolves(_first_line(icd)))
+                for icd in _listing(folder):
+                    library = _first_line(icd)
+                    if library and (not _is_path(library) or Path(library).is_file()):
+                        yield icd, origin
     elif Path(asked).is_dir():
         yield from ((icd, "from OCL_ICD_VENDORS") for icd in _listing(Path(asked)))
     elif asked.endswith(".icd"):
@@ -216,10 +223,6 @@ def _is_path(library: str) -> bool:
     return "/" in library or "\\" in library
 
 
-def _resolves(library: str) -> bool:
-    return bool(library) and (not _is_path(library) or Path(library).is_file())
-
-
 # --- what pip installed -------------------------------------------------------------------------------------
 
 
@@ -231,7 +234,10 @@ class _Candidate:
 
 
 def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[str]]:
-    """Drivers that importlib.metadata knows, wherever pip, pipx or ``--user`` put them."""
+    """The drivers of the pip packages of Intel and PoCL that are installed, and warnings about broken ones.
+
+    Each entry says whether the loader finds the driver without help. `others` are the drivers already known.
+    """
     entries: list[_Candidate] = []
     warnings: list[str] = []
     for name, pattern in (
@@ -261,7 +267,7 @@ def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[st
 
 
 def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[str]) -> Path | None:
-    """The driver library among a distribution's files; None if it is gone."""
+    """The first existing file of a package whose name matches the pattern; None without one."""
     for file in distribution.files or ():
         if pattern.fullmatch(file.name):
             path = Path(os.path.normpath(str(file.locate())))
@@ -271,7 +277,7 @@ def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[
 
 
 def _same_build(listed: str, library: Path) -> bool:
-    """Whether an ``.icd`` file names this library or a copy, which would show its devices twice."""
+    """Whether an ``.icd`` file's library is this one or a copy of it: the same name and size."""
     if not _is_path(listed):
         return False
     if _same(listed, str(library)):
@@ -287,17 +293,16 @@ def _same(path: str, other: str) -> bool:
 
 
 def _has_compiler_support(library: Path) -> bool:
-    """Whether the maths library that Intel's runtime links is where its run path or the linker finds it."""
+    """Whether the maths library that Intel's runtime needs is next to it or known to the linker."""
     if library.suffix == ".dll":
         return any(library.parent.glob("libmmd*.dll")) or ctypes.util.find_library("libmmd") is not None
     return (library.parent / "libimf.so").exists() or ctypes.util.find_library("imf") is not None
 
 
 def _bundled_loader_finds(library: Path) -> bool:
-    """Whether pyopencl's wheel brings a loader that lists this library itself.
+    """Whether pyopencl's wheel has a loader that finds this library on its own.
 
-    That loader also reads the ``.icd`` files beside it, whatever the environment says; PoCL's wheel puts its
-    own there, and a second entry would show its device twice.
+    That loader also reads ``.icd`` files in its own folder. PoCL's wheel puts one there.
     """
     spec = importlib.util.find_spec("pyopencl")  # finds the package without importing it
     if spec is None or not spec.origin:
@@ -317,14 +322,10 @@ def _loads(library: str) -> bool:
     return True
 
 
-# --- telling the loader -------------------------------------------------------------------------------------
-
-
 def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
-    """The environment variables that show the loader the missed drivers beside the others.
+    """Make a private folder of ``.icd`` files for all drivers, and return the variables that point to it.
 
-    Raises:
-        OSError: no temporary folder can be written.
+    On Windows the variables only add the missed drivers. Raises `OSError` if no temporary folder is writable.
     """
     if sys.platform == "win32":
         # The registry's drivers stay: this variable adds. The runtime's other DLLs are found on the PATH,
@@ -349,15 +350,8 @@ def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
         whole = folder / f"{name}.{os.getpid()}"
         whole.write_bytes(line)
         whole.replace(folder / name)
-    _undo.append(partial(_restore, "OCL_ICD_VENDORS", os.environ.get("OCL_ICD_VENDORS")))
+    _before["OCL_ICD_VENDORS"] = os.environ.get("OCL_ICD_VENDORS")
     return {"OCL_ICD_VENDORS": str(folder)}
-
-
-def _restore(name: str, before: str | None) -> None:
-    if before is None:
-        os.environ.pop(name, None)
-    else:
-        os.environ[name] = before
 
 
 # --- drivers that fail --------------------------------------------------------------------------------------
@@ -377,9 +371,9 @@ Problem = tuple[str, str]  # what is wrong, and the fix, or ""
 
 
 def skip_failing(limit_s: float) -> tuple[Problem, ...]:
-    """List the devices of each driver alone, in child processes; add drivers that crash or hang to `SKIP`.
+    """List each driver's devices in a child process of its own; add drivers that crash or hang to `SKIP`.
 
-    `limit_s` is what a driver may take.
+    Returns a message for each. `limit_s` is the time limit of a driver.
     """
     skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
     all_drivers = {each.driver.library: each.driver for each in _candidates()[0]}
@@ -402,7 +396,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
 
 
 def _failure(child: subprocess.Popen[bytes], limit_s: float) -> str:
-    """How listing a driver fails, or ""; the time that Python takes to start does not count."""
+    """How a child process failed to list a driver's devices, or "". Python's start does not count."""
     assert child.stdout
     with child:
         child.stdout.readline()
@@ -426,7 +420,11 @@ def signal_name(number: int) -> str:
 
 
 def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, ...]:
-    """Why drivers show no device; `shown` are the libraries that show one."""
+    """Why drivers show no device, each with a fix; `shown` are the libraries that show one.
+
+    A driver that loads without showing a device counts only if no driver shows one, or if Mesa's needs its
+    variable. Nothing is checked on Windows.
+    """
     listed = [] if shown else [(warning, "") for warning in registered.warnings]
     for driver in registered.drivers if sys.platform != "win32" else ():
         if driver.library in shown:
@@ -447,11 +445,8 @@ def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, .
     return tuple(listed)
 
 
-# --- advice -------------------------------------------------------------------------------------------------
-
-
 def no_device_message(problems: Iterable[Problem]) -> str:
-    """One sentence for a machine that shows no OpenCL device: what is wrong, and what to type."""
+    """The message for a machine without OpenCL devices: the problems, and how to install a driver."""
     sentences = ["no OpenCL device was found", *map(sentence, problems)]
     return f"{'. '.join(sentences)}; a driver for this CPU comes with: {install_command()}"
 
@@ -462,7 +457,7 @@ def sentence(problem: Problem) -> str:
 
 
 def install_command() -> str:
-    """What gives this machine an OpenCL driver for its CPU."""
+    """The command that installs an OpenCL driver for this machine's CPU: pip, pipx, brew or conda."""
     machine = platform.machine().lower()
     # Intel's wheel is built for glibc; musl (Alpine) cannot load it.
     is_glibc = sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"
@@ -476,7 +471,7 @@ def install_command() -> str:
 
 
 GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/getting-started.md#drivers-of-the-system"
-"""Which package of which system has which driver."""
+"""The drivers and the packages that contain them, by system."""
 
 # PoCL compiles for one of these where its LLVM does not know the processor.
 _GENERIC = ("generic", "x86-64")
@@ -487,20 +482,20 @@ _VECTORS = (("avx512f", 512), ("avx", 256), ("sse", 128))  # flag of /proc/cpuin
 
 
 def vector_bits(cpuinfo: str) -> int:
-    """Bits of the widest vectors of an x86 processor, from the text of /proc/cpuinfo; 0 if not known."""
+    """Bits of the widest x86 vectors, from the text of /proc/cpuinfo; 0 if unknown."""
     match = re.search(r"^flags\s*:(.*)$", cpuinfo, re.MULTILINE)
     flags = match[1].split() if match else []
     return next((bits for flag, bits in _VECTORS if flag in flags), 0)
 
 
 def generic_target(device_version: str) -> str:
-    """What PoCL compiles for, by its device version, if that is any x86 processor; or ""."""
+    """The generic processor that PoCL compiles for, by its device version; "" if it knows the real one."""
     stated = _HOST_STRING.search(device_version)
     return stated[1] if stated and stated[1].lower() in _GENERIC else ""
 
 
 def target_warning(platform_version: str, device_version: str) -> str:
-    """A sentence about a driver that does not know this processor, or ""."""
+    """A warning if PoCL's LLVM does not know this processor, and so compiles for a generic one; else ""."""
     target = generic_target(device_version)
     if not target:
         return ""

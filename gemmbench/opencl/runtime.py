@@ -53,11 +53,12 @@ class BuiltProgram:
 class Runtime:
     """One device of this process: its context, its queues and the programs built for it.
 
-    Raises:
-        NotMeasuredError: the device cannot be opened.
+    `queue` times events if the driver can (`has_clock`); `plain_queue` does not. Raises `NotMeasuredError` if
+    the device cannot be opened.
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
+        """Open the device, its context and its queues."""
         self.facts = facts
         with errors():
             try:
@@ -67,18 +68,14 @@ class Runtime:
             self.context = cl.Context([self.device])
             self.plain_queue = cl.CommandQueue(self.context, self.device)
             self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
-        self._programs: dict[
-            tuple[str, tuple[str, ...], str, str], BuiltProgram
-        ] = {}  # the last used at the end
+        self._programs: dict[tuple[object, ...], BuiltProgram] = {}  # the last used at the end
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
-        """The program of one ``.cl`` file under one -D list. The last `_MOST_PROGRAMS` are cached.
+        """The program of one ``.cl`` file with options, built or from the cache of the last 256.
 
         `root` is another kernels folder than gemmbench's own. With a `target` the program is built again from
-        its PTX: see `rebuild`.
-
-        Raises:
-            NotMeasuredError: it does not compile; the reason holds the driver's log, shortened.
+        its PTX: see `rebuild`. Raises `NotMeasuredError` with the driver's log, shortened, if it does not
+        compile.
         """
         key = (file, options, root, target)
         built = self._programs.pop(key, None)
@@ -90,6 +87,7 @@ class Runtime:
         return self._programs[key]
 
     def _build(self, file: str, options: tuple[str, ...], root: str) -> BuiltProgram:
+        """Compile a file without the cache, and measure how long that takes."""
         begin = time.perf_counter()
         with warnings.catch_warnings(), errors():
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -104,7 +102,7 @@ class Runtime:
         return BuiltProgram(program, time.perf_counter() - begin, log.strip())
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
-        """With the OpenCL C that the kernels are written in unless they name another, and a telling log."""
+        """The options with gemmbench's OpenCL C version, unless they name one, and NVIDIA's verbose log."""
         own = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
         if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
@@ -112,11 +110,7 @@ class Runtime:
         return [*([] if own else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
-        """A kernel of its own (arguments are kept in it), checked to take work-groups of this size.
-
-        Raises:
-            NotMeasuredError: the compiled kernel needs more registers than such a group can have.
-        """
+        """A kernel with arguments of its own. `NotMeasuredError` if it does not take such work-groups."""
         info = cl.kernel_work_group_info
         with errors():
             kernel = cl.Kernel(built.program, name)
@@ -135,24 +129,21 @@ class Runtime:
     ) -> tuple[Any, tuple[int, ...]]:
         """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
 
-        If fixed, the group of the multiplication was asked for, and stays.
-
-        Raises:
-            NotMeasuredError: the compiled kernel takes no such group, and no smaller one will do.
+        `fixed` keeps a multiplication's group. Raises `NotMeasuredError` if the kernel takes no such group.
         """
         most = self.largest_group(built, step.kernel)
         group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)
         return self.kernel(built, step.kernel, group), group
 
     def largest_group(self, built: BuiltProgram, name: str) -> int:
-        """Work-items that a group may have as compiled; some drivers tell less than a kernel requires."""
+        """Work-items that a group of the compiled kernel may have, as the driver reports it."""
         info = cl.kernel_work_group_info
         with errors():
             return int(cl.Kernel(built.program, name).get_work_group_info(info.WORK_GROUP_SIZE, self.device))
 
     @cached_property
     def launch_s(self) -> float:
-        """Wall seconds that launching an empty kernel on every unit costs, in a chain of them."""
+        """Wall seconds for one empty kernel on every unit: the median of five chains of 50 launches."""
         items = (4 * max(1, self.facts.compute_units),)
         kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
         chains = []
@@ -171,7 +162,7 @@ class Runtime:
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
 
     def room(self, nbytes: int) -> Any:
-        """A buffer for what passes keep; a CPU's has huge pages, as its operands and what numpy keeps."""
+        """A buffer for temporaries. On a CPU a large one asks for huge pages, as operands and numpy do."""
         buffer = self.buffer(nbytes)
         if self.facts.type == "cpu" and nbytes >= _WORTH_HUGE_PAGES:
             flags, shape = cl.map_flags.WRITE_INVALIDATE_REGION, (nbytes,)
@@ -192,7 +183,7 @@ class Runtime:
         return buffer
 
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
-        """Host memory of the driver's own, page-locked where that means anything; mapped for good."""
+        """A host array in memory of the driver, page-locked where that exists; it stays mapped."""
         flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
         staging = self.buffer(math.prod(shape) * dtype.itemsize, flags.READ_WRITE | flags.ALLOC_HOST_PTR)
         with errors():
@@ -210,7 +201,7 @@ class Runtime:
 
 
 def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
-    """A queue whose events tell times, or the plain one if the driver has none; whether they do."""
+    """A queue whose events have times, and whether they do. The plain queue if the driver refuses."""
     try:
         queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 16)
@@ -222,7 +213,7 @@ def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, boo
 
 
 def build_failure(file: str, message: str) -> str:
-    """A build error for a row: what failed and the first lines of the driver's log."""
+    """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors preferred."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()] or lines
     shown = telling[:_LOG_LINES]
@@ -233,7 +224,10 @@ def build_failure(file: str, message: str) -> str:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turn what the driver raises into a row's status."""
+    """Raise the driver's errors, and a lack of memory, as `NotMeasuredError` with a row's status.
+
+    After errors that leave the context unusable it asks for a new process.
+    """
     try:
         yield
     except cl.Error as error:
@@ -260,20 +254,20 @@ _PAGE = 4096
 _WORTH_HUGE_PAGES = 4 << 20  # bytes: from there on numpy asks for them
 SVM = ("svm", "svm-fine")
 MAPPED = ("mapped", *SVM)
-"""The modes in which host and device take one allocation in turns: see `model.case.MEMORY_MODES`."""
+"""The modes in which host and device share one allocation: see `model.case.MEMORY_MODES`."""
 
 
 def choose(mode: str, device: DeviceFacts) -> str:
-    """The mode for ``auto``: mapped where the device shares the host's memory, else staged."""
+    """The memory mode; ``auto`` becomes mapped if the device shares the host's memory, else staged."""
     if mode != "auto":
         return mode
     return "mapped" if device.unified_memory else "staged"
 
 
 def ask_for_huge_pages(address: int, nbytes: int) -> None:
-    """Ask the system to back large memory with huge pages, as numpy does for its own arrays; not all can.
+    """Ask the system to back memory of 4 MiB or more with huge pages, as numpy does; elsewhere do nothing.
 
-    Without them hardware stops fetching ahead at every 4 KiB, and numpy, which is compared with, has them.
+    With small pages hardware stops prefetching at every 4 KiB, so a comparison with numpy would be unfair.
     """
     advice, begin = getattr(mmap, "MADV_HUGEPAGE", None), ceil_div(address, _PAGE) * _PAGE
     if advice is not None and nbytes >= _WORTH_HUGE_PAGES:
@@ -282,7 +276,7 @@ def ask_for_huge_pages(address: int, nbytes: int) -> None:
 
 
 def _map_flags(discard: bool) -> int:
-    """How memory is mapped: to be read and written, or to be overwritten whatever it held."""
+    """Flags to map memory for reading and writing, or to discard its contents and overwrite it."""
     flags = cl.map_flags
     return int(flags.WRITE_INVALIDATE_REGION if discard else flags.READ | flags.WRITE)
 
@@ -291,9 +285,9 @@ Shape = tuple[int, int]  # rows and columns
 
 
 class Operand:
-    """One matrix that lives in host memory between problems and in `buffer` during one.
+    """One matrix that is in host memory between problems and in `buffer` during one.
 
-    As an image it is RGBA, a row of the matrix in each row of pixels, the last pixel filled up with zeros.
+    An image is RGBA with a row of the matrix in each row of pixels; the last pixel is padded with zeros.
     """
 
     behind = 0  # bytes of the buffer behind the matrix, where no kernel may write
@@ -308,7 +302,7 @@ class Operand:
         self._held = (self._pixels[1], self._pixels[0] * PIXEL) if image else (rows * columns,)
 
     def _allocated(self, runtime: Runtime, behind: int, flags: int = 0) -> Any:
-        """Its image; or its buffer, with those bytes behind it that the device allows in one buffer."""
+        """Its image; or its buffer, with up to `behind` more bytes as far as the device allows."""
         if self._image:
             return runtime.image(*self._pixels, self._dtype, flags)
         nbytes = math.prod(self._held) * self._dtype.itemsize
@@ -316,7 +310,7 @@ class Operand:
         return runtime.buffer(nbytes + self.behind, flags)
 
     def fill(self, values: HostArray) -> None:
-        """Put values into host memory (not timed)."""
+        """Put values into host memory; an image's padding becomes zeros (not timed)."""
         self.reclaim(self._queue)
         if self._image:
             rows, columns = self._shape
@@ -326,40 +320,37 @@ class Operand:
             self._host[...] = values.reshape(-1)
 
     def to_device(self, queue: Any) -> Any:
-        """Enqueue what makes the host's values the device's; its event, or None if there is nothing to do."""
+        """Enqueue the values' transfer to the device. Returns its event; None if there is nothing to do."""
         raise NotImplementedError
 
-    def lend(self, queue: Any) -> Any:
-        """Give the memory to the device without copying the values; its event, if there is one."""
+    def hand_over(self, queue: Any) -> Any:
+        """Give the memory to the device without copying the values. Returns the event if there is one."""
 
     def keep_on_device(self, queue: Any) -> None:
-        """Have the values on the device, without copying them twice (not timed)."""
+        """Make the device's values current, copying only if the host's changed (not timed)."""
         raise NotImplementedError
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
-        """Bring the device's values to the host; returns when they are there.
-
-        Args:
-            discard: they may be lost, since the host writes every element next.
-        """
+        """Bring the device's values to the host and wait. With `discard` they may be lost on the way."""
         raise NotImplementedError
 
     def reclaim(self, queue: Any) -> None:
-        """Give the memory back to the host without copying the values (not timed)."""
+        """Return the memory to the host without copying the values (not timed)."""
 
     def read(self, copied: bool = True) -> HostArray:
-        """The values in host memory, flat; of an image by rows. If not copied, they are the operand's own."""
+        """The values in host memory, flat; an image's by rows. Without `copied` they are a view."""
         self.reclaim(self._queue)
         host = self._host[: self._shape[0], : self._shape[1]] if self._image else self._host
         return np.array(host) if copied else np.asarray(host)
 
 
 class Mapped(Operand):
-    """One allocation that host and device take in turns."""
+    """One allocation that host and device use alternately."""
 
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
     ) -> None:
+        """Allocate the memory, for the device at first."""
         super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         self.buffer = self._allocated(runtime, behind, flags)
@@ -371,10 +362,11 @@ class Mapped(Operand):
         host, self._host = self._host, None
         return host.base.release(queue) if host is not None and host.size else None
 
-    lend = to_device
+    hand_over = to_device
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
+        """Map the buffer or image for the host. An image is mapped again if the driver's rows are padded."""
         flags = _map_flags(discard)
         if self._host is None and not math.prod(self._held):
             queue.finish()
@@ -407,6 +399,7 @@ class Copied(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int, pinned: bool
     ) -> None:
+        """Allocate the buffer, and pinned or pageable host memory."""
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         self.buffer = self._allocated(runtime, behind)
@@ -437,13 +430,13 @@ class Copied(Operand):
 
 
 class SharedMemory(Operand):
-    """Shared virtual memory: kernels take the address that the host's array has.
+    """Shared virtual memory: one address for both.
 
-    Raises:
-        NotMeasuredError: unsupported: the device lacks it, or the operand is an image.
+    `NotMeasuredError` if the device lacks it, or for an image.
     """
 
     def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, fine: bool) -> None:
+        """Allocate the memory; coarse-grained memory belongs to the device at first."""
         super().__init__(runtime, shape, dtype, image)
         if lack := _lacks_svm(runtime.device, fine):
             raise NotMeasuredError("unsupported", lack)
@@ -464,7 +457,7 @@ class SharedMemory(Operand):
         mapped, self._mapped, self._host = self._mapped, None, None
         return mapped.release(queue)
 
-    lend = to_device
+    hand_over = to_device
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
@@ -479,7 +472,7 @@ class SharedMemory(Operand):
 
 
 def _lacks_svm(device: Any, fine: bool) -> str:
-    """Why a device has no shared virtual memory of a kind, or ""."""
+    """Why a device lacks coarse-grained or, with `fine`, fine-grained shared virtual memory; or ""."""
     kinds = cl.device_svm_capabilities
     try:
         has = device.svm_capabilities
@@ -495,9 +488,9 @@ def _lacks_svm(device: Any, fine: bool) -> str:
 def operand(
     runtime: Runtime, mode: str, shape: Shape, dtype: np.dtype[Any], image: bool = False, behind: int = 0
 ) -> Operand:
-    """Memory for a matrix of this shape in one of `model.case.MEMORY_MODES`, as a buffer or an image.
+    """Memory for a matrix in one of `model.case.MEMORY_MODES`, as a buffer or an image.
 
-    `behind` is bytes of a buffer behind it, for guards; `Operand.behind` says how many there are.
+    `behind` asks for bytes behind a buffer for guards; `Operand.behind` is how many there are.
     """
     with errors():
         if mode == "mapped":
@@ -518,17 +511,12 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
 
 
 def resources_of(
-    runtime: Runtime,
-    variant: Variant,
-    parameters: Values,
-    programs: Mapping[str, BuiltProgram],
-    problem: Gemm,
-    fixed: bool = False,
-) -> tuple[Resources, ...]:
-    """The resources of each kernel that a problem takes, in launch order; arguments as of `Runtime.fitted`.
+    runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, BuiltProgram],
+    problem: Gemm, fixed: bool = False,
+) -> tuple[Resources, ...]:  # fmt: skip
+    """The resources of each kernel that a problem needs, in launch order. Arguments as for `Runtime.fitted`.
 
-    Raises:
-        NotMeasuredError: a kernel cannot be made.
+    Raises `NotMeasuredError` if a kernel cannot be created.
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
@@ -539,6 +527,7 @@ def resources_of(
 
 
 def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
+    """The resources of one pass's kernel, as the driver and NVIDIA's build log report them."""
     info, device = cl.kernel_work_group_info, runtime.device
     with errors():
         kernel = cl.Kernel(built.program, step.kernel)
@@ -554,7 +543,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, 
         kernel=step.kernel,
         role=step.role,
         group=group,
-        most=max(most, group),  # some drivers tell their default for a kernel compiled for a larger group
+        most=max(most, group),  # some drivers report their default for a kernel compiled for a larger group
         multiple=multiple,
         private_bytes=private,
         local_bytes=local,
@@ -564,7 +553,7 @@ def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, 
 
 
 def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]:
-    """Registers and spilled bytes of a kernel in the build log of NVIDIA's compiler (-cl-nv-verbose)."""
+    """Registers and spilled bytes of a kernel from the log of NVIDIA's compiler; None if it does not say."""
     for part in re.split(r"Compiling entry function '", log)[1:]:
         if part.startswith(f"{kernel}'"):
             used = re.search(r"Used (\d+) registers", part)
@@ -588,14 +577,9 @@ _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
 
 def released(text: str, target: str) -> str:
-    """PTX text for a target. Instructions marked for it are no longer comments.
+    """PTX text aimed at a target such as ``sm_90a``, with the instructions marked ``//@TARGET`` enabled.
 
-    Args:
-        text: PTX, with comments of the form ``//@TARGET instructions``.
-        target: ``sm_90a``.
-
-    Raises:
-        NotMeasuredError: the text is for another architecture, or is no PTX.
+    Raises `NotMeasuredError` if the text is for another architecture, or is no PTX.
     """
     match = _TARGET.search(text)
     if match is None:
@@ -607,19 +591,15 @@ def released(text: str, target: str) -> str:
 
 
 def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> BuiltProgram:
-    """A program built again from its own PTX, aimed at a target.
+    """A program built again from its own PTX for a target, with the target's marked instructions.
 
-    `file` is what the program was built from, for messages; the target's marks are taken away.
-
-    Returns:
-        The new program; its seconds are those of both builds.
-
-    Raises:
-        NotMeasuredError: the binary is not what it is expected to be, or its instructions do not assemble.
+    `file` is for messages. The seconds are those of both builds. Raises `NotMeasuredError` if the driver's
+    binary is no PTX for the target, or does not assemble.
     """
     begin = time.perf_counter()
     with errors():
-        text = released(_binary(built), target)
+        (binary,) = built.program.get_info(cl.program_info.BINARIES)
+        text = released(bytes(binary).decode("latin-1").rstrip("\0"), target)
         program = cl.Program(runtime.context, [runtime.device], [text.encode()])
         try:
             program.build(["-cl-nv-verbose"])  # registers and spills
@@ -628,8 +608,3 @@ def rebuild(runtime: Runtime, file: str, built: BuiltProgram, target: str) -> Bu
             raise NotMeasuredError("failed", reason) from None
         log = program.get_build_info(runtime.device, cl.program_build_info.LOG) or ""
     return BuiltProgram(program, built.seconds + time.perf_counter() - begin, log.strip())
-
-
-def _binary(built: BuiltProgram) -> str:
-    (binary,) = built.program.get_info(cl.program_info.BINARIES)
-    return bytes(binary).decode("latin-1").rstrip("\0")

@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.probes.arithmetic import DOT8, FLOPS, MMA, WGMMA, Probe
 
-# --- The compute probes: what they need, what they race, and which rows they make ---------------------------
-
 PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 """The data types that ``peak`` measures by default."""
 

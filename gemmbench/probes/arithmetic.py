@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
+import numpy as np
+
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, Capability, Instruction, InstructionFamily
+from gemmbench.model.dtypes import (
+    DEVICE_DTYPES,
+    DTYPES,
+    Capability,
+    DType,
+    HostArray,
+    Instruction,
+    InstructionFamily,
+    decode,
+    encode,
+)
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
@@ -20,7 +32,7 @@ UNROLLS: tuple[int, ...] = (4, 16)  # steps of every chain in a trip of the loop
 
 
 def kernels_in(chains: Iterable[int]) -> int:
-    """The kernels of one program, as a candidate's parameter: a bit for each number of chains."""
+    """Numbers of chains as bits: the kernels of one program."""
     return sum(1 << count for count in chains)
 
 
@@ -36,13 +48,14 @@ class Form:
     name: str  # in rows and tables
     file: str
     define: str  # selects it in the file
-    recurrence: str  # what it computes, in `recurrences.RECURRENCES`
+    recurrence: str  # what it computes, in `RECURRENCES`
     real: str = ""  # the REAL type of common.clh, where the file leaves it open
     extension: str = ""  # that the device must list
     capability: Capability = (0, 0)  # that its PTX needs; (0, 0): it has none
     standard: str = ""  # -cl-std, where 1.2 is not enough
 
     def lacks(self, device: DeviceFacts) -> str:
+        """What a device lacks for this form, in words, or ""."""
         if self.capability > device.compute_capability:
             return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
@@ -51,7 +64,7 @@ class Form:
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
-        """The -D list of one program, which has a kernel for each number of chains."""
+        """Compiler options of a program that has a kernel for each number of chains."""
         return (
             *([f"-cl-std={self.standard}"] if self.standard else []),
             *([f"-DREAL_{self.real}"] if self.real else []),
@@ -83,14 +96,15 @@ class ChainProbe:
         return tuple(dict.fromkeys(form.file for forms in self.forms.values() for form in forms))
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
+        """The parameters of each row of a data type: the widths that the probe has."""
         return tuple({"width": width} for width in widths if width in self.widths)
 
     def usable(self, device: DeviceFacts, dtype: str) -> tuple[Form, ...]:
-        """The forms that a device may take, as far as its description tells."""
+        """The forms that a device supports, as far as its description says."""
         return tuple(form for form in self.forms[dtype] if not form.lacks(device))
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """What the first form lacks, if no form is left."""
+        """What the first form lacks, if the device supports no form; else ""."""
         return "" if self.usable(device, dtype) else self.forms[dtype][0].lacks(device)
 
     def fingerprint(self, dtype: str, parameters: Parameters) -> str:
@@ -115,7 +129,7 @@ def _integer(real: str) -> tuple[Form, ...]:
     )
 
 
-def _dot(name: str, define: str, **needs: Any) -> Form:
+def _dot_form(name: str, define: str, **needs: Any) -> Form:
     return Form(name, "peak/dot8.cl", define, "dot", **needs)
 
 
@@ -148,11 +162,11 @@ DOT8 = ChainProbe(
     idea="dot products of four bytes, added up in an int",
     forms={
         "char": (
-            _dot("dp4a.s32", "FORM_DP4A", capability=(6, 1)),
-            _dot("dot_4x8packed", "FORM_KHRONOS", **_KHRONOS_DOT),
-            _dot("dot_acc_sat", "FORM_KHRONOS_SAT", **_KHRONOS_DOT),
-            _dot("arm_dot_acc", "FORM_ARM", **_ARM_DOT),
-            _dot("four products", "FORM_PLAIN"),
+            _dot_form("dp4a.s32", "FORM_DP4A", capability=(6, 1)),
+            _dot_form("dot_4x8packed", "FORM_KHRONOS", **_KHRONOS_DOT),
+            _dot_form("dot_acc_sat", "FORM_KHRONOS_SAT", **_KHRONOS_DOT),
+            _dot_form("arm_dot_acc", "FORM_ARM", **_ARM_DOT),
+            _dot_form("four products", "FORM_PLAIN"),
         )
     },
     operations=8,
@@ -204,6 +218,7 @@ class MatrixProbe:
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
+        """The parameters of each row of a data type: every instruction, with random operands and zeros."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
             for instruction in self.instructions
@@ -259,3 +274,171 @@ WGMMA = MatrixProbe(
 Probe = ChainProbe | MatrixProbe
 """A microbenchmark of arithmetic units: the parameters of each of its rows (widths are for vectors), why a
 device cannot run it for a type, and the hash of everything that may be compiled for a row."""
+
+
+# --- What chains compute, on the host: their operands, steps and sums ---------------------------------------
+
+SEEDS = 4096  # elements of the seed buffer, as in chains.clh
+
+
+@dataclass(frozen=True)
+class ChainOperands:
+    """What a probe's kernels read, as it is stored."""
+
+    seeds: HostArray  # SEEDS start values
+    coefficients: HostArray  # two for each lane: all of the first kind, then all of the second
+
+
+@dataclass(frozen=True)
+class Lanes:
+    """The chains of some work-items, as the host computes them."""
+
+    x: HostArray  # work-items x chains x lanes
+    first: HostArray  # coefficients of the lanes
+    second: HostArray
+
+
+@dataclass(frozen=True)
+class Recurrence:
+    """One way from a chain's value to its next."""
+
+    draw: Callable[[DType, int, np.random.Generator], ChainOperands]  # for a type and a number of lanes
+    widen: Callable[[HostArray, DType], HostArray]  # from stored to what the host computes with
+    step: Callable[[Lanes, DType], HostArray]  # x after one more step
+    sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
+
+    def sum_type(self, dtype: DType) -> DType:
+        """The type of what the kernel stores, for a probe of this type."""
+        return DTYPES[self.sums or dtype.name]
+
+
+def expected_sums(
+    recurrence: Recurrence, dtype: DType, operands: ChainOperands, items: int, width: int, chains: int,
+    steps: int, merged: bool = False,
+) -> HostArray:  # fmt: skip
+    """What a kernel of ``chains.clh`` stores for each work-item; floating point in double precision.
+
+    Every chain makes `steps` steps on `width` lanes. With `merged`, all chains of a work-item start with the
+    first one's seed, as a compiler might merge them.
+    """
+    seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
+    first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
+    vectors = len(seeds)
+    unique = min(items, vectors)  # seeds repeat, so few items have sums of their own
+    index = (np.arange(unique)[:, None] * chains + np.arange(chains)) % vectors
+    if merged:
+        index = np.repeat(index[:, :1], chains, axis=1)
+    lanes = Lanes(seeds[index], first, second)
+    with np.errstate(over="ignore"):
+        for _ in range(steps):
+            lanes = Lanes(recurrence.step(lanes, dtype), first, second)
+        sums = lanes.x.sum(axis=(1, 2), dtype=lanes.x.dtype)
+    if not recurrence.sum_type(dtype).is_float:
+        sums = sums.astype(recurrence.sum_type(dtype).numpy)
+    return np.resize(sums, items)
+
+
+def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
+    """Multipliers just above -1 keep chains moving and finite, and differ from -1 by more than rounding."""
+    seeds = rng.uniform(-1, 1, SEEDS)
+    multipliers = -(1 - rng.uniform(0.5, 1, width) * np.clip(64 * dtype.eps, 1e-4, 0.25))
+    addends = rng.uniform(-0.5, 0.5, width)
+    return ChainOperands(encode(seeds, dtype), encode(np.concatenate([multipliers, addends]), dtype))
+
+
+def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
+    """Random unsigned integers; chains wrap around. Coefficients are odd, so that no chain stays at 0."""
+    unsigned = np.dtype(f"u{dtype.itemsize}")
+    most = np.iinfo(unsigned).max
+    return ChainOperands(
+        rng.integers(0, most, SEEDS, dtype=unsigned, endpoint=True),
+        rng.integers(0, most, 2 * width, dtype=unsigned, endpoint=True) | unsigned.type(1),
+    )
+
+
+def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
+    """Registers of four bytes; addends are so small that no sum saturates."""
+    coefficients = [rng.integers(-(2**31), 2**31, width), rng.integers(-(2**30), 2**30, width)]
+    seeds = rng.integers(-(2**31), 2**31, SEEDS)
+    return ChainOperands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
+
+
+def _linear(lanes: Lanes, dtype: DType) -> HostArray:
+    return np.asarray(lanes.x * lanes.first + lanes.second)
+
+
+def _rounded(lanes: Lanes, dtype: DType) -> HostArray:
+    """One rounding for both operations: the product of two 16-bit numbers is exact in double precision."""
+    return decode(encode(_linear(lanes, dtype), dtype), dtype)
+
+
+def _cross(lanes: Lanes, dtype: DType) -> HostArray:
+    """Each chain in order is multiplied by its neighbour; the first is the last one's, after its own step."""
+    x: HostArray = lanes.x.copy()
+    chains = x.shape[1]
+    for chain in range(chains):
+        x[:, chain] = x[:, chain] * x[:, (chain + 1) % chains] + lanes.second
+    return x
+
+
+def _dot_step(lanes: Lanes, dtype: DType) -> HostArray:
+    left, right = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
+    products = left.astype(np.int64) * right
+    return np.asarray(lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1))
+
+
+def _wrapping(stored: HostArray, dtype: DType) -> HostArray:
+    return stored.astype(np.uint64)
+
+
+RECURRENCES: dict[str, Recurrence] = {
+    "linear": Recurrence(_draw_floats, decode, _linear),
+    "packed": Recurrence(_draw_floats, decode, _rounded, "float"),
+    "square": Recurrence(_draw_integers, _wrapping, lambda lanes, _: lanes.x * lanes.x + lanes.second),
+    "cross": Recurrence(_draw_integers, _wrapping, _cross),
+    "dot": Recurrence(_draw_bytes, lambda stored, _: stored.astype(np.int64), _dot_step, "int"),
+}
+"""By name, as the forms of the probes name them."""
+
+
+# --- The operands of matrix units, and what they make of them: tiles of A and B, and D after some steps.
+
+_EXACT = 2  # the check's operands are whole numbers of at most this, so that every sum is exact
+
+
+@dataclass(frozen=True)
+class TileOperands:
+    """Operands of a matrix probe as numbers."""
+
+    a: HostArray  # tiles x 2 x m x k: steps alternate between the two
+    b: HostArray  # tiles x n x k: columns lie contiguous
+
+    def stored(self, instruction: Instruction) -> tuple[HostArray, HostArray]:
+        dtype = DTYPES[instruction.dtype]
+        return encode(self.a, dtype), encode(self.b, dtype)
+
+
+def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> TileOperands:
+    """Operands of a kind: ``random`` or ``zeros`` to be timed; ``exact``, small whole numbers, to be checked.
+
+    The second tile of a random A is the negative of the first, so that D stays bounded.
+    """
+    a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
+    if kind == "zeros":
+        return TileOperands(np.zeros(a_shape), np.zeros(b_shape))
+    if kind == "exact":
+        a = rng.integers(-_EXACT, _EXACT, a_shape, endpoint=True).astype(np.float64)
+        return TileOperands(a, rng.integers(-1, 1, b_shape, endpoint=True).astype(np.float64))
+    most = 127.0 if not DTYPES[instruction.dtype].is_float else 1.0
+    a, b = rng.uniform(-most, most, a_shape), rng.uniform(-most, most, b_shape)
+    a[:, 1] = -a[:, 0]
+    return TileOperands(a, b)
+
+
+def expected_product(tiles: TileOperands, pairs: HostArray, steps: int) -> HostArray:
+    """D of some products after an even number of steps, products x m x n in double precision.
+
+    `pairs`, products x 2, has the indexes of their tiles of A and B.
+    """
+    summed = steps // 2 * tiles.a.sum(axis=1)
+    return np.asarray(summed[pairs[:, 0]] @ tiles.b[pairs[:, 1]].transpose(0, 2, 1))

@@ -11,8 +11,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from gemmbench.measure.energy import measure_energy
 from gemmbench.measure.sampling import Metered, Sampled, alone
+from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import Conditions, DeviceFacts
 from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
@@ -23,7 +23,7 @@ from gemmbench.probes import race as races
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, kernels_in
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates, transfer_sizes
 from gemmbench.probes.race import LAUNCH_S, Evidence, Race, sized, trips_for
-from gemmbench.stats.ceilings import most, most_bytes
+from gemmbench.stats.ceilings import upper_bound, upper_bound_bytes
 from gemmbench.stats.intervals import summarize
 
 _FAVOURITES = 2  # numbers of chains that go on from the first form to the others
@@ -72,7 +72,7 @@ class _Task:
 
 
 def judged(row: Row, evidence: Evidence) -> Row:
-    """The row with the verdict on it."""
+    """The row with the verdict on its evidence; its status is wrong if the verdict is."""
     check = races.judge(evidence)
     if check.verdict == "wrong":
         return replace(row, check=check, status="wrong", reason="; ".join(check.reasons))
@@ -82,11 +82,13 @@ def judged(row: Row, evidence: Evidence) -> Row:
 def measured(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None = None
 ) -> Stages:
-    """Race, check and sample a case, yielding its stages; `NotMeasuredError` says why there is no rate.
+    """Race, check and sample a case, yielding its stages.
 
-    `known` is what earlier rows have shown; None: those of this instrument.
+    `known` is what earlier rows have shown. Raises `NotMeasuredError` if there is no rate.
     """
-    task = _task(instrument, case, device, policy, known)
+    assert device is not None  # of every probe
+    known = known or _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
+    task = _Task(instrument, case, device, policy, known)
     if case.kind == "peak":
         return (yield from _arithmetic(task))
     if BY_NAME[case.variant].bench == "launch":
@@ -95,25 +97,14 @@ def measured(
     return (yield from of_kind(task, BY_NAME[case.variant]))
 
 
-def _task(
-    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None
-) -> _Task:
-    assert device is not None  # of every probe
-    if known is None:
-        known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
-    return _Task(instrument, case, device, policy, known)
-
-
 def _event_over_wall(batches: Sequence[Batch]) -> float:
+    """The median event time over the median wall time of batches."""
     event, wall = (np.median(times) for times in zip(*((b.finest_s, b.wall_s) for b in batches), strict=True))
     return float(event / wall)
 
 
-# --- arithmetic ---------------------------------------------------------------------------------------------
-
-
 def _arithmetic(task: _Task) -> Stages:
-    """The compute probes: race, check, sample the winner. Its best batch counts."""
+    """A compute probe's row: race, check, and sample the winner; its best batch counts."""
     probe, case, known = PROBES[task.case.variant], task.case, task.known.winners
     yield Staged("racing")
     with task.race() as race:
@@ -149,7 +140,7 @@ def _arithmetic(task: _Task) -> Stages:
             doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds),
             event_over_wall=agreement,
             wrong_result=wrong,
-            ceiling=most(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
+            ceiling=upper_bound(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
             unrolling=race.unrolling(winner, subject.unrolling),
             subject=subject,
         )
@@ -166,11 +157,10 @@ def race_chains(
 ) -> None:
     """Race numbers of chains, then forms, then depths of unrolling.
 
-    At the first width of a type that is all numbers of chains of the first form that compiles, then the other
-    forms with the best two. Further widths confirm: every form, with as many chains as won there and with as
-    many elements in flight. The best is raced at the other depths, which its verdict needs too. Where all
-    that is slower than another width was, the best form is raced with the other numbers of chains too.
-    Raises `NotMeasuredError` if no form compiles.
+    At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
+    with the best two. Further widths only race every form with as many chains, or elements, as won before.
+    The best runs at the other depths too. If a width stays below 97 % of the best so far, the other numbers
+    of chains run as well. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
@@ -199,15 +189,15 @@ def race_chains(
 
 
 def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
-    """The numbers of chains that a width is tried with: what won at another, as chains and as elements."""
+    """The numbers of chains to try at a further width: as many as won before, and as many elements."""
     same, elements = int(won["chains"]), int(won["chains"]) * int(won["width"])
     return tuple({same, min(CHAINS, key=lambda count: (abs(count * width - elements), -count))})
 
 
 def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: dict[object, Parameters]) -> None:
-    """Race chains, unroll depths and work-groups a unit; `NotMeasuredError` if nothing assembles.
+    """Race chains, unroll depths and work-groups per unit; `NotMeasuredError` if nothing assembles.
 
-    For other operands of the same instruction, what won is raced at every depth only.
+    If the same instruction ran with other operands before, only the winner is raced, at every depth.
     """
     key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
     won = known.get(key)
@@ -222,11 +212,8 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: dict[object
     known.setdefault(key, race.ranked()[0].choice)
 
 
-# --- memory, transfers, latencies ---------------------------------------------------------------------------
-
-
 def _memory(task: _Task, probe: MemoryProbe) -> Stages:
-    """Race the ways to walk through memory, and establish that the winner is real."""
+    """A row of a memory probe: race the ways to go through memory, check the winner, sample it, judge it."""
     case, device = task.case, task.device
     yield Staged("racing")
     with task.race(hopeless=_HOPELESS) as race:
@@ -241,7 +228,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Stages:
         race.kept = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
-    top = None if is_latency else most_bytes(device)
+    top = None if is_latency else upper_bound_bytes(device)
 
     staircase = probe.bench in ("working-set", "chase")
     sampled = yield from _sampled(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE)
@@ -272,6 +259,7 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
 
 
 def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
+    """A row of a transfer: race the ways, check and sample the best. 0 bytes if mapping moves nothing."""
     case = task.case
     yield Staged("racing")
     with task.race() as race:
@@ -299,7 +287,10 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
 
 
 def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
-    """Whether mapping transfers anything: if so, it takes longer the more there is."""
+    """Whether mapping transfers data: then it takes twice as long or more for four times the bytes.
+
+    Never if the device shares memory with the host. The result is cached for each direction.
+    """
     if task.device.unified_memory:
         return False
     moving = task.known.moving
@@ -318,6 +309,7 @@ def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
 
 
 def _launches(task: _Task) -> Stages:
+    """A row of launches of an empty kernel, with up to 1000 samples: single launches, or means of chains."""
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:

@@ -7,8 +7,11 @@ from dataclasses import asdict, dataclass, replace
 from itertools import product
 from typing import Literal
 
+import numpy as np
+
 from gemmbench.model.case import Case, Plan, Skip
 from gemmbench.model.device import DeviceFacts, broad_type, last_level_cache
+from gemmbench.model.dtypes import HostArray
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Kind, Parameters
 from gemmbench.model.units import GIB, KIB, MIB
@@ -49,9 +52,6 @@ class MemoryProbe:
         return fingerprint((self.file,), (self.kernel, f"WIDTH={width}", repr(WAYS)))
 
 
-# --- what is raced ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Way:
     """How work-items share the work: a contender of a race."""
@@ -63,7 +63,7 @@ class Way:
 
     @classmethod
     def of(cls, candidate: Parameters) -> Way:
-        """That of a candidate: see `candidates`."""
+        """The way of a candidate: see `candidates`."""
         unroll, group, groups = (int(candidate[name]) for name in ("unroll", "group", "groups"))
         return cls(unroll, group, groups, str(candidate.get("pattern", "")))
 
@@ -96,7 +96,7 @@ _WORKING_SET_WIDTHS: Mapping[str, tuple[int, ...]] = {"cpu": (4, 16), "gpu": (1,
 
 
 def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
-    """How a device may share the work, in smaller groups where it takes no larger ones; powers of two."""
+    """How a device may share the work: `WAYS` of its type, with groups no larger than it allows."""
     most = max(1, min(device.max_work_group_size, *device.max_work_item_sizes[:1]))
     largest = 1 << most.bit_length() - 1
     shared = WAYS[bench][broad_type(device)]
@@ -104,7 +104,10 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 
 
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
-    """What is raced for a row: ways to share the work, and vector widths where those are raced too."""
+    """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
+
+    Ways whose arrays exceed local memory or the set are left out.
+    """
     if probe.kind == "latency":
         return ({},)
     if probe.kind == "transfer":
@@ -126,13 +129,10 @@ def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) 
     )
 
 
-# --- the probes ---------------------------------------------------------------------------------------------
-
-
 def _bandwidth(
     name: str, bench: Bench, idea: str, loads: int = 1, stores: int = 0, widths: tuple[int, ...] = WIDTHS
 ) -> MemoryProbe:
-    """A probe whose kernel has its name, in the file of its bench."""
+    """A bandwidth probe whose kernel has its name, in the file of its bench."""
     file, kernel = f"memory/{bench.replace('-', '_')}.cl", name.replace("-", "_")
     return MemoryProbe(name, "bandwidth", bench, idea, file, kernel, loads, stores, widths)
 
@@ -198,8 +198,6 @@ FAMILIES: Mapping[str, str] = {
 }
 
 
-# --- sizes --------------------------------------------------------------------------------------------------
-
 _TIMES_CACHE = 8
 _SMALLEST_SET = 4 * KIB
 _LARGEST_SET = 4 * GIB  # 2^30 floats: kernels count in 32-bit integers
@@ -209,9 +207,9 @@ _LARGEST_TRANSFER = 256 * MIB
 
 
 def set_bytes(device: DeviceFacts) -> int:
-    """The working set of the global probes: 8 times the last-level cache, capped by memory.
+    """Bytes of the global probes' working set: 8 times the last-level cache, as far as memory allows.
 
-    A GPU with memory of its own gets a 32nd of it if that is more: launches are then long beside their ends.
+    A GPU with its own memory uses a 32nd of it if that is more, so that launches are long.
     """
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
@@ -220,16 +218,15 @@ def set_bytes(device: DeviceFacts) -> int:
 
 
 def working_sets(device: DeviceFacts) -> tuple[int, ...]:
-    """Powers of two from 4 KiB to past the last-level cache, or to what memory allows."""
+    """Set sizes: powers of two from 4 KiB to 8 times the last-level cache, as far as memory allows."""
     most = min(_TIMES_CACHE * last_level_cache(device), _most(device), _STAIRCASE_END)
     return tuple(1 << bit for bit in range(_SMALLEST_SET.bit_length() - 1, most.bit_length()))
 
 
 def image_shape(device: DeviceFacts) -> tuple[int, int]:
-    """Width and height of the image that the image probes read, as powers of two.
+    """Binary logarithms of the width and height of the image that the image probes read.
 
-    Of the size of the global probes' working set, or the next power of two, where memory and the device's
-    largest image allow it.
+    It has the size of `set_bytes`, rounded up to a power of two, as far as memory and the device allow.
     """
     wanted = min(set_bytes(device), _most(device) // 2) // TEXEL_BYTES
     bits = max(wanted - 1, 1).bit_length()
@@ -241,21 +238,18 @@ def image_shape(device: DeviceFacts) -> tuple[int, int]:
 
 
 def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
-    """Powers of four from 1 KiB to 256 MiB, or to what memory allows."""
+    """Powers of four from 1 KiB to 256 MiB, as far as memory allows."""
     most = min(_most(device), _LARGEST_TRANSFER)
     return tuple(1 << bit for bit in range(_SMALLEST_TRANSFER.bit_length() - 1, most.bit_length(), 2))
 
 
 def _most(device: DeviceFacts) -> int:
-    """Bytes that a probe may ask for: one buffer's limit, and a quarter of all there is."""
+    """Bytes that a probe may use: the largest buffer, at most a quarter of memory."""
     return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
 
 
-# --- the plan -----------------------------------------------------------------------------------------------
-
-
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
-    """Every probe of the families for every device."""
+    """Every probe of the families on every device, as cases."""
     return tuple(
         _step(index, device, probe, parameters)
         for index, device in enumerate(devices)
@@ -266,7 +260,7 @@ def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan
 
 
 def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
-    """Global memory read and copied, at the vector width that is likely to be the best: for a roofline."""
+    """Cases for a roofline: global memory read and copied, at the vector width that is likely to be best."""
     return tuple(
         _step(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
         for index, device in enumerate(devices)
@@ -275,6 +269,7 @@ def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
 
 
 def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
+    """The parameters of each row of a probe: set or transfer sizes, vector widths, or none."""
     if probe.bench in ("working-set", "chase"):
         return [{"bytes": size} for size in working_sets(device)]
     if probe.kind == "transfer":
@@ -283,9 +278,101 @@ def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
 
 
 def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
+    """The case of a row; a skip if the device has no images."""
     dtype = "int" if probe.kind == "latency" else "float"
     source = probe.fingerprint(int(parameters.get("width", 0)))
     case = Case(probe.kind, index, probe.name, dtype, parameters, source=source)
     if probe.bench == "image" and not device.images:
         return Skip(case.row("unsupported", "the device has no images"))
     return case
+
+
+# --- What memory probes read, and what the host knows about it: a table of random floats, repeated ----------
+# The table's length is prime, so that no stride of a kernel matches it, and the host can compute
+# the sum of any stretch of any set without holding the set. Values are integers of 22 bits as floats: random
+# enough for every memory system, and exact in STREAM's triad with or without contraction.
+
+TABLE_ELEMENTS = (1 << 20) - 3  # prime
+SCALAR = 3.0  # of the triad, as in global.cl
+_LARGEST = 1 << 21  # b + 3 c stays below 2^24
+_KNUTH = np.uint64(2654435761)  # as in global.cl
+_SPREAD = np.uint64(0x9E3779B1)  # as in working_set.cl
+_SEED = 20261121
+_WRAP = 1 << 32
+
+
+class RepeatedTable:
+    """The endless sequence of floats that sets are filled with."""
+
+    def __init__(self) -> None:
+        draw = np.random.default_rng(_SEED).integers(-_LARGEST + 1, _LARGEST, TABLE_ELEMENTS)
+        self.table: HostArray = draw.astype(np.float32)
+        bits = self.table.view(np.uint32)
+        self._before: HostArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
+
+    def values(self, first: int, count: int) -> HostArray:
+        positions = (first + np.arange(count)) % TABLE_ELEMENTS
+        return np.asarray(self.table[positions])
+
+    def sum_before(self, count: int) -> int:
+        """Sum of the bits of the first `count` elements, modulo 2^32."""
+        return int(self._sums_before(np.array([count], np.uint64))[0]) % _WRAP
+
+    def sum_of(self, first: int, count: int) -> int:
+        """Sum of the bits of `count` elements from `first` on, modulo 2^32."""
+        return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
+
+    def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
+        """Sums of the bits that each group of ``working_set`` reads, modulo 2^32.
+
+        A set has `blocks` blocks, a power of two, of `block` elements. In each of `visits` visits, a group
+        starts at a hashed block and reads `steps` blocks, wrapping around.
+        """
+        number = np.arange(groups, dtype=np.uint64)
+        rounds, rest = divmod(steps, blocks)
+        total = np.full(groups, visits * rounds * self.sum_before(block * blocks) % _WRAP, np.uint64)
+        for visit in range(visits):
+            first = _hash(number * _SPREAD + np.uint64(visit)) % np.uint64(blocks)
+            end = first + np.uint64(rest)
+            over = np.where(end > blocks, end - np.uint64(blocks), np.uint64(0))
+            total += self._sums_before((end - over) * block) - self._sums_before(first * block)
+            total += self._sums_before(over * block)
+        return (total % _WRAP).astype(np.uint32)
+
+    def _sums_before(self, counts: HostArray) -> HostArray:
+        """`sum_before` of several counts, modulo 2^64."""
+        rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
+        return np.asarray(rounds * self._before[-1] + self._before[rest])
+
+
+def written(first: int, count: int) -> HostArray:
+    """What ``global_write`` leaves in elements from `first` on, as unsigned integers."""
+    places: HostArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
+    return places.astype(np.uint32)
+
+
+def sum_bits(words: HostArray) -> int:
+    """Sum of 32-bit words, modulo 2^32."""
+    return int(words.view(np.uint32).sum(dtype=np.uint64)) % _WRAP
+
+
+def _hash(words: HostArray) -> HostArray:
+    """The hash that ``working_set`` computes of the lower 32 bits of each word."""
+    x = words.astype(np.uint32)
+    x = (x ^ x >> 16) * np.uint32(0x85EBCA6B)
+    x = (x ^ x >> 13) * np.uint32(0xC2B2AE35)
+    return np.asarray((x ^ x >> 16).astype(np.uint64))
+
+
+def random_cycle(nodes: int, spacing: int) -> tuple[HostArray, HostArray]:
+    """A random cycle through `nodes` nodes that are `spacing` elements apart in memory.
+
+    Returns the memory's contents (flat, unsigned), in which each node's first element is the position of the
+    next node, and the positions in the order of the cycle, from 0 on.
+    """
+    order = np.random.default_rng(_SEED).permutation(nodes).astype(np.uint32)
+    order = np.roll(order, -int(np.argmin(order)))
+    places = order * np.uint32(spacing)
+    memory = np.zeros(nodes * spacing, np.uint32)
+    memory[places] = np.roll(places, -1)
+    return memory, places

@@ -23,14 +23,18 @@ from gemmbench.model.units import ceil_div, size
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors
 from gemmbench.probes.memory import (
     FLOAT_BYTES,
+    SCALAR,
+    TABLE_ELEMENTS,
     TEXEL_BYTES,
     MemoryProbe,
+    RepeatedTable,
     Way,
     candidates,
     image_shape,
     set_bytes,
+    sum_bits,
+    written,
 )
-from gemmbench.probes.reference import SCALAR, TABLE_ELEMENTS, RepeatedTable, sum_bits, written
 
 _SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
 MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int
@@ -46,10 +50,10 @@ class ProbeCandidate(Protocol):
         """The kernel with its geometry."""
 
     def enqueue(self, work: int) -> Any:
-        """One launch of so much work; its event."""
+        """Enqueue one launch of so much work; its event."""
 
     def wrong(self, work: int) -> str:
-        """How the result of such a launch differs from what the host expects, or ""."""
+        """How the result of a launch of so much work differs from the host's, or ""."""
 
 
 class ProbeBuffers(Protocol):
@@ -80,14 +84,14 @@ class Launcher:
     build: instrument.Built  # of its program
 
     def enqueue(self, arguments: Sequence[Any], items: int = 0) -> Any:
-        """One launch, perhaps of another number of work-items; its event."""
+        """Enqueue a launch, perhaps with another number of work-items; its event."""
         self.kernel.set_args(*arguments)
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (items or self.items,), (self.group,))
 
 
 @dataclass(frozen=True)
 class Loop:
-    """A kernel that runs so many trips of a loop, its work."""
+    """A kernel whose work is the trips of a loop."""
 
     launcher: Launcher
     arguments: Callable[[int], Sequence[Any]]  # of the kernel, from the number of trips
@@ -102,11 +106,11 @@ class Loop:
 
 @dataclass
 class MemoryBench:
-    """A candidate that is timed by its events and the wall clock: see `measure.instrument.Bench`."""
+    """A candidate timed by its events and the wall clock: a `measure.instrument.Bench`."""
 
     operands: ProbeBuffers  # what it shares with others
     candidate: ProbeCandidate  # what is launched
-    choice: Parameters  # what tells it from the others, for the row
+    choice: Parameters  # what distinguishes it from the others, for the row
     unit: Work  # what it does in a unit of work
     trips: tuple[int, int]  # the least and the most units of work in a launch that is measured
     notes: tuple[str, ...] = ()  # for the row
@@ -116,6 +120,7 @@ class MemoryBench:
 
     @cached_property
     def prepared(self) -> Prepared:
+        """The candidate's build, choice and unit of work, for the parent."""
         return Prepared(
             ("device",),
             built=replace(self.candidate.launcher.build, choice=self.choice),
@@ -139,7 +144,7 @@ class MemoryBench:
 
 
 def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
-    """Launch so many times back to back and wait; seconds of one launch, by events if there are any."""
+    """Launch back to back, `count` times, and wait. Seconds are of one launch, by events if there are any."""
     begin = time.perf_counter()
     events = [enqueue() for _ in range(count)]
     queue.finish()
@@ -152,7 +157,7 @@ def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
 
 
 def verified(wrong: str) -> Verified:
-    """A probe's answer, wrong for a reason or, if that is "", right."""
+    """A probe's check: suspect for a reason, or ok if that is ""."""
     return Verified(Check("suspect", {}, (wrong,)) if wrong else Check("ok"))
 
 
@@ -160,10 +165,10 @@ def launcher(
     runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
     built: BuiltProgram | None = None, any_group: bool = False,
 ) -> Launcher:  # fmt: skip
-    """A kernel of a file compiled with options, or of a program that was built from them.
+    """A kernel with its geometry, from a file compiled with options, or from a program `built` from them.
 
-    Where ``any_group`` will do, the group is a smaller one if the driver takes no such as compiled. Raises
-    `NotMeasuredError` if it is refused, or needs too many registers for such a group.
+    With ``any_group``, the group shrinks to what the compiled kernel takes. Raises `NotMeasuredError` if it
+    does not compile, or needs too many registers for the group.
     """
     built = built or runtime.build(file, options)
     build = instrument.Built(built.seconds, source=fingerprint((file,), options))
@@ -188,7 +193,7 @@ class Sets:
         self._runtime, self.table = runtime, table
 
     def filled(self, elements: int, offset: int = 0) -> Any:
-        """A buffer of floats that holds the table's sequence from an offset on."""
+        """A buffer of floats with the table's sequence from an offset on, filled on the device."""
         facts = self._runtime.facts
         buffer = self._runtime.buffer(elements * _WORD.itemsize)
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
@@ -217,14 +222,14 @@ class Sets:
         return words
 
     def wrong_sum(self, sums: Any, items: int, expected: int) -> str:
-        """How the sum over all work-items' sums differs from the host's, or ""."""
+        """How the sum of all work-items' sums differs from the host's, or ""."""
         got = sum_bits(self.read(sums, 0, items))
         if got == expected:
             return ""
         return f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
 
     def wrong_group_sums(self, sums: Any, expected: HostArray, group: int) -> str:
-        """How the work-groups' sums (expected: a word each) differ from the host's, or ""."""
+        """How the work-groups' sums differ from the expected ones (a word each), or ""."""
         items = expected.size * group
         got = self.read(sums, 0, items).reshape(-1, group).sum(axis=1, dtype=np.uint64).astype(_WORD)
         right = got == expected
@@ -237,7 +242,7 @@ class Sets:
         )
 
     def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], HostArray]) -> str:
-        """How a buffer differs from what the host expects, in evenly spread slices; "" if it does not."""
+        """The first difference between a buffer and the expected words, in 64 slices; "" if there is none."""
         length = min(elements, _SLICE_ELEMENTS)
         for first in np.unique(np.linspace(0, elements - length, _SLICES).astype(np.int64)):
             right = self.read(buffer, int(first), length) == expected(int(first), length).view(_WORD)
@@ -252,7 +257,7 @@ class Sets:
 Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
 
 _PARTS = 4  # units of work in a launch that is sampled: the race is run with one of them
-_SAMPLE_SHIFT = 10  # a 1024th of the image tells how slow its texels are
+_SAMPLE_SHIFT = 10  # a 1024th of the image shows how slow its texels are
 _LAUNCH_S = 0.05
 _WHOLE = 1 << 12  # vectors: halves and quarters of a set then begin at the beginning of a page
 _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here on
@@ -260,19 +265,18 @@ _SECOND_OFFSET = 12345  # the triad's c is the same sequence as its b, from here
 
 @dataclass
 class MemoryPass:
-    """A kernel that goes once through a set; or through a part of it, and next time through the next."""
+    """A kernel that goes once through a set, or through a part of it and next time through the next."""
 
     launcher: Launcher
     arguments: Arguments  # of the kernel
     units: int  # vectors or texels in the set
     part: int  # of them in a launch of the most work
     flat: bool  # whether there are as many work-items as there is work: fewer for a part
-    check: Callable[
-        [MemoryPass], str
-    ]  # how a launch of all of a part differs from what the host expects, or ""
+    check: Callable[[MemoryPass], str]  # how a launch of a whole part differs from the host, or ""
     stretches: dict[int, Any] = field(default_factory=dict)  # where the next launch begins, by work
 
     def launch(self, first: int, count: int) -> Any:
+        """Launch the kernel on `count` units from `first` on."""
         items = self.launcher.items
         if self.flat:
             group = self.launcher.group
@@ -280,7 +284,7 @@ class MemoryPass:
         return self.launcher.enqueue(self.arguments(first, count), items)
 
     def enqueue(self, work: int) -> Any:
-        """Quarters of a part, stretch after stretch: what a cache has kept of one is gone in a round."""
+        """Launch on ``work`` quarters of a part, each time the next ones, so that caches do not help."""
         count = self.part * work // _PARTS
         if work not in self.stretches:
             self.stretches[work] = cycle(range(0, self.units - count + 1, count))
@@ -291,9 +295,10 @@ class MemoryPass:
 
 
 class GlobalMemory:
-    """Read, write, copy and triad, at one vector width: the streams that a row's candidates share."""
+    """Buffers for read, write, copy and triad at one vector width, which a row's candidates share."""
 
     def __init__(self, row: MemoryRow) -> None:
+        """Allocate and fill the streams that are read, and the one that is written or gets the sums."""
         self._row, self._width = row, int(row.parameters["width"])
         facts, probe = row.runtime.facts, row.probe
         self._unit_bytes = (probe.loads + probe.stores) * self._width * FLOAT_BYTES
@@ -306,6 +311,7 @@ class GlobalMemory:
         self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
 
     def bench(self, parameters: Parameters) -> MemoryBench:
+        """The bench of a candidate, one way to share the work. A launch is a pass over the whole set."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         pattern = f"-DPATTERN_{way.pattern.upper()}"
         options = ("-DREAL_float", f"-DWIDTH={self._width}", f"-DUNROLL={way.unroll}", pattern)
@@ -322,6 +328,10 @@ class GlobalMemory:
         return *self._sources, self._target, np.uint32(first), np.uint32(count)
 
     def _check(self, passed: MemoryPass) -> str:
+        """How one pass over the whole set differs from the host's result, or "".
+
+        A pass that stores is compared word by word; of a reading pass, the sum of all words is.
+        """
         sets, elements = self._sets, self._elements
         if self._row.probe.stores:
             sets.erase(self._target, elements)
@@ -331,6 +341,7 @@ class GlobalMemory:
         return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
 
     def _expected(self, first: int, count: int) -> HostArray:
+        """The words that a write, copy or triad leaves."""
         if not self._sources:
             return written(first, count)
         values = self._row.table.values(first, count)
@@ -344,6 +355,7 @@ class ImageProbe:
     """An image of RGBA floats, read row by row."""
 
     def __init__(self, row: MemoryRow) -> None:
+        """Create the image and fill it with the table's sequence."""
         self._row, self._shifts = row, image_shape(row.runtime.facts)
         self._texels = 1 << sum(self._shifts)
         self._sets = Sets(row.runtime, row.table)
@@ -357,6 +369,7 @@ class ImageProbe:
         self._part = 0  # texels in a launch; known once a kernel is there to be timed
 
     def bench(self, parameters: Parameters) -> MemoryBench:
+        """The bench of a candidate, one way to share the work. The first decides how many texels are read."""
         runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
         items, options = _items(runtime, way, self._texels), (f"-DUNROLL={way.unroll}",)
         launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
@@ -377,7 +390,7 @@ class ImageProbe:
         return self._sets.wrong_sum(self._sums, passed.launcher.items, expected)
 
     def _affordable(self, launched: Launcher) -> int:
-        """How many texels a launch may read: all, or a power of two where the driver reads them slowly."""
+        """Texels that a launch may read in 0.05 s: all, or a power of two, from a timed sample."""
         sample = max(_PARTS, self._texels >> _SAMPLE_SHIFT)
         arguments = self._arguments(0, sample)
         # The first launch may compile.
@@ -389,7 +402,7 @@ class ImageProbe:
 
 
 def _items(runtime: Runtime, way: Way, units: int) -> int:
-    """Work-items in whole groups."""
+    """Work-items in whole groups: a way's groups for each unit, or enough for all units of work."""
     if way.groups:
         return max(1, runtime.facts.compute_units) * way.groups * way.group
     return ceil_div(units, way.unroll * way.group) * way.group
@@ -401,6 +414,7 @@ def _most_items(row: MemoryRow, units: int) -> int:
 
 
 def _set_note(runtime: Runtime, total: int) -> str:
+    """A note on the size of the working set relative to the last-level cache."""
     cache = last_level_cache(runtime.facts)
     times = f"{total / cache:.1f}".removesuffix(".0")
     allowed = "" if total >= 7.5 * cache else ", and memory allows no more"
@@ -416,7 +430,7 @@ _CHECKED_VISITS = 256
 
 
 class _Reading:
-    """A set of so many elements that loops read, and a sum for each work-item."""
+    """A set that loops read, and a sum for each work-item."""
 
     def __init__(self, row: MemoryRow, elements: int) -> None:
         self._row, self._sets = row, Sets(row.runtime, row.table)
@@ -427,15 +441,13 @@ class _Reading:
         return max(1, self._row.runtime.facts.compute_units) * way.groups
 
     def _loop(
-        self,
-        parameters: Parameters,
-        numbers: tuple[int, ...],
-        trip_bytes: int,
-        least: int,
-        check: Callable[[Loop, int], str],
-        notes: tuple[str, ...] = (),
-    ) -> MemoryBench:
-        """A loop with such arguments before the number of its trips."""
+        self, parameters: Parameters, numbers: tuple[int, ...], trip_bytes: int, least: int,
+        check: Callable[[Loop, int], str], notes: tuple[str, ...] = (),
+    ) -> MemoryBench:  # fmt: skip
+        """A bench of a loop whose kernel takes `numbers` and then the number of trips.
+
+        A trip moves `trip_bytes`; a measured launch makes `least` trips or more.
+        """
         way, width, probe = Way.of(parameters), int(parameters["width"]), self._row.probe
         items = self._groups(way) * way.group
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
@@ -460,7 +472,7 @@ class WorkingSet(_Reading):
         super().__init__(row, self._bytes // FLOAT_BYTES)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """See `ProbeBuffers`: its trips are visits of each group."""
+        """The bench of a candidate, one way to share the work. A trip is a visit of each work-group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups = self._groups(way)
         block = way.unroll * way.group * width  # elements
@@ -486,11 +498,13 @@ class LocalMemory(_Reading):
         super().__init__(row, most * int(row.parameters["width"]))
 
     def bench(self, parameters: Parameters) -> MemoryBench:
+        """The bench of a candidate, one way to share the work. A trip is a block in each work-group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks
 
         def check(loop: Loop, trips: int) -> str:
+            """How the groups' sums after whole rounds differ from the host's, or ""."""
             trips += trips % 2  # whole rounds
             loop.enqueue(trips)
             once = self._row.table.sum_of(0, 2 * block * width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,9 +17,20 @@ from gemmbench.model.instrument import Batch, Built, NotMeasuredError, Prepared,
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK, Parameters, Work
 from gemmbench.opencl.runtime import Runtime, errors, page_aligned
-from gemmbench.probes import PROBES, reference
-from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_of
-from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES
+from gemmbench.probes import PROBES
+from gemmbench.probes.arithmetic import (
+    RECURRENCES,
+    ChainOperands,
+    ChainProbe,
+    Form,
+    MatrixProbe,
+    TileOperands,
+    draw_tiles,
+    expected_product,
+    expected_sums,
+    kernels_of,
+)
+from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, RepeatedTable, random_cycle
 from gemmbench.probes.memory_opencl import (
     MOST_TRIPS,
     GlobalMemory,
@@ -35,17 +47,12 @@ from gemmbench.probes.memory_opencl import (
     verified,
 )
 from gemmbench.probes.race import compare_results
-from gemmbench.probes.reference import RECURRENCES, RepeatedTable, expected_sums, random_cycle
-from gemmbench.probes.reference import ChainOperands as Drawn
 
 _BLANK = b"\xff" * FLOAT_BYTES
 
 
 class TransferBench:
-    """One way to make a transfer: see `measure.instrument.Bench`.
-
-    `transfer` moves everything once; seconds, without what need not be timed.
-    """
+    """A way to make a transfer. `transfer` moves everything once and returns the seconds that count."""
 
     def __init__(self, operands: Copies | Maps, way: str, transfer: Callable[[], float]) -> None:
         self.operands, self._transfer = operands, transfer
@@ -53,7 +60,7 @@ class TransferBench:
         self.prepared = Prepared(("host",), built=Built(choice={"way": way}), unit=unit)
 
     def verify(self, when: When) -> Verified:
-        """Whether what is sent arrives where it was not before."""
+        """Check that what is sent arrives, after the target was erased."""
         with errors():
             self.operands.blank()
             self._transfer()
@@ -92,6 +99,7 @@ class Copies(_Buffer):
     """Copies between host memory and a buffer."""
 
     def __init__(self, row: MemoryRow) -> None:
+        """Allocate both sides, and put the values at the source."""
         super().__init__(row, cl.mem_flags.READ_WRITE)
         values = self.values
         if row.probe.pinned:
@@ -105,15 +113,12 @@ class Copies(_Buffer):
         self.blank()
 
     def bench(self, parameters: Parameters) -> TransferBench:
-        """See `ProbeBuffers`: a copy enqueued and waited for, a blocking one, or two on two queues."""
+        """The bench of a candidate: a blocking copy, one enqueued and waited for, or two on two queues."""
         way = str(parameters["way"])
-        transfer = {
-            "blocking": self._blocking, "enqueued": self._enqueued, "two queues": self._two_queues
-        }[way]  # fmt: skip
+        transfer = self._two_queues if way == "two queues" else partial(self._whole, way == "blocking")
         return TransferBench(self, way, _timed(transfer))
 
     def blank(self) -> None:
-        """Make what is copied to differ."""
         if self._up:
             self._erase()
         else:
@@ -129,14 +134,13 @@ class Copies(_Buffer):
         else:
             cl.enqueue_copy(queue, part, self._buffer, src_offset=offset, is_blocking=blocking)
 
-    def _blocking(self) -> None:
-        self._copy(self._runtime.plain_queue, 0, self.values.size, True)
-
-    def _enqueued(self) -> None:
-        self._copy(self._runtime.plain_queue, 0, self.values.size, False)
-        self._runtime.plain_queue.finish()
+    def _whole(self, blocking: bool) -> None:
+        self._copy(self._runtime.plain_queue, 0, self.values.size, blocking)
+        if not blocking:
+            self._runtime.plain_queue.finish()
 
     def _two_queues(self) -> None:
+        """Copy each half in a queue of its own."""
         queues = (self._runtime.plain_queue, self._runtime.queue)
         half = self.values.size // 2
         self._copy(queues[0], 0, half, False)
@@ -148,7 +152,7 @@ class Copies(_Buffer):
 
 
 class Maps(_Buffer):
-    """A buffer that is mapped; where host and device share memory, the buffer lies there."""
+    """A mapped buffer, in host memory if the device shares it."""
 
     def __init__(self, row: MemoryRow) -> None:
         shared = cl.mem_flags.ALLOC_HOST_PTR if row.runtime.facts.unified_memory else 0
@@ -161,7 +165,6 @@ class Maps(_Buffer):
         return TransferBench(self, str(parameters["way"]), self._give if self._up else self._take)
 
     def blank(self) -> None:
-        """Make what is moved to differ."""
         self._arrived = None
         if self._up:
             self._erase()
@@ -170,7 +173,7 @@ class Maps(_Buffer):
         return self._read() if self._arrived is None else self._arrived
 
     def _give(self) -> float:
-        """The time of unmapping what the host has filled."""
+        """Seconds to unmap a buffer that the host has filled."""
         queue = self._runtime.plain_queue
         view = self._map(cl.map_flags.WRITE)
         view[...] = self.values
@@ -180,7 +183,7 @@ class Maps(_Buffer):
         return time.perf_counter() - begin
 
     def _take(self) -> float:
-        """The time of mapping what the device has."""
+        """Seconds to map a buffer for reading. A small write before makes the device's contents new."""
         queue = self._runtime.plain_queue
         # A driver may keep what it has mapped before, unless the device changes it.
         cl.enqueue_copy(queue, self._buffer, self.values[:1])
@@ -222,6 +225,7 @@ class Chase:
     """A random cycle through a set of one size."""
 
     def __init__(self, row: MemoryRow) -> None:
+        """Draw the cycle, with nodes a cache line apart, and copy it to the device."""
         self._row, runtime = row, row.runtime
         self._spacing = 64 if runtime.facts.type == "cpu" else 128  # bytes: a line of a cache
         nodes = int(row.parameters["bytes"]) // self._spacing
@@ -231,7 +235,7 @@ class Chase:
         self._where = runtime.buffer(_WORD.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """See `ProbeBuffers`: its trips are hops."""
+        """The bench of a chase from the cycle's start. A trip is a hop. A small set is read once before."""
         runtime, probe = self._row.runtime, self._row.probe
         launched = launcher(runtime, probe.file, (), probe.kernel, 1, 1)
         loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
@@ -244,6 +248,7 @@ class Chase:
         cl.enqueue_copy(self._row.runtime.queue, self._where, np.zeros(1, _WORD))
 
     def _check(self, loop: Loop, hops: int) -> str:
+        """How the position after `hops` hops differs from the host's, or ""."""
         self._start()
         loop.enqueue(hops)
         got, expected = np.empty(1, _WORD), int(self._cycle[hops % self._cycle.size])
@@ -252,7 +257,7 @@ class Chase:
 
 
 class Launches:
-    """A kernel that does nothing: operands and bench at once."""
+    """A kernel that does nothing: operands and bench in one."""
 
     def __init__(self, row: MemoryRow) -> None:
         self._runtime, self._probe = row.runtime, row.probe
@@ -267,63 +272,41 @@ class Launches:
         return verified("")
 
     def start(self, clock: str, count: int, work: int) -> Batch:
-        """So many launches: each waited for and timed, or in one go."""
+        """So many launches, each waited for and timed, or as one chain."""
         begin = time.perf_counter()
         with errors():
             if self._probe.chain:
                 for _ in range(count):
-                    _enqueue(self._runtime.plain_queue, self._kernel)
+                    self._enqueue(self._runtime.plain_queue)
                 self._runtime.plain_queue.finish()
                 end = time.perf_counter()
                 return Batch({"host": (end - begin) / count}, begin, end, count)
-            launch = _LAUNCHES[self._probe.name]
-            each = tuple(launch(self._runtime, self._kernel) for _ in range(count))
+            each = tuple(self._launch_s() for _ in range(count))
         return Batch({"host": sum(each) / count}, begin, time.perf_counter(), count, {"host": each})
+
+    def _launch_s(self) -> float:
+        """Seconds of one launch: of enqueueing it, from QUEUED to START, or until it has been waited for."""
+        is_stamped = self._probe.name == "launch-start"
+        queue = self._runtime.queue if is_stamped else self._runtime.plain_queue
+        begin = time.perf_counter()
+        event = self._enqueue(queue)
+        if self._probe.name == "launch-dispatch":
+            spent = time.perf_counter() - begin
+            queue.finish()
+            return spent
+        queue.finish()
+        if not is_stamped:
+            return time.perf_counter() - begin
+        if not self._runtime.has_clock:
+            raise NotMeasuredError("unsupported", NO_CLOCK)
+        return max(float(event.profile.start - event.profile.queued) * 1e-9, _SHORTEST_S)
+
+    def _enqueue(self, queue: Any) -> Any:
+        return cl.enqueue_nd_range_kernel(queue, self._kernel, (1,), (1,))
 
     def release(self) -> None:
         """Nothing to do."""
 
-
-# --- one launch: its seconds --------------------------------------------------------------------------------
-
-
-def _enqueue(queue: Any, kernel: Any) -> Any:
-    return cl.enqueue_nd_range_kernel(queue, kernel, (1,), (1,))
-
-
-def _dispatch(runtime: Runtime, kernel: Any) -> float:
-    begin = time.perf_counter()
-    _enqueue(runtime.plain_queue, kernel)
-    spent = time.perf_counter() - begin
-    runtime.plain_queue.finish()
-    return spent
-
-
-def _start(runtime: Runtime, kernel: Any) -> float:
-    event = _enqueue(runtime.queue, kernel)
-    runtime.queue.finish()
-    if not runtime.has_clock:
-        raise NotMeasuredError("unsupported", NO_CLOCK)
-    spent: int = event.profile.start - event.profile.queued
-    return max(spent * 1e-9, _SHORTEST_S)
-
-
-def _round_trip(runtime: Runtime, kernel: Any) -> float:
-    begin = time.perf_counter()
-    _enqueue(runtime.plain_queue, kernel)
-    runtime.plain_queue.finish()
-    return time.perf_counter() - begin
-
-
-_LAUNCHES: Mapping[str, Callable[[Runtime, Any], float]] = {
-    "launch-dispatch": _dispatch,
-    "launch-start": _start,
-    "launch-round-trip": _round_trip,
-}
-
-
-# --- Brings the probes to a device: one executor for all kinds, which prepares the candidates of their
-# races.
 
 _MEMORY: Mapping[str, Callable[[MemoryRow], ProbeBuffers]] = {
     "global": GlobalMemory, "image": ImageProbe, "working-set": WorkingSet, "local": LocalMemory,
@@ -340,12 +323,13 @@ class ProbeExecutor:
         self._table = RepeatedTable()
 
     def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None) -> Any:
-        """A candidate: its parameters are the row's and those that tell it from the others."""
+        """A bench of a candidate, whose parameters include the row's. It shares the operands of `like`."""
         with errors():
             operands: ProbeBuffers = like.operands if like else self._operands(case)
             return operands.bench(case.parameters)
 
     def _operands(self, case: Case) -> ProbeBuffers:
+        """The operands of a case's row, which its candidates share."""
         if case.kind != "peak":
             probe = BY_NAME[case.variant]
             return _MEMORY[probe.bench](MemoryRow(self._runtime, probe, case.parameters, self._table))
@@ -366,6 +350,7 @@ class Chains:
     """The operands of one row of a chain probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> None:
+        """Choose the work-items, and allocate their sums."""
         self.runtime, self._probe, self.dtype, self.width = runtime, probe, DTYPES[dtype], width
         facts = runtime.facts
         self._group = _CPU_GROUP if facts.type == "cpu" else _GPU_GROUP
@@ -373,10 +358,10 @@ class Chains:
         self.items = max(1, facts.compute_units) * per_unit
         self.sums = runtime.buffer(self.items * max(4, self.dtype.itemsize))
         self._forms = {form.name: form for form in probe.forms[dtype]}
-        self._drawn: dict[str, tuple[Drawn, Any, Any]] = {}
+        self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One form, number of chains and depth of unrolling."""
+        """The bench of a candidate: one form, number of chains and depth of unrolling."""
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
         options = form.options(self.width, unroll, kernels_of(int(parameters["kernels"])))
@@ -388,8 +373,8 @@ class Chains:
         chain = Chain(self, launched, form, chains, unroll)
         return MemoryBench(self, chain, choice, unit, (1, MOST_TRIPS))
 
-    def drawn(self, recurrence: str) -> tuple[Drawn, Any, Any]:
-        """The operands on the host, and buffers of seeds and coefficients: once for all such forms."""
+    def drawn(self, recurrence: str) -> tuple[ChainOperands, Any, Any]:
+        """The operands of a recurrence on the host, and its buffers of seeds and coefficients; drawn once."""
         if recurrence not in self._drawn:
             rng = np.random.default_rng((20261121, self.width))
             host = RECURRENCES[recurrence].draw(self.dtype, self.width, rng)
@@ -413,7 +398,10 @@ class Chain:
         return self.launcher.enqueue((seeds, coefficients, self.operands.sums, np.int32(work)))
 
     def wrong(self, work: int = 0) -> str:
-        """How the sums of a short run differ from the host's, or "": where the fault is known, its name."""
+        """How the sums of a short run differ from the host's; merged chains and ignored trips are named.
+
+        Or "".
+        """
         shared, queue = self.operands, self.operands.runtime.queue
         recurrence = RECURRENCES[self.form.recurrence]
         stored = recurrence.sum_type(shared.dtype)
@@ -454,13 +442,14 @@ class MatrixTiles:
     """The operands of one row of a matrix probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: Parameters) -> None:
+        """Draw and copy tiles to be checked and to be timed, and allocate the results."""
         self.runtime, self.probe = runtime, probe
         self.instruction = probe.instruction(dtype, parameters)
         self.result = DTYPES[self.instruction.accumulator]
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
         self.exact, drawn = (
-            reference.draw(kind, self.instruction, probe.tiles, rng)
+            draw_tiles(kind, self.instruction, probe.tiles, rng)
             for kind in ("exact", str(parameters["operands"]))
         )
         self.checked, self.timed = self._arguments(self.exact), self._arguments(drawn)
@@ -468,7 +457,7 @@ class MatrixTiles:
         self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
 
     def bench(self, parameters: Parameters) -> MemoryBench:
-        """One number of chains, depth of unrolling and number of work-groups for each unit."""
+        """The bench of a candidate: one number of chains, depth of unrolling and work-groups per unit."""
         probe, instruction = self.probe, self.instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
@@ -482,9 +471,10 @@ class MatrixTiles:
         return MemoryBench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
 
     def products(self, chains: int) -> int:
+        """Products that a work-group computes at once."""
         return chains * (_GROUP // _WARP // self.probe.warps)
 
-    def _arguments(self, operands: reference.TileOperands) -> Callable[[int], tuple[Any, ...]]:
+    def _arguments(self, operands: TileOperands) -> Callable[[int], tuple[Any, ...]]:
         a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))
         return lambda trips: (a, b, self.results, np.int32(trips))
 
@@ -516,5 +506,5 @@ class Product:
         product = np.arange(products)
         pairs = np.stack([product // self.chains % count, product % count], axis=1)
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        host = reference.expected(shared.exact, unique, self.steps * _CHECKED_TRIPS)
+        host = expected_product(shared.exact, unique, self.steps * _CHECKED_TRIPS)
         return compare_results(got, host[where.reshape(-1)], shared.result, slack=0)

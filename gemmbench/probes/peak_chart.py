@@ -22,7 +22,7 @@ from gemmbench.stats.intervals import Summary
 
 
 def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """Panes for each run and device: vector widths, then matrix instructions."""
+    """Panes of each run and device: bars of verified peaks by vector width and by matrix instruction."""
     drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "peak", typed=False):
         rated = [
@@ -39,7 +39,7 @@ def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str) -> None:
-    """A bar for each width or instruction: its best batch; the best of a type is in full colour."""
+    """Draw a bar for each width or instruction, its best batch."""
     entries, letter = _peak_bars(run, rated)
     integers = any(derive.is_integer(row.dtype) for row, _ in rated)
     bars.paint(axes, entries, f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else ""))
@@ -47,6 +47,7 @@ def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str)
 
 
 def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar], str]:
+    """Bars by type and probe, the best of each in full colour and bold, and the letter of the unit."""
     divisor, letter = units.scale(max(rate for _, rate in rated))
     entries = []
     for same in by_key(((row.dtype, row.variant), (row, rate)) for row, rate in rated).values():
@@ -69,14 +70,11 @@ def _peak_name(row: Row) -> str:
     return f"{name}, {rest}" if rest else name
 
 
-# --- Memory over size: the caches, transfers, latencies -----------------------------------------------------
-
-
 _TRANSFERS = "Transfers"
 
 
 def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """Panes for each run and device: bandwidth and latency over the working set, transfers, launches."""
+    """Panes of each run and device: bandwidth and latency by working set, transfers by size, launches."""
     over_size = (
         ("Bandwidth", "working-set", "GB/s", _gbps),
         ("Latency", "pointer-chase", "ns for one load", _nanoseconds),
@@ -93,27 +91,22 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
                 paint = partial(_over_bytes, subject=subject, title=title, unit=unit, figure=figure)
                 drawn.append(pane.Pane(lines.HEIGHT, paint))
     for subject in pane.subjects(runs, lambda row: row.kind == "latency" and not is_sized(row), typed=False):
-        times = [(row, each.median) for row in subject.rows if (each := _time(row))]
-        if times:
-            entries = [
-                Bar(
-                    (BarPart(t / 1e-6, pane.COLOURS[0], row.variant),),
-                    units.seconds(t),
-                    clean(row.variant),
-                    said=sample(subject.run, row),
-                )
-                for row, t in times
-            ]
-            drawn.append(
-                pane.Pane(bars.height(entries), partial(_launches, entries=entries, where=subject.where))
-            )
+        entries = []
+        for row in subject.rows:
+            if times := _time(row):
+                part = BarPart(times.median / 1e-6, pane.COLOURS[0], row.variant)
+                text, name = units.seconds(times.median), clean(row.variant)
+                entries.append(Bar((part,), text, name, said=sample(subject.run, row)))
+        if entries:
+            painted = partial(_launches, entries=entries, where=subject.where)
+            drawn.append(pane.Pane(bars.height(entries), painted))
     return drawn
 
 
 def _over_bytes(
     axes: Axes, subject: pane.PaneSubject, title: str, unit: str, figure: Callable[[Row], float | None]
 ) -> None:
-    """A line for each probe over its sizes, and the last-level cache."""
+    """Draw a line for each probe over its sizes, and the last-level cache."""
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}
     at = lines.size_axis(
@@ -150,7 +143,7 @@ def _bytes(row: Row) -> int:
 
 
 def _gbps(row: Row) -> float | None:
-    """The rate of the best batch."""
+    """The best batch's rate in GB/s; None if it is suspect or not measured."""
     rate = derive.byte_rate(row) if row.check.verdict != "suspect" else None
     return rate.best / units.GIGA if rate else None
 

@@ -18,7 +18,7 @@ from gemmbench.stats import ceilings as theory
 from gemmbench.stats import intervals, rates
 from gemmbench.stats.rates import Rate
 
-PLAIN = "flops"  # the probe that needs no name beside its data type's
+PLAIN = "flops"  # the probe whose rows are named by the data type alone
 _MOST_REMARKS = 3  # below a table, unless -v was given
 _AGAIN = "close other programs and run again; -v has the reasons"
 _LACKING = ("unsupported", "skipped")
@@ -38,16 +38,14 @@ class Grid:
     more: Mapping[str, Callable[[Row], str]] = field(default_factory=dict)
 
 
-# --- arithmetic and tensor cores ----------------------------------------------------------------------------
-
-
 def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """The tables of each device's arithmetic and tensor cores; if verbose, a line for every row, too."""
+    """The tables of each device's arithmetic and tensor cores; with `verbose`, also a line for every row."""
     rows = by_key((row.device, row) for row in run.rows if row.kind == "peak")
     return [sheet for device in sorted(rows) for sheet in _peaks(run, device, rows[device], verbose)]
 
 
 def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
+    """The tables of one device: verified rates by width or operand, notes, and details if verbose."""
     believed = [rate.best for row in rows if (rate := _believed(row, _rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     floats = [row for row in rows if (row.variant, row.dtype) == (PLAIN, "float")]
@@ -58,7 +56,7 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
         return f"{name}{f' > {into}' if into else ''}{'' if _is_float(row) else f' ({letter}IOPS)'}"
 
     def emulated(row: Row) -> str:
-        """A CPU without units of a short type converts each step to float and back, and is slower."""
+        """``emulated`` if a CPU is slower with a short type than with float: it converts at each step."""
         top, plain = _rate(row), map(_rate, floats)
         best = max((rate.best for rate in plain if rate), default=0.0)
         is_short = _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
@@ -103,7 +101,7 @@ def _operands(row: Row) -> str:
 
 
 def _closing(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
-    """How many figures are verified, and where there is more."""
+    """How many figures are verified, which types are not supported, and which options show more."""
     measured = [row for row in rows if row.status not in _LACKING]
     verified = sum(_is_verified(row) for row in measured)
     text = f"{verified} of {len(measured)} verified."
@@ -117,7 +115,10 @@ def _closing(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
 
 
 def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
-    """A line for every row: its median and interval, what won its race, and the evidence."""
+    """A line for every measured row: best and median, noise, what won its race, and the evidence.
+
+    The share of the theoretical peak, and the age of cached rows, appear if some row has them.
+    """
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}
     choices = [name for name in ("form", "chains", "unroll", "groups") if name in used]
@@ -125,6 +126,7 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
     is_kept = any(row.measured_utc for row in measured)
 
     def line(row: Row) -> tuple[Cell, ...]:
+        """The cells of a row."""
         rate, top = _rate(row), tops.get(row.key)
         figures = row.check.figures
         age = rates.kept_for(run, row)
@@ -161,11 +163,8 @@ def _theoretical(run: Run, device: int, row: Row) -> theory.Ceiling | None:
     return theory.ceiling(run.header.devices[device], row.dtype, max_mhz=row.max_mhz)
 
 
-# --- what tables have in common -----------------------------------------------------------------------------
-
-
 def _is_verified(row: Row) -> bool:
-    """Whether its evidence holds; launching an empty kernel has no result that could be checked."""
+    """Whether a row is ok and its evidence holds. Launches of an empty kernel have nothing to verify."""
     is_launch = row.kind == "latency" and not is_sized(row)
     return row.status == "ok" and (row.check.verdict == "ok" or is_launch)
 
@@ -175,7 +174,10 @@ def _believed(row: Row, rate: Rate | None) -> Rate | None:
 
 
 def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
-    """Rates by line and column; lines without any row that ran are left out."""
+    """A table of verified rates by line and column, with the best of each line.
+
+    Lines without a row that ran, and columns without a text, are left out.
+    """
     lines = by_key((grid.line(row), row) for row in rows)
     lines = {name: each for name, each in lines.items() if any(row.status not in _LACKING for row in each)}
     columns = list(dict.fromkeys(grid.column(row) for each in lines.values() for row in each))
@@ -207,14 +209,17 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
 
 
 def _figure(run: Run, row: Row | None, text: str) -> Cell:
-    """A figure with its mark; nothing without a row, and ``-`` for a row without a verified figure."""
+    """A figure with its mark; empty without a row, and ``-`` for a row that is not verified."""
     if row is None or not _is_verified(row):
         return Cell("-", style="dim") if row else Cell("")
     return Cell(notes.marked(run, row, text))
 
 
 def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    """What has no figure and why, the gravest first; unless verbose no more than three, the rest counted."""
+    """Notes on rows without a figure or verification, on energy and warnings, wrong results first.
+
+    Unless verbose, at most three; the last then counts the rest.
+    """
     measured = [row for row in rows if row.status not in _LACKING]
     remarks = [
         Note(WORDS[status], f"{notes.places(alike, _where)}: {reason}", STYLES[status])
@@ -243,12 +248,8 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
     return tuple(remarks)
 
 
-def _reasons(row: Row) -> str:
-    return "; ".join(map(clean, row.check.reasons)) or "no evidence was recorded"
-
-
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
-    """Why rows have no joules, where they were asked for; rows of one reason together."""
+    """Why rows have no joules although they were requested, rows with the same reason together."""
     groups = by_key(
         (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
     )
@@ -260,6 +261,7 @@ def _energy_notes(rows: Sequence[Row]) -> list[Note]:
 
 
 def _where(row: Row) -> str:
+    """A row in a note: its probe, type and width, or its size."""
     if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
         return f"{clean(row.variant)} of {units.size(int(row.parameters['bytes']))}"
@@ -272,7 +274,7 @@ def _where(row: Row) -> str:
 
 
 def is_sized(row: Row) -> bool:
-    """Whether a row is of a set or a transfer of one size."""
+    """Whether a row is of a set or transfer of one size."""
     return "bytes" in row.parameters
 
 
@@ -283,7 +285,7 @@ _ZERO_COPY = "zero-copy"
 
 
 def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """For each device: bandwidth by width, caches by size, transfers by size, launches."""
+    """The tables of each device: bandwidth by width, caches by size, transfers by size, launches."""
     rows = by_key((row.device, row) for row in run.rows if row.kind in _MEMORY)
     groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
         (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
@@ -300,6 +302,7 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+    """Memory bandwidth by probe and vector width."""
     believed = [rate.best for row in rows if (rate := _believed(row, rates.byte_rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
@@ -311,7 +314,7 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 
 
 def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """Sizes down; what a set of that size delivers, and how long a load takes that waits for another."""
+    """A line for each set size: bandwidth of reading it, and percentiles of a dependent load's latency."""
     by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
     headings = {"bandwidth": ("GB/s",), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
     present = [kind for kind in headings if any(key[0] == kind for key in by_size)]
@@ -341,6 +344,7 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 
 
 def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
+    """Rates by size and direction; ``zero-copy`` if mapping moves nothing. The best of a column is marked."""
     names = list(dict.fromkeys(row.variant for row in rows))
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
     best: dict[str, float] = {}
@@ -370,9 +374,10 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 
 
 def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """Probes down, the distribution across."""
+    """A line for each launch probe: the smallest time, percentiles, and the number of samples."""
 
     def line(row: Row) -> tuple[Cell, ...]:
+        """The cells of a row; ``-`` unless it is ok."""
         name = Cell(clean(row.variant))
         if row.status != "ok":
             return (name, Cell("-", style="dim"), *[Cell("")] * (len(_SHARES) + 1))

@@ -28,15 +28,12 @@ _FIRST_TRIPS = 16
 _RATIO_RUNS = 4
 _MOST_RATIO_RUNS = 24
 _MOST_RATIO_S = 2.0
-_SHORT_S = 2e-4  # of launches so short, only the minima of many tell anything
-
-
-# --- what is raced ------------------------------------------------------------------------------------------
+_SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
 @dataclass(frozen=True)
 class Sized(Handle):
-    """A handle whose problems have so much work."""
+    """A handle whose batches do `work` units of work per problem."""
 
     work: int = 1
 
@@ -45,27 +42,29 @@ class Sized(Handle):
 
 
 def sized(handle: Handle, work: int) -> Sized:
-    """A handle whose problems have so much work."""
+    """A handle that does so much work per problem."""
     return Sized(handle.instrument, handle.number, handle.prepared, work, watch=handle.watch)
 
 
 def control_case(device: DeviceFacts) -> Case:
     """A multiply-add kernel that keeps all cores of a CPU busy, always with the same parameters.
 
-    How long a fixed amount of its work takes shows whether other programs use the cores. Prepare it, choose
-    the amount once by `trips_for`, and run it by `sized`.
+    The time for a fixed amount of its work, chosen by `trips_for`, shows whether others use the cores.
     """
     loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": kernels_in([4])}
     return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
 
 
 def amount(prepared: Prepared) -> int:
-    """Operations, or bytes, in a unit of work."""
+    """Operations, or bytes, of a unit of work."""
     return prepared.unit.flops or prepared.unit.bytes
 
 
 def trips_for(handle: Handle, wanted_s: float) -> int:
-    """How much work lasts so long, by a launch long enough to tell; for some probes there is no choice."""
+    """The units of work that last about ``wanted_s``, found with launches of growing length.
+
+    The probe's limits apply; if they are equal, nothing is launched.
+    """
     least, most = handle.prepared.trips
     if least == most:
         return most
@@ -78,9 +77,6 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
             spent = event if events_agree(event / wall) else wall
             return max(least, min(math.ceil(wanted_s / spent * trips), most))
         trips = min(most, trips * max(2, min(16, int(wanted_s / event / 2))))
-
-
-# --- the race -----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -99,8 +95,8 @@ class RaceEntry:
 class Race:
     """Candidates of a case and their rates: a context manager that holds their handles.
 
-    A candidate that is `hopeless` times slower than the best is not run again. `failure` is why the last
-    candidate that was refused was, `kept` a handle that outlives the race.
+    A candidate that is `hopeless` times slower than the best is not run again. `failure` is why a candidate
+    was refused last. `kept` is a handle that outlives the race.
     """
 
     instrument: Instrument
@@ -123,10 +119,7 @@ class Race:
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:
-        """Prepare candidates and time each for a few launches; whether there was any.
-
-        A candidate that is refused is left out.
-        """
+        """Prepare candidates, and time each for a few launches; whether any could be prepared."""
         handles = [handle for candidate in candidates if (handle := self._prepared(candidate))]
         for handle in handles:
             least, most = handle.prepared.trips
@@ -135,11 +128,15 @@ class Race:
         return bool(handles)
 
     def final(self, count: int) -> Sized:
-        """The fastest of the first few with the work that is sampled."""
+        """The fastest of the best `count` candidates, timed again with the amount of work that is sampled."""
         handles = [entry.handle for entry in self.ranked()[:count]]
         return max((sized(handle, trips_for(handle, LAUNCH_S)) for handle in handles), key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
+        """A candidate's handle, on the first one's operands.
+
+        None if it is refused; fatal errors are raised.
+        """
         case = replace(self.case, parameters={**self.case.parameters, **candidate})
         like = self._handles[0].number if self._handles else None
         try:
@@ -154,7 +151,7 @@ class Race:
         return handle
 
     def _rate(self, handle: Sized) -> float:
-        """Operations or bytes per second of the best of a few launches; of fewer where there is no hope."""
+        """Operations or bytes per second of the best of three launches; fewer if it is hopeless."""
         best, rate = max((entry.rate for entry in self.entries), default=0.0), 0.0
         clock = handle.prepared.clocks[0]
         for _ in range(_RACE_RUNS):
@@ -175,10 +172,9 @@ class Race:
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def unrolling(self, best: Handle, most: float) -> float | None:
-        """A step's rate with the deepest unrolling over that with the shallowest; None if only one was raced.
+        """The rate per step with the deepest unrolling over the shallowest; None if only one was raced.
 
-        Where the race shows more than the most, perhaps since the machine's speed changed, they are run
-        again, alternating.
+        If it exceeds `most`, both are timed again, alternating: the machine's speed may have changed.
         """
         choice = best.prepared.built.choice
         depths = {
@@ -203,7 +199,7 @@ class Race:
         return seconds * scale
 
     def summary(self, **words: str) -> tuple[str, ...]:
-        """What the race has shown: the best rate of each value of some choices, in the words for them."""
+        """The best rate of each value of some choices, a line for each; `words` are their names in it."""
         lines = []
         for choice, word in words.items():
             best = self._best_of(choice)
@@ -214,7 +210,7 @@ class Race:
         return tuple(lines)
 
     def note(self) -> str:
-        """The best rate of each value of each choice that differed."""
+        """The best rate of each value of every choice that differed, in one line."""
         lines = []
         for name in dict.fromkeys(name for entry in self.entries for name in entry.choice):
             if len(best := self._best_of(name)) > 1:
@@ -226,23 +222,15 @@ class Race:
         return {value: number(max(each) / GIGA) for value, each in rates.items()}
 
 
-# --- twice the work -----------------------------------------------------------------------------------------
-
-
 def time_ratio(
     first: Callable[[], float], second: Callable[[], float], off: Callable[[float], float], tolerance: float
 ) -> float:
-    """Seconds of the second over seconds of the first, from pairs of runs next to each other.
+    """Seconds of the second over seconds of the first, from runs next to each other.
 
-    A disturbance can only lengthen a run, so that the ratio of the two minima approaches the truth with more
-    runs, unless the whole machine changes its speed meanwhile: then the median of the pairs' ratios does. The
-    better of the two counts, unless runs are so short that chance would make it good.
-
-    Args:
-        first: runs one and returns its seconds.
-        second: the same.
-        off: how far a ratio is from what is expected.
-        tolerance: how far off is near enough to stop early.
+    A disturbance can only lengthen a run, so the ratio of the minima approaches the truth. If the whole
+    machine changes its speed, the median of the pairs' ratios is better. The one that is less `off` counts.
+    It stops when that is within `tolerance`, or after 24 runs or 2 s. For runs below 0.2 ms the minima count,
+    and it does not stop early.
     """
     firsts: list[float] = []
     seconds: list[float] = []
@@ -260,16 +248,12 @@ def time_ratio(
 
 
 def doubling(
-    handle: Handle,
-    work: int,
-    tolerance: float,
-    launches: int = 1,
+    handle: Handle, work: int, tolerance: float, launches: int = 1,
     seconds: Callable[[Batch], float] = lambda batch: batch.finest_s,
-) -> float:
-    """Time of twice the work over time of the work; a loop that does less than it should is not near 2.
+) -> float:  # fmt: skip
+    """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
 
-    `tolerance` is how far from 2 is near enough; of several launches of the single work the mean counts;
-    `seconds` is the clock that is believed.
+    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock.
     """
     clock = handle.prepared.clocks[0]
     return time_ratio(
@@ -294,7 +278,7 @@ class EvidenceSubject:
     tolerance: float  # of the doubling test
     work: str
     instead: str = ""  # what is done where the event clock is not believed
-    # Times as fast as with shallow unrolling that a step can be: a loop's own instructions are a few beside a
+    # Times as fast as with shallow unrolling that a step can be: a loop adds few instructions to a
     # trip's. Honest rows of saved runs lie between 0.51 and 1.08, of matrix units within 0.01 of 1, and a
     # folded fp8 product at 1.375.
     unrolling: float = 1.15
@@ -308,7 +292,7 @@ MEMORY = EvidenceSubject(0.1, "work")
 
 @dataclass(frozen=True)
 class Evidence:
-    """What was measured about a figure beside its rate."""
+    """What was measured about a figure, in addition to its rate."""
 
     dtype: str
     rate: float  # operations or bytes per second; 0 for a latency
@@ -321,9 +305,9 @@ class Evidence:
 
 
 def judge(evidence: Evidence) -> Check:
-    """`ok`, `suspect` with every reason, or `wrong`: other results than the host's, or above the ceiling.
+    """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok.
 
-    NaN is never ok.
+    It is wrong if the results differ from the host's or the rate exceeds the upper bound.
     """
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
@@ -356,15 +340,15 @@ def _shown(evidence: Evidence, rate: float) -> str:
 
 
 def events_agree(event_over_wall: float) -> bool:
-    """Whether the device's event clock can be believed."""
+    """Whether event time over wall time is plausible."""
     low, high = EVENT_RANGE
     return low <= event_over_wall <= high
 
 
 def compare_results(got: HostArray, expected: HostArray, dtype: DType, slack: float = _SLACK) -> str:
-    """How stored results differ from the host's (in double precision); "" if they agree. NaN differs.
+    """The first stored result that differs from the host's, and how many do; "" if none. NaN differs.
 
-    Integers must be equal; others may be off by `slack` of the type's eps, for each unit of the largest.
+    Integers must be equal. Others may be off by `slack` times the type's eps, relative to 1 plus the largest.
     """
     values = decode(got, dtype)
     allowed = slack * dtype.eps * (1 + np.abs(expected).max(initial=0)) if dtype.is_float else 0

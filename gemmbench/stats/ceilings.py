@@ -86,16 +86,11 @@ class Ceiling:
 def ceiling(
     device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
 ) -> Ceiling | None:
-    """The theoretical peak of multiply-adds; None where the driver does not report enough.
+    """The theoretical peak of multiply-adds in flop/s; None if the driver reports too little.
 
-    OpenCL reports neither the lanes of a processor nor the clock of its memory. Vendor queries do; only
-    NVIDIA's arithmetic units have them.
-
-    Args:
-        device: its compute units and clock.
-        dtype: of the operands.
-        matrix: the peak of the tensor cores, not of the ordinary units.
-        max_mhz: the maximum clock that NVML reports, if known. OpenCL lists a clock that a card may exceed.
+    Only NVIDIA's devices have it, from tables by compute capability. `matrix` means the tensor cores instead
+    of the ordinary units. `max_mhz` is the maximum clock that NVML reports, if known: OpenCL lists a clock
+    that a card may exceed.
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
@@ -114,13 +109,13 @@ def ceiling(
     )
 
 
-def most(
+def upper_bound(
     device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
 ) -> Ceiling | None:
     """Upper bound for a valid rate: the theoretical peak on GPUs, a generous limit on CPUs.
 
     The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz. The clock that a CPU's
-    driver reports is advisory and not used. Arguments as for `ceiling`.
+    driver reports is not used. Arguments as for `ceiling`.
     """
     if device.type != "cpu" or device.compute_units < 1:
         return ceiling(device, dtype, matrix, max_mhz)
@@ -131,8 +126,8 @@ def most(
     )
 
 
-def most_bytes(device: DeviceFacts) -> Ceiling | None:
-    """Bytes per second that the cores of a CPU cannot exceed; None for other devices."""
+def upper_bound_bytes(device: DeviceFacts) -> Ceiling | None:
+    """A generous limit on a CPU's bytes/s: two 512-bit loads and a store a cycle at 7 GHz; else None."""
     if device.type != "cpu" or device.compute_units < 1:
         return None
     return Ceiling(
@@ -142,12 +137,9 @@ def most_bytes(device: DeviceFacts) -> Ceiling | None:
 
 
 def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -> str:
-    """Why a rate is wrong, or "". NaN is wrong.
+    """Why a rate is above the upper bound `top` and its tolerance, or ""; NaN is above. No bound, no reason.
 
-    Args:
-        rate: operations or bytes per second.
-        top: the upper bound for a valid rate, if known.
-        shown: formats a rate with its unit.
+    `shown` formats a rate with its unit.
     """
     if top is None or rate <= top.allowed * top.per_second:
         return ""
@@ -156,9 +148,9 @@ def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -
 
 
 def group_local_bytes(device: DeviceFacts) -> int:
-    """Bytes of local memory that a group can have.
+    """Bytes of local memory that a work-group can have.
 
-    NVIDIA's driver lists 48 KiB, and does not hold a program to them that is compiled for more.
+    NVIDIA's driver lists 48 KiB, but a kernel compiled for more may use nearly all of a multiprocessor's.
     """
     if device.compute_capability < _LARGE_GROUPS:
         return device.local_mem_bytes
@@ -167,7 +159,10 @@ def group_local_bytes(device: DeviceFacts) -> int:
 
 
 def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
-    """Work-groups that a multiprocessor holds at once, by work-items and bytes of local memory."""
+    """Work-groups that a unit holds at once, by their work-items and bytes of local memory.
+
+    For unknown devices only local memory counts, so it is a lower bound.
+    """
     if device.compute_capability not in _MULTIPROCESSOR:
         return device.local_mem_bytes // local  # at least: what one group may have
     most, kib = _MULTIPROCESSOR[device.compute_capability]

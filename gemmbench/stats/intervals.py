@@ -25,11 +25,9 @@ class Interval:
     high: float
 
     def is_above(self, value: float) -> bool:
-        """Whether the whole interval is above a value."""
         return self.low > value
 
     def is_below(self, value: float) -> bool:
-        """Whether the whole interval is below a value."""
         return self.high < value
 
 
@@ -47,24 +45,21 @@ class Summary(Interval):
 
 
 def summarize(samples: Sequence[float], resolution: float = 0.0) -> Summary:
-    """Median, minimum and the 95 % interval of the median, of samples in the order of time.
+    """Median, minimum and the 95 % interval of the median of samples, which are in the order of time.
 
     The ends of the interval are order statistics (Hahn and Meeker, Statistical Intervals, 5.2). Below six
-    samples it is their full range. From 20 samples on, n is replaced by the effective sample size
-    n (1 - r) / (1 + r), where r is the lag-1 autocorrelation of the ranks (Bayley and Hammersley, 1946).
+    samples it is their full range. From 20 samples on, n is replaced by the effective sample size n (1 - r) /
+    (1 + r), where r is the lag-1 autocorrelation of the ranks (Bayley and Hammersley, 1946). The interval is
+    at least as wide as `resolution`, the timer's, in the samples' unit.
 
-    Args:
-        samples: positive finite numbers.
-        resolution: of the timer, in the samples' unit; the interval is never narrower.
-
-    Raises:
-        ValueError: there are no samples, or one is not a positive finite number.
+    Raises `ValueError` if there are no samples, or one is not a positive finite number.
     """
     return _summarize(tuple(samples), resolution)
 
 
 @lru_cache(maxsize=65536)
 def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
+    """`summarize` for hashable samples, cached."""
     ordered = sorted(samples)
     if not ordered:
         raise ValueError("no samples")
@@ -83,7 +78,7 @@ def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
 
 @lru_cache(maxsize=1024)
 def _low_rank(count: int) -> int:
-    """The largest index k, from 0, such that samples k and count - 1 - k enclose the median with 95 %."""
+    """The largest k for which samples k and count - 1 - k enclose the median with 95 %; 0 if none does."""
     rank, below = -1, 0
     while True:
         below += math.comb(count, rank + 1)
@@ -93,7 +88,7 @@ def _low_rank(count: int) -> int:
 
 
 def _independent_share(samples: Sequence[float]) -> float:
-    """(1 - r) / (1 + r), where r is the lag-1 autocorrelation of the samples' ranks, at least 0."""
+    """(1 - r) / (1 + r), where r, from 0 to 0.99, is the bias-corrected lag-1 autocorrelation of ranks."""
     _, inverse, counts = np.unique(samples, return_inverse=True, return_counts=True)
     around = (np.cumsum(counts) - counts / 2)[inverse] - len(samples) / 2
     total = float(around @ around)
@@ -104,14 +99,11 @@ def _independent_share(samples: Sequence[float]) -> float:
 
 
 def interleaved_ratio(first: Sequence[float], second: Sequence[float]) -> Summary:
-    """Seconds of batches over those that alternate with them, as a ratio with its 95 % interval.
+    """The ratio of first to second seconds of interleaved batches, with its 95 % interval.
 
     The order within a pair alternates from pair to pair. Each sample is the geometric mean of two
-    neighbouring pairs, so that the effect of the order cancels.
-
-    Args:
-        first: seconds of the batches of one side, in the order of time.
-        second: seconds of the other side, as many.
+    neighbouring pairs, so that the effect of the order cancels. Both sides have equally many batches, in the
+    order of time.
     """
     ratios = [own / other for own, other in zip(first, second, strict=True)]
     pairs = [math.sqrt(a * b) for a, b in zip(ratios[::2], ratios[1::2], strict=False)]

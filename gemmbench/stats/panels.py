@@ -18,7 +18,7 @@ from gemmbench.stats import rates
 class Series:
     """One variant with one set of parameters, over the sizes of a sweep."""
 
-    label: str  # the variant, with its parameters where they tell it from another series
+    label: str  # the variant, with its parameters if another series has its name
     variant: str
     device: int  # -1 for the host
     rows: dict[int, Row]  # by size, smallest first
@@ -30,13 +30,13 @@ class Series:
 
     @property
     def is_kernel(self) -> bool:
-        """Whether it is a kernel of the ladder itself: no library, which has no source."""
+        """Whether it is an OpenCL kernel of the ladder or the user, which has a source, and no library."""
         return any(row.source for row in self.rows.values())
 
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """The series of one device and one data type, the host's beside them."""
+    """The series of one device and one data type, and of the host."""
 
     device: int  # -1 if only the host was measured
     dtype: str
@@ -53,7 +53,7 @@ class Panel:
 
     @property
     def shape(self) -> str:
-        """What varies and what does not: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
+        """What varies and what is fixed: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
         fixed = next((row.problem for row in self.rows if row.problem), None)
         ops = f", {fixed.ops}" if fixed and fixed.ops != "NN" else ""
         ops += f", batch = {fixed.count}" if fixed and fixed.count > 1 else ""
@@ -63,7 +63,10 @@ class Panel:
 
 
 def sweep_axis(rows: Iterable[Row]) -> str | None:
-    """What varies: ``m`` for squares, ``k`` if only k varies; None if neither, or more, or nothing does."""
+    """What the GEMM rows vary: ``m`` if all problems are square, ``k`` if only k differs, else None.
+
+    None also if there are fewer than two problems, or alpha, beta, layout or batch differ.
+    """
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
     alike = {(problem.alpha, problem.beta, problem.ops, problem.count) for problem in problems}
     if len(alike) != 1 or len(problems) < 2:
@@ -76,9 +79,9 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 
 
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
-    """The GEMM rows of a run by device and data type; the host's rows go with every device of their type.
+    """The GEMM rows of a run as a panel for each device and data type, ordered by device.
 
-    The axis, ``m`` or ``k``, is what is taken as size; `order` is as of `series`.
+    The host's rows are in every panel of their type. Sizes are the `axis`; `order` is as for `series`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
@@ -99,9 +102,10 @@ def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
 def series(
     rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()
 ) -> tuple[Series, ...]:
-    """Rows of one device (and the host) and one data type as a series for each variant.
+    """Rows of one device (and the host) and one data type, grouped by title.
 
-    Variants stand in the `order` of the ladder; others follow as they come, the host's own last.
+    If a title has several rows of a size, each set of parameters becomes a series, named in its label. Series
+    follow `order`, then the order of the rows; those of the host are last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -143,7 +147,7 @@ class Standing:
 
 
 def settings(run: Run) -> list[Setting]:
-    """Every device and data type that GEMMs ran with, by device; the host alone where there is no other."""
+    """The devices and data types of a run's GEMMs, by device; the host's own if nothing else ran."""
     rows = [row for row in run.rows if row.kind == "gemm"]
     on_devices = dict.fromkeys(Setting(row.device, row.dtype) for row in rows if row.device != HOST)
     alone = dict.fromkeys(Setting(HOST, row.dtype) for row in rows)
@@ -151,9 +155,9 @@ def settings(run: Run) -> list[Setting]:
 
 
 def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> dict[str, Standing]:
-    """Each variant's place on a problem, in the order of the rows; the host's own BLAS among them.
+    """The best row of each variant on a problem, with its rate and its rank on a device, host included.
 
-    Without a scope it is that of the run's own view.
+    Rates are in `scope`, or by default in the run's own. Variants without a comparable rate have no rank.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
@@ -168,20 +172,16 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
 
     order = sorted((rate.median for row, rate in best.values() if rate and is_ranked(row)), reverse=True)
     return {
-        variant: Standing(
-            row,
-            rate,
-            order.index(rate.median) + 1 if rate and is_ranked(row) else None,
-        )
+        variant: Standing(row, rate, order.index(rate.median) + 1 if rate and is_ranked(row) else None)
         for variant, (row, rate) in best.items()
     }
 
 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
-    """The problem that variants are shown at, where they are shown at one: in README and charts.
+    """The problem at which the kernels of some settings are compared; None if none has a rate.
 
-    It is the largest that most of the measured variants have a figure for, in all of the settings, which are
-    shown beside each other; None if nothing has one.
+    Among the problems that more than half of the measured kernels have a rate for, the one with most
+    operations. If no problem has that many, those with the most count.
     """
     figures: dict[Problem, set[tuple[str, str]]] = {}
     for problem, rows in (group for setting in settings for group in _rows(run, setting).items()):
@@ -196,6 +196,7 @@ def common_problem(run: Run, *settings: Setting) -> Problem | None:
 
 @lru_cache(maxsize=64)
 def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
+    """The GEMM rows of a setting by problem, the host's included."""
     return by_key(
         (row.problem, row)
         for row in run.rows
@@ -221,10 +222,9 @@ class BreakEven:
 
 
 def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
-    """The break-even of each kernel of a panel, the earliest first: the first is the panel's.
+    """The break-even of each kernel against the host's BLAS, ordered by size, then by lead.
 
-    Only the ladder's own kernels count, no library. Of two with the same size the greater lead comes first.
-    Kernels that never pass the host's BLAS come last. Empty if no kernel has a size in common with it.
+    Kernels that never win come last. Libraries do not count. Empty without the host's BLAS.
     """
     host = baseline(panel)
     if host is None:
@@ -240,10 +240,10 @@ def baseline(panel: Panel) -> Series | None:
 
 
 def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
-    """The size from which a lead is positive and stays so, interpolated in the logarithm of the size.
+    """The smallest size from which the lead stays positive, interpolated in the logarithm of the size.
 
-    Leads stand by size; each is the logarithm of a ratio of times. The smallest size where the lead is
-    positive throughout; None if it is not at the largest.
+    Leads are pairs of size and logarithm of a ratio of times, by size. The smallest size if the lead is
+    always positive; None if it is not positive at the largest.
     """
     if not leads or leads[-1][1] <= 0:
         return None
@@ -256,9 +256,9 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _break_even(kernel: Series, host: Series) -> BreakEven | None:
-    """Where a kernel's host-scope time falls below the host BLAS's, and stays there.
+    """Where a kernel's host-scope time falls below the host BLAS's for good; None without a common size.
 
-    The interval comes from the ends of the two 95 % confidence intervals taken against and for the device.
+    The interval's ends come from the 95 % confidence intervals, taken once against and once for the device.
     """
     times = {
         size: (device_s, host_s)
@@ -271,6 +271,7 @@ def _break_even(kernel: Series, host: Series) -> BreakEven | None:
         return None
 
     def at(device_end: str, host_end: str) -> float | None:
+        """The crossing that the given ends of the two intervals result in."""
         ratios = {
             size: getattr(host_s, host_end) / getattr(device_s, device_end)
             for size, (device_s, host_s) in times.items()

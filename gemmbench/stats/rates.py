@@ -27,7 +27,7 @@ UNCERTAIN = 0.05  # half-width of the interval, or loss of the control bursts, a
 
 
 def gemm_of(row: Row) -> Gemm:
-    """The problem of a gemm row, with its flops; `ValueError` of rows that have none."""
+    """The problem of a gemm row, without its leading dimensions. `ValueError` for other rows."""
     if row.problem is None:
         raise ValueError(f"a {row.kind} row has no problem")
     problem = row.problem
@@ -45,7 +45,7 @@ def flops_of(row: Row) -> int:
 
 
 def intensity(row: Row) -> float:
-    """Arithmetic intensity of a gemm row in flop/byte, if A, B and C cross the memory once, as they must."""
+    """Arithmetic intensity of a gemm row in flop/byte, with A, B and C each moved once."""
     problem = gemm_of(row)
     return problem.flops / problem.operand_bytes if problem.operand_bytes else 0.0
 
@@ -61,7 +61,7 @@ def unit(dtype: str) -> str:
 
 
 def table_unit(dtype: str, flops_per_second: Iterable[float | None]) -> tuple[float, str]:
-    """The divisor and the unit of all rates in one table: 1e9 and ``GFLOPS``, 1e12 and ``TIOPS``."""
+    """The divisor and unit of a table's rates, by the largest: 1e9 and ``GFLOPS``, or 1e12 and ``TFLOPS``."""
     divisor, letter = scale(best_of(flops_per_second) or 0.0)
     return divisor, f"{letter}{'IOPS' if is_integer(dtype) else 'FLOPS'}"
 
@@ -85,10 +85,7 @@ class Rate(Interval):
 
 
 def rate(row: Row, scope: str) -> Rate | None:
-    """The rate in one scope; None unless the row is ok, was measured there and does any flops.
-
-    The interval's ends swap: the longest time is the lowest rate.
-    """
+    """The rate in one scope; None unless the row is ok, was measured there and does any flops."""
     return _rate(row, summary(row, scope), flops_of(row))
 
 
@@ -99,27 +96,23 @@ def _rate(row: Row, times: Summary | None, work: int) -> Rate | None:
 
 
 def byte_rate(row: Row) -> Rate | None:
-    """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any.
-
-    The interval's ends swap, as in `rate`.
-    """
+    """The rate of a microbenchmark in bytes/s, in its finest scope; None unless it is ok and moves any."""
     moved = row.work.bytes if row.work else 0
     return _rate(row, summary(row, finest_scope(row) or ""), moved) if moved else None
 
 
 def shown_rate(row: Row, scope: str) -> Rate | None:
-    """The rate for a column of one scope, or of the next wider one that was measured.
+    """The rate in a scope, or in the next wider scope that the row has; None unless the row is ok.
 
-    Libraries do not report their kernels' time, so their device scope stands beside the kernel scope of the
-    others. The host's own BLAS has only the host scope.
+    So libraries, which report no kernel time, appear with their device scope, the host's BLAS with host.
     """
     return rate(row, shown_samples(row, scope))
 
 
 def shown_samples(row: Row, scope: str) -> str:
-    """The samples that `shown_rate` takes: a chain of launches for the device scope, where there is one.
+    """The samples that `shown_rate` uses, by name: in the device scope a chain of launches, if measured.
 
-    A library's CUDA graph has gaps between its kernels, too; the sum of our kernels' events has none.
+    A library's CUDA graph has gaps between its kernels, too. The sum of our kernels' events has none.
     """
     return _chained(row.samples, shown_scope(row, scope))
 
@@ -130,21 +123,23 @@ def _chained(samples: Mapping[str, object], scope: str) -> str:
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """Mark a row wrong if its rate exceeds the theoretical peak."""
+    """Mark a row wrong if the rate of its median time exceeds the theoretical peak.
+
+    Applies to ok rows of GEMMs and of the probe ``flops``; other rows are returned unchanged.
+    """
     scope = finest_scope(row)
     if device is None or scope is None or row.status != "ok":
         return row
     if row.kind != "gemm" and (row.kind, row.variant) != ("peak", "flops"):
         return row
-    top = ceilings.most(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
-    reached = flops_of(row) / statistics.median(row.samples[scope].seconds)
-    reason = ceilings.why_above(reached, top, partial(rate_of, integer=is_integer(row.dtype)))
+    reason = why_above_peak(row, device, flops_of(row) / statistics.median(row.samples[scope].seconds))
     return replace(row, status="wrong", reason=reason) if reason else row
 
 
-def own_rate(row: Row, scope: str) -> Rate | None:
-    """`shown_rate`, or None where the row was not measured in the scope itself."""
-    return shown_rate(row, scope) if scope in row.samples else None
+def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> str:
+    """Why a rate of the row is above the theoretical peak of the units that it ran on, or ""."""
+    top = ceilings.upper_bound(device, row.dtype, row.ran_on == "matrix", row.max_mhz)
+    return ceilings.why_above(flops_per_second, top, partial(rate_of, integer=is_integer(row.dtype)))
 
 
 ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
@@ -152,22 +147,21 @@ ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up 
 
 @dataclass(frozen=True)
 class Split:
-    """A problem in the host scope by part: of those that were timed, the one that took the median time.
+    """One problem in the host scope by part: the timed problem with the median time, the lower of two.
 
-    Of an even number it is the faster of the two in the middle. Medians of each part would be of different
-    problems, and would not add up.
+    Medians of each part would be from different problems, and would not add up.
     """
 
     seconds: Mapping[str, float]
     whole_s: float | None
 
     def share(self, name: str) -> float:
-        """A part as a fraction of the whole, or of the sum where the whole is not known."""
+        """A part as a fraction of the whole, or of the parts' sum if the whole is unknown."""
         return self.seconds[name] / (self.whole_s or sum(self.seconds.values()) or 1.0)
 
     @property
     def doubt(self) -> str:
-        """That the parts do not add up to the whole; "" if they do."""
+        """A sentence if the parts differ from the whole by more than 3 %; else ""."""
         added = sum(map(self.share, self.seconds))
         if self.whole_s is None or abs(added - 1) <= ADDS_UP:
             return ""
@@ -175,7 +169,7 @@ class Split:
 
 
 def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
-    """The parts of `Row.parts` or `Row.cycle`; None without any."""
+    """The problem with the median time, split by `Row.parts` or `Row.cycle`; None without parts."""
     names = [name for name in PARTS if name in parts]
     if not names:
         return None
@@ -194,10 +188,10 @@ def doubt(parts: Mapping[str, Sequence[float]]) -> str:
 
 @lru_cache(maxsize=64)
 def view_scope(*runs: Run) -> str:
-    """The scope that the GEMM rows of a view are compared in, in its tables and charts.
+    """The scope in which the GEMM rows of runs are compared, in tables and charts.
 
-    What ``--scope`` chose; without it ``kernel``, or ``device`` where a library was measured: it reports no
-    kernel time. The host's own BLAS is such a library where the device is the CPU itself.
+    It is the runs' ``--scope`` if they agree on one. Otherwise it is ``kernel``, or ``device`` if a library
+    ran, which reports no kernel time. The host's BLAS counts as such a library if every device is a CPU.
     """
     asked = {run.header.scope for run in runs}
     if len(asked) == 1 and (scope := asked.pop()) in SCOPES:
@@ -212,10 +206,10 @@ def view_scope(*runs: Run) -> str:
 
 
 def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
-    """Whether a row takes part where the rows of a device are compared in a scope: is starred and ranked.
+    """Whether a row is starred and ranked among the rows of a device in a scope.
 
-    It does if it was measured in that scope. The host's own BLAS has the host scope only; where the device is
-    the CPU nothing is transferred, so that it counts as the device scope, too.
+    Kernels are if they have a rate there. The host's BLAS is in the host scope, in the device scope of a CPU
+    (nothing is transferred), and wherever only the host was measured.
     """
     if on_host(row):
         alone = device == HOST or (scope == "device" and run.header.devices[device].type == "cpu")
@@ -224,7 +218,7 @@ def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
 
 
 def compared_rate(run: Run, device: int, row: Row | None, scope: str) -> float | None:
-    """The median rate in flop/s of a row that takes part, or None; arguments as of `is_compared`."""
+    """The median rate in flop/s of a row that `is_compared`; else None."""
     return median_rate(row, scope) if row and is_compared(run, device, row, scope) else None
 
 
@@ -246,14 +240,14 @@ def best_of(values: Iterable[float | None]) -> float | None:
 
 
 def helpers_share(row: Row) -> float | None:
-    """The fraction of the device scope that passes beside the multiplication take: the median of the batches.
+    """The fraction of the device scope spent in pre- and post-processing kernels, a median over batches.
 
-    0 for a kernel without such passes; None where the device's events do not tell, or are not believed.
+    0 for a kernel without such passes. None unless the row is ok and device events timed both scopes.
     """
     kernel, device = row.samples.get("kernel"), row.samples.get("device")
     if row.status != "ok" or not kernel or not device or len(kernel.seconds) != len(device.seconds):
         return None
-    if len(row.launches) > 1 and kernel.seconds == device.seconds:  # by the wall clock, which does not tell
+    if len(row.launches) > 1 and kernel.seconds == device.seconds:  # both by the wall clock
         return None
     shares = (1 - own / whole for own, whole in zip(kernel.seconds, device.seconds, strict=True))
     return max(0.0, statistics.median(shares))
@@ -271,7 +265,7 @@ def gflop_per_joule(row: Row) -> float | None:
 
 
 def watts(row: Row) -> float | None:
-    """What was drawn over the energy's window, the idle draw included; None if it is not known."""
+    """The mean power in watts over the energy window, idle draw included; None if unknown."""
     energy = row.energy
     if energy.joules is None or not energy.window_s:
         return None
@@ -293,15 +287,12 @@ def is_uncertain(run: Run, row: Row) -> bool:
 
 
 def slowed(run: Run, row: Row) -> float:
-    """How much longer the slower control burst of a row took than the run's best, as a fraction.
-
-    0 for rows without control bursts.
-    """
+    """How much longer a row's slower control burst took than the run's best, as a fraction; or 0."""
     return burst_loss(row, _best_burst(run))
 
 
 def burst_loss(row: Row, best_s: float) -> float:
-    """How much longer the slower control burst of a row took than ``best_s``, as a fraction."""
+    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 for cached rows."""
     bursts = row.conditions.control_s if row.conditions and not row.measured_utc else ()
     return max(0.0, max(bursts) / best_s - 1) if bursts else 0.0
 
@@ -312,10 +303,10 @@ def _best_burst(run: Run) -> float:
 
 
 def best_burst(rows: Iterable[Row]) -> float:
-    """The control burst that rows are compared with; infinite without bursts.
+    """Seconds of the control burst that rows are compared with; infinite without bursts.
 
-    A tenth of the run's bursts beat it. The bursts around cached peaks count too, by their median: they show
-    that a machine is slower than it was.
+    It is the run's own burst that a tenth are faster than. If the median burst of cached peaks is faster,
+    that counts: the machine was faster then.
     """
     own: list[float] = []
     cached: list[float] = []
@@ -339,9 +330,9 @@ def on_host(row: Row) -> bool:
 
 @lru_cache(maxsize=64)
 def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
-    """Whether GEMMs of a type ran on ordinary units (False), on matrix units (True), or on both in turn.
+    """Which units a type's ok GEMMs ran on: ordinary (False), tensor cores (True).
 
-    Ordinary ones, where nothing ran.
+    ``(False,)`` if none ran.
     """
     ran = {
         row.ran_on == "matrix"
@@ -353,7 +344,7 @@ def units_used(run: Run, device: int, dtype: str) -> tuple[bool, ...]:
 
 @dataclass(frozen=True)
 class Peak:
-    """What rates are held against: the best measured rate of one kind of a device's units."""
+    """The best measured rate of one kind of a device's units."""
 
     rate: float  # flop/s
     row: Row
@@ -361,26 +352,14 @@ class Peak:
 
 
 def peak(
-    run: Run,
-    device: int,
-    dtype: str,
-    matrix: bool | None = None,
-    others: Sequence[Run] = (),
+    run: Run, device: int, dtype: str, matrix: bool | None = None, others: Sequence[Run] = (),
     sums: str | None = None,
-) -> Peak | None:
-    """The peak that a device's GEMMs of a type are held against; None if there is none.
+) -> Peak | None:  # fmt: skip
+    """The measured peak for a device's GEMMs of a type; None if there is none, as for the host.
 
-    Rows whose integrity is suspect do not count, nor do those of matrix units that were fed with zeros, with
-    which some run faster.
-
-    Args:
-        run: any.
-        device: its position in the header.
-        dtype: of the operands.
-        matrix: of matrix units, or of the others; None for the highest of those that the run's GEMMs used.
-        others: runs that may have a peak of the same device, each kind of units for itself, where the run has
-            none.
-        sums: that the matrix units add up in, "" for any; None for what the run's GEMMs on them do.
+    `matrix` means the peak of tensor cores, None the higher one of the units that the run's GEMMs used. If
+    the run has no such peak, `others` are searched for the same device. `sums` is the type that tensor cores
+    add up in, "" for any, None for that of the run's GEMMs.
     """
     if device == HOST:
         return None
@@ -396,10 +375,10 @@ def peak(
     return max((top for top in tops if top), key=lambda top: top.rate, default=None)
 
 
-def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
-    """The peak that a row's rate is held against: of its device, and of the units that its kernel runs on.
+def peak_of_row(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
+    """The peak of the device and units that a row ran on; for the host's BLAS, that of a CPU device.
 
-    The host's BLAS runs on the processor of a CPU device: there, and only there, the same peak applies.
+    Or None.
     """
     if not on_host(row):
         devices: Iterable[int] = (row.device,)
@@ -411,8 +390,8 @@ def held_against(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
 
 
 def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Run] = ()) -> float | None:
-    """One scope's rate over the peak that it is held against; arguments as of `held_against`."""
-    reached, top = shown_rate(row, scope), held_against(run, row, others)
+    """The rate of a scope over `peak_of_row`'s peak; None if either is unknown."""
+    reached, top = shown_rate(row, scope), peak_of_row(run, row, others)
     return reached.median / top.rate if reached and top else None
 
 
@@ -425,10 +404,10 @@ def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str) -> Peak | 
 def best_peak(
     rows: Iterable[Row], device: int, dtype: str, matrix: bool, sums: str = ""
 ) -> tuple[float, Row] | None:
-    """The best rate of sound peak rows, and its row; arguments as of `peak`.
+    """The best rate in flop/s among verified peak rows, and its row; None without one.
 
-    A kernel that adds half products up in float is held against matrix units that do, which may be slower
-    than those that add up in half. Of fp8 there is one kind of sums.
+    With `matrix`, probes fed with zeros do not count, because some devices run them faster. If `sums` is
+    given, only probes that add up in that type count, except for fp8, which has one kind.
     """
     kind = DTYPES[dtype].instruction if matrix else dtype
     sums = sums if kind == dtype else ""
@@ -445,7 +424,7 @@ def best_peak(
 
 
 def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
-    """The type that all of a run's GEMMs on such units add up in; "" where they differ, or there are none."""
+    """The type that all of a run's ok GEMMs on such units add up in; "" if there are none or they differ."""
     added = {
         row.sums
         for row in run.rows
@@ -461,7 +440,7 @@ def _on_cpus_alone(run: Run) -> bool:
 
 
 def kept_for(run: Run, row: Row) -> float | None:
-    """How long before the run a kept row was measured, in seconds; None if the run measured it itself."""
+    """Seconds from the measurement of a cached row to the run's start; None if the run measured it itself."""
     if not row.measured_utc:
         return None
     return max(0.0, (moment(run.header.started_utc) - moment(row.measured_utc)).total_seconds())
@@ -471,10 +450,7 @@ BANDWIDTH_PROBES: tuple[str, ...] = ("global-read", "global-write", "global-copy
 
 
 def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
-    """The best bandwidth of global memory in bytes/s measured in a run for a device, and its row; or None.
-
-    Rows whose integrity is suspect do not count.
-    """
+    """The best verified bandwidth of global memory on a device in bytes/s, and its row; None without one."""
     best = [
         (reached.best, row)
         for row in run.rows
@@ -485,7 +461,11 @@ def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
 
 
 def derived(run: Run, row: Row) -> dict[str, object]:
-    """The derived fields that ``show --format json`` puts beside the stored ones; null where unknown."""
+    """The derived fields of a row for ``show --format json``, by name; None where unknown.
+
+    Rates are in GFLOPS and GB/s, times in seconds. ``gflops`` is the best batch's for peaks, and the median
+    in the view's scope for GEMMs.
+    """
     scope = finest_scope(row)
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
@@ -536,7 +516,7 @@ _NONE = (None,) * len(SCOPES)
 
 
 def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
-    """Fields of a problem by name; null where there is none; what is not said is not transposed."""
+    """Some fields of a problem by name; None if there is no problem. An unset transposition is False."""
     values = {name: getattr(problem, name, None) for name in names}
     return {name: bool(value) if problem and name[:5] == "trans" else value for name, value in values.items()}
 
@@ -544,13 +524,13 @@ def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
 def _interval_fields(
     name: str, figure: Interval | None, unit: float, middle: str = "_median"
 ) -> dict[str, float | None]:
-    """Median and interval of a figure, in a unit; null where unknown."""
+    """Median, low and high of a figure divided by `unit`, under `name` with suffixes; None if unknown."""
     values = (figure.median / unit, figure.low / unit, figure.high / unit) if figure else (None, None, None)
     return dict(zip((f"{name}{middle}", f"{name}_low", f"{name}_high"), values, strict=True))
 
 
 def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None]) -> dict[str, float | None]:
-    """The median of a figure in every scope, as ``kernel_gflops``, and the ends of its interval."""
+    """The interval fields of a figure in every scope: ``kernel_gflops``, ``kernel_gflops_low`` ..."""
     fields: dict[str, float | None] = {}
     for scope, figure in zip(SCOPES, figures, strict=True):
         fields |= _interval_fields(f"{scope}_{name}", figure, unit, middle="")
@@ -561,10 +541,10 @@ def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None])
 
 
 def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[list[float], list[float]]:
-    """The seconds of several rows of one case, and those of the batches that alternate with them.
+    """The seconds of rows of one case, and those of the batches that alternate with them.
 
-    Each row adds an even number of pairs, because the order within the pairs alternates. In the finest scope
-    unless one is given; empty if no row alternates with another kernel.
+    Each row adds an even number of pairs (or its only one), because the order within pairs alternates. The
+    scope is `scope` if the row has it, else its finest. Empty if no row alternates with another kernel.
     """
     own: list[float] = []
     other: list[float] = []
@@ -580,17 +560,17 @@ def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[
 
 @dataclass(frozen=True)
 class Versus(Interval):
-    """How many times as fast as another kernel, batch by batch in turn, with its 95 % confidence interval."""
+    """The ratio of rates to another kernel, from interleaved batches, with its 95 % confidence interval."""
 
     variant: str  # the other kernel
     scope: str  # that both were timed in
 
 
 def versus(row: Row, scope: str = "kernel") -> Versus | None:
-    """A row's rate over that of the kernel of ``--versus``; None unless both were timed in turn.
+    """A row's rate over that of the kernel of ``--versus``; None unless their batches alternated.
 
-    In the scope that is asked for, or the next wider one that both have: a library reports no kernel's time.
-    On GPUs the device scope is that of the chain of launches.
+    In `scope`, or the next wider scope that both have: a library reports no kernel time. On GPUs the device
+    scope is that of a chain of launches.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
@@ -605,7 +585,7 @@ def versus(row: Row, scope: str = "kernel") -> Versus | None:
 
 
 def partner(row: Row) -> str:
-    """What a row was timed in turn with: ``tiled``, or ``strict`` of the same kernel; "" if with nothing."""
+    """The kernel that a row was interleaved with: ``tiled``, or ``strict`` of the same kernel; or ""."""
     other = row.former
     if other is None or not other.variant:
         return ""
@@ -613,28 +593,25 @@ def partner(row: Row) -> str:
 
 
 def residual(row: Row) -> float | None:
-    """The worst element's residual, before the samples or after, as a fraction of its bound; None if unknown.
-
-    See `gemm.rounding` for the bound.
-    """
+    """The worst element's residual, before the samples or after, over its bound; None if unknown."""
     checks = (row.check, *([row.check_after] if row.check_after else []))
     return max((check.figures["element"] for check in checks if "element" in check.figures), default=None)
 
 
 def counted_scope(row: Row, scope: str | None) -> str | None:
-    """The scope that counts of a row; None unless it is ok and has samples."""
+    """`scope` if the row has samples in it, else its finest scope; None unless the row is ok."""
     if row.status != "ok":
         return None
     return scope if scope in row.samples and row.samples[scope].seconds else finest_scope(row)
 
 
 def work(row: Row) -> int:
-    """Units of work in one sample of a row: flops, else bytes, else 1."""
+    """The work of one sample of a row: flops, else bytes, else 1."""
     return flops_of(row) or (row.work.bytes if row.work else 0) or 1
 
 
 def _versus_fields(row: Row) -> dict[str, object]:
-    """The fields of a row that say how it stands against the kernel of ``--versus``; null without one."""
+    """The fields of a row about the kernel of ``--versus``; None without one."""
     against = versus(row)
     fields = {"": "variant", "_ratio": "median", "_low": "low", "_high": "high", "_scope": "scope"}
     return {f"versus{name}": getattr(against, field, None) for name, field in fields.items()}

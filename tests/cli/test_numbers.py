@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench.measure.host import host_facts
+from gemmbench.measure.machine import host_facts
 from gemmbench.model.run_file import load
 from gemmbench.regress.compare import compare
 from tests.cli.conftest import ROOT, Call

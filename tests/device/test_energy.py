@@ -6,7 +6,7 @@ import pytest
 
 from gemmbench.gemm import measure
 from gemmbench.ladder import BY_NAME
-from gemmbench.measure.energy import Batch
+from gemmbench.measure.sensors import RunBatch
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -20,7 +20,7 @@ from tests.device.conftest import executor
 def test_energy_is_measured_when_asked(
     device: DeviceFacts, wanted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fake_measure(run: Batch, **facts: DeviceFacts) -> Energy:
+    def fake_measure(run: RunBatch, **facts: DeviceFacts) -> Energy:
         run(3)
         assert facts == {"device": device}
         return Energy(0.25, "", "board", "FAKE")

@@ -19,10 +19,10 @@ from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
 from gemmbench.probes import measure, memory_opencl
+from gemmbench.probes.arithmetic import RECURRENCES, Lanes
 from gemmbench.probes.measure import Known
 from gemmbench.probes.memory_opencl import Enqueue, timed
 from gemmbench.probes.opencl import ProbeExecutor
-from gemmbench.probes.reference import RECURRENCES, Lanes
 from gemmbench.stats.rates import rate
 from tests import in_process
 

@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 
 from gemmbench import UsageError, plan
-from gemmbench.gemm.freivalds import drawn
+from gemmbench.gemm.answers import drawn
 from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, gemm
 from gemmbench.gemm.operands import Matrices
 from gemmbench.gemm.verify import ExactTest, exact_product, random_operands, stack, transposed

@@ -24,7 +24,7 @@ from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
 from gemmbench.charts.lines import size_axis, spread, thinned
-from gemmbench.gemm import ladder_chart
+from gemmbench.gemm import gemm_chart
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources
 from gemmbench.model.run_file import Run
@@ -657,7 +657,7 @@ def test_crowded_sizes_lose_labels_not_the_ends() -> None:
 
 
 def test_no_two_of_the_common_types_have_one_colour() -> None:
-    assert len({ladder_chart.colour_of(dtype) for dtype in GEMM_DTYPES[:8]}) == 8
+    assert len({gemm_chart.colour_of(dtype) for dtype in GEMM_DTYPES[:8]}) == 8
 
 
 def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:

@@ -27,7 +27,7 @@ from gemmbench.measure.child import (
     WorkerError,
     decode,
     encode,
-    its_device,
+    matching_device,
     named,
     protocol_of,
 )
@@ -564,11 +564,11 @@ def test_another_version_is_another_process_and_a_folder_of_kernels_is_not(tmp_p
 def test_the_device_of_another_version() -> None:
     """A checkout's has the same name; a driver's is the one of the library that was named."""
     pocl = replace(fake_runs.POCL, origin="from OCL_ICD_VENDORS")
-    assert its_device("/before", fake_runs.CPU, [fake_runs.POCL, fake_runs.CPU]) == fake_runs.CPU
-    assert its_device("driver:libpocl.so", fake_runs.CPU, [fake_runs.CPU, pocl]) == pocl
+    assert matching_device("/before", fake_runs.CPU, [fake_runs.POCL, fake_runs.CPU]) == fake_runs.CPU
+    assert matching_device("driver:libpocl.so", fake_runs.CPU, [fake_runs.CPU, pocl]) == pocl
     for former in ("/before", "driver:libpocl.so"):
         with pytest.raises(NotMeasuredError, match=f"{former} has no such device as "):
-            its_device(former, fake_runs.CPU, [fake_runs.GPU])
+            matching_device(former, fake_runs.CPU, [fake_runs.GPU])
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")

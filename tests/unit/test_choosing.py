@@ -10,7 +10,7 @@ import pytest
 
 from gemmbench import plan
 from gemmbench.ladder import BY_NAME
-from gemmbench.measure import host
+from gemmbench.measure import machine
 from gemmbench.measure.child import for_threads
 from gemmbench.model.case import Skip
 from gemmbench.model.device import usable_cores
@@ -78,11 +78,11 @@ def test_affinity_that_the_system_refuses_means_all_cores(
 
     monkeypatch.setattr("os.sched_getaffinity", refuse, raising=False)
     assert usable_cores() is None
-    assert host.cores() == os.cpu_count()
+    assert machine.cores() == os.cpu_count()
     assert "POCL_AFFINITY" not in for_threads()
-    host.all_cores.cache_clear()
-    assert host.all_cores() == ()
-    host.all_cores.cache_clear()
+    machine.all_cores.cache_clear()
+    assert machine.all_cores() == ()
+    machine.all_cores.cache_clear()
 
 
 GROUP = "sys/fs/cgroup/job"
@@ -92,7 +92,7 @@ def memory(root: Path, files: dict[str, str]) -> int:
     for name, text in {"proc/self/cgroup": "0::/job\n", **files}.items():
         (root / name).parent.mkdir(parents=True, exist_ok=True)
         (root / name).write_text(text)
-    return host.free_memory_bytes(root)
+    return machine.free_memory_bytes(root)
 
 
 def test_free_memory_is_what_the_control_group_leaves(tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path: Path) -> None:
     old = "sys/fs/cgroup/memory/job/memory"
     files = {f"{old}.limit_in_bytes": "9", f"{old}.usage_in_bytes": "4", f"{old}.stat": ""}
     assert memory(tmp_path / "4", {"proc/self/cgroup": "3:cpu,memory:/job\n", **files}) == 5
-    assert host.free_memory_bytes(tmp_path / "none") > 0
+    assert machine.free_memory_bytes(tmp_path / "none") > 0
 
 
 def test_a_problem_that_the_host_has_no_room_for_is_skipped_with_a_sentence(

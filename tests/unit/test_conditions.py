@@ -12,8 +12,9 @@ import psutil
 import pynvml
 import pytest
 
-from gemmbench.measure import conditions, host
-from gemmbench.measure.conditions import Monitor, NvmlGauge, Usage, assigned, usage
+from gemmbench.measure import machine, sensors
+from gemmbench.measure.machine import Usage, usage
+from gemmbench.measure.sensors import Monitor, NvmlGauge, assigned
 from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
@@ -69,10 +70,12 @@ def test_a_host_is_busy_where_this_process_may_run(
         times[:] = [SimpleNamespace(user=user, idle=idle) for user, idle in cores]
 
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(times))
-    monkeypatch.setattr(conditions, "family", lambda own, system: [])
-    monkeypatch.setattr(host, "usable_cores", lambda: used)
-    monkeypatch.setattr(host, "time", SimpleNamespace(sleep=passing, perf_counter=iter((0.0, 1.0)).__next__))
-    assert host._busy_cores() == pytest.approx(busy)
+    monkeypatch.setattr(machine, "family", lambda own, system: [])
+    monkeypatch.setattr(machine, "usable_cores", lambda: used)
+    monkeypatch.setattr(
+        machine, "time", SimpleNamespace(sleep=passing, perf_counter=iter((0.0, 1.0)).__next__)
+    )
+    assert machine._busy_cores() == pytest.approx(busy)
 
 
 def test_a_system_that_does_not_tell_is_not_guessed(proc: FakeProc) -> None:
@@ -272,7 +275,7 @@ def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch,
     window = read.windows["device"]
     assert (window.clock_mhz, window.power_w, window.limits) == ((1440.0,), (692.0,), ("power",))
     assert window.other_cores == pytest.approx(0.1 / window.window_s, rel=0.1)
-    assert not [thread for thread in conditions.threading.enumerate() if thread._target == monitor._poll]  # type: ignore[attr-defined]
+    assert not [thread for thread in sensors.threading.enumerate() if thread._target == monitor._poll]  # type: ignore[attr-defined]
 
 
 class Script:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gemmbench.gemm import cublas, cuda
+from gemmbench.gemm import cublas
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.cublas import CublasExecutor, step
 from gemmbench.gemm.opencl import opened
@@ -48,8 +48,7 @@ def install(monkeypatch: pytest.MonkeyPatch) -> Install:
         def found(title: str) -> Any:
             return made[1].lt if title == "cuBLASLt" else made[title == "cuBLAS"]
 
-        for module in (cublas, cuda):
-            monkeypatch.setattr(module, "opened", lambda title, *_: found(title))
+        monkeypatch.setattr(cublas, "opened", lambda title, *_: found(title))
         return made
 
     return install
@@ -359,7 +358,7 @@ def test_without_a_slot_the_gpu_is_the_only_one_of_its_name(install: Install) ->
 
 def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where this machine has either library: both are sought under no name."""
-    monkeypatch.setattr(cuda, "_FILES", ())
+    monkeypatch.setattr(cublas, "_CUDA_FILES", ())
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
     assert caught.value.status == "unsupported"
@@ -368,8 +367,7 @@ def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.Mo
     def without_cublas(title: str, *arguments: Any) -> Any:
         return opened(title, *arguments) if title == "cuBLAS" else FakeCuda()
 
-    for module in (cublas, cuda):
-        monkeypatch.setattr(module, "opened", without_cublas)
+    monkeypatch.setattr(cublas, "opened", without_cublas)
     monkeypatch.setattr(cublas, "_candidates", list)
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)

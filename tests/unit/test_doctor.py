@@ -19,7 +19,7 @@ from gemmbench.doctor import Diagnosis, examine, page, pointer, to_record
 from gemmbench.doctor import machine as reading
 from gemmbench.doctor.host import CHECKS
 from gemmbench.doctor.machine import Finding, ranges
-from gemmbench.measure.energy import CounterError
+from gemmbench.measure.sensors import CounterError
 from gemmbench.model import run_file
 from gemmbench.model.row import Problem
 from gemmbench.model.run_file import Run

@@ -107,7 +107,7 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
-    monkeypatch.setattr(drivers, "_undo", [])
+    monkeypatch.setattr(drivers, "_before", {})
     return Machine(tmp_path, monkeypatch)
 
 

@@ -13,8 +13,8 @@ import pytest
 
 from gemmbench.gemm import measure as measure_module
 from gemmbench.gemm import numpy_blas
-from gemmbench.measure import energy
-from gemmbench.measure.energy import CounterError, Nvml, Rapl, measure, measure_energy, open_counter
+from gemmbench.measure import sensors
+from gemmbench.measure.sensors import CounterError, Nvml, Rapl, measure, measure_energy, open_counter
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Energy
@@ -294,7 +294,7 @@ def test_each_kind_of_device_has_its_counter(tree: Path, monkeypatch: pytest.Mon
 def test_the_hosts_blas_is_measured_when_asked(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     stages: list[str] = []
 
-    def fake_measure(run: energy.Batch, device: object) -> Energy:
+    def fake_measure(run: sensors.RunBatch, device: object) -> Energy:
         run(2)
         assert device is None
         return Energy(0.25, "", "package", "RAPL")

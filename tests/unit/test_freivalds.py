@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.gemm import freivalds, verify
-from gemmbench.gemm.freivalds import Exact, drawn, exact_limit
+from gemmbench.gemm import answers, verify
+from gemmbench.gemm.answers import Exact, drawn, exact_limit
 from gemmbench.gemm.verify import exact_product, stack
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
@@ -92,7 +92,7 @@ def test_partial_sums_stay_below_the_limit(dtype: str, sums: str, k: int) -> Non
 
 
 def test_one_vector_misses_a_wrong_element_in_half_of_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freivalds, "VECTORS", 1000)
+    monkeypatch.setattr(answers, "VECTORS", 1000)
     exact = drawn(Gemm(2000, 16, 8))
     c = product(exact)
     c[:, 3] += 1

@@ -108,13 +108,13 @@ THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "scipy": ("stats", "regress", "gemm.numpy_blas"),
     "junitparser": ("regress",),
     "psutil": ("measure",),
-    "threadpoolctl": ("measure.host",),
+    "threadpoolctl": ("measure.machine",),
     "pynvml": ("measure", "doctor.machine"),
 }
 
 # What only the child process imports: pyopencl stands in no other module.
 CHILD = (
-    "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench", "gemm.cuda",
+    "opencl.discovery", "opencl.runtime", "gemm.opencl", "gemm.opencl_bench",
     "gemm.cublas", "probes.opencl", "probes.memory_opencl",
 )  # fmt: skip
 OPEN = ("UsageError", "NothingMeasured", "__version__")  # that every room may take from gemmbench itself
@@ -209,7 +209,7 @@ def test_the_map_in_contributing_is_that_of_the_table() -> None:
         ("model.problem", "def late():\n    import scipy.stats"),
         ("model.problem", "from gemmbench.facts import units"),
         ("gemm.measure", "def late():\n    import pynvml"),
-        ("measure.energy", "import pyopencl"),
+        ("measure.sensors", "import pyopencl"),
         ("measure.child", "import pyopencl"),
         ("suite.plan", "import gemmbench.api"),
         ("suite.plan", "import pyopencl as cl"),

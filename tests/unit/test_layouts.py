@@ -245,7 +245,7 @@ four
 five
 #endif
 """
-    assert kernel_files._without(text, "TRANS_A") == (
+    assert kernel_files._without_macro(text, "TRANS_A") == (
         "first\n#if defined(X)\n#ifdef Y\nthree\n#endif\n#elif 1\nfour\n#endif\nfive\n"
     )
 

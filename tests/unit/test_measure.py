@@ -149,7 +149,7 @@ def hot(clock: str = "device", warm: bool = True, limited_s: float = 0.15) -> Sa
 
 def test_a_row_that_power_limits_is_warmed_up_for_three_seconds_and_sampled_for_one() -> None:
     found = hot()
-    assert found.is_limited
+    assert found.conditions.power_limited
     assert set(found.scopes["kernel"].seconds) == {0.002 * LIMITED}
     assert 3.1 < warm_s(found) < 3.5
     assert 1.0 <= found.batches[-1].end - found.batches[0].begin < 1.1
@@ -157,11 +157,11 @@ def test_a_row_that_power_limits_is_warmed_up_for_three_seconds_and_sampled_for_
 
 def test_a_row_is_sampled_once_where_nothing_limits_it() -> None:
     for found in (hot(limited_s=9), hot("host")):  # between transfers a device rests
-        assert not found.is_limited
+        assert not found.conditions.power_limited
         assert warm_s(found) < 0.2
 
 
 def test_the_second_scope_of_a_limited_row_is_sampled_as_it_is() -> None:
     found = hot(warm=False)
-    assert found.is_limited
+    assert found.conditions.power_limited
     assert warm_s(found) < 0.1

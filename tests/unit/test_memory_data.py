@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.probes.reference import (
+from gemmbench.probes.memory import (
     SCALAR,
     TABLE_ELEMENTS,
     RepeatedTable,

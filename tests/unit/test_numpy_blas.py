@@ -17,9 +17,9 @@ import threadpoolctl
 
 from gemmbench.gemm import numpy_blas, opencl
 from gemmbench.gemm.numpy_blas import NumpyExecutor
-from gemmbench.measure import host, machine
+from gemmbench.measure import machine
 from gemmbench.measure.child import Worker
-from gemmbench.measure.host import all_cores
+from gemmbench.measure.machine import all_cores
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -101,7 +101,7 @@ def test_numpy_is_measured_where_threads_cannot_be_pinned(monkeypatch: pytest.Mo
     threads = [SimpleNamespace(id=number) for number in range(1, len(all_cores()))]
     monkeypatch.setattr("psutil.Process", lambda: SimpleNamespace(threads=lambda: threads))
     monkeypatch.setattr(os, "sched_setaffinity", refuse, raising=False)
-    host.pin_blas_threads()
+    machine.pin_blas_threads()
     assert len(refused) == 1
 
 
@@ -160,11 +160,11 @@ def test_each_library_is_called_by_its_own_blas(monkeypatch: pytest.MonkeyPatch)
         {"internal_api": "openblas", "version": version, "num_threads": 8, "filepath": str(folder / file)}
         for version, file in files.items()
     ]
-    monkeypatch.setattr(host, "blas_pools", lambda: pools)
+    monkeypatch.setattr(machine, "blas_pools", lambda: pools)
     assert numpy_blas.scipy_title() == "scipy (OpenBLAS 9.1, 8 threads)"
-    assert host.numpy_pool() == pools[1]
+    assert machine.numpy_pool() == pools[1]
     pools[1]["filepath"] = "/usr/lib/libopenblas.so"  # as conda has it
-    assert host.numpy_pool() == pools[1]
+    assert machine.numpy_pool() == pools[1]
 
 
 def test_a_row_of_scipy_is_called_so() -> None:
@@ -174,8 +174,8 @@ def test_a_row_of_scipy_is_called_so() -> None:
 
 def test_a_blas_is_named_with_its_threads_and_kernels() -> None:
     pool = {"internal_api": "openblas", "version": "0.3.31", "num_threads": 2, "architecture": "Haswell"}
-    assert host.pool_title(pool) == "openblas 0.3.31, 2 threads, Haswell"
-    assert host.pool_title({**pool, "architecture": ""}) == "openblas 0.3.31, 2 threads"
+    assert machine.pool_title(pool) == "openblas 0.3.31, 2 threads, Haswell"
+    assert machine.pool_title({**pool, "architecture": ""}) == "openblas 0.3.31, 2 threads"
 
 
 @pytest.mark.parametrize(("device", "limits"), [(fake_runs.CPU, 1), (fake_runs.GPU, 0)], ids=["cpu", "gpu"])
@@ -194,5 +194,5 @@ def test_verification_on_a_cpu_leaves_no_threads_that_spin(
 
 def test_one_thread_of_numpys_blas() -> None:
     with threadpoolctl.threadpool_limits(None, "blas"):  # put back afterwards
-        host.limit_blas_threads()
-        assert (host.numpy_pool() or {})["num_threads"] == 1
+        machine.limit_blas_threads()
+        assert (machine.numpy_pool() or {})["num_threads"] == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pyopencl as cl
 import pytest
 
-from gemmbench.gemm.opencl_bench import GemmBench, Timed, Turns
+from gemmbench.gemm.opencl_bench import GemmBench, Rotation, Timed
 from gemmbench.gemm.operands import load_operands
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Built
@@ -71,7 +71,7 @@ def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
         matrix._dtype, matrix.buffer, matrix._host, matrix._advised = np.dtype(float), name, None, True
     values = np.ones((2, 2))
     bench: Any = SimpleNamespace(
-        _operands=[matrices], _turns=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta),
+        _operands=[matrices], _rotation=SimpleNamespace(), _problem=Gemm(2, 2, 2, beta=beta),
         _stored=SimpleNamespace(a=values, b=values, c=values), stamped=False,
         runtime=SimpleNamespace(queue=queue), _device_s=0.0,
     )  # fmt: skip
@@ -87,9 +87,9 @@ def test_kernels_on_shared_operands_are_judged_by_their_own_sums_and_answer_for_
     case = Case("gemm", 0, "naive", "half", {}, problem)
     values = load_operands(case)
     bench = GemmBench.__new__(GemmBench)
-    vars(bench).update(_problem=problem, _policy=Policy(), _values=values, _buffers=[], _turns=Turns(1))
+    vars(bench).update(_problem=problem, _policy=Policy(), _values=values, _buffers=[], _rotation=Rotation(1))
     timed = {sums: Timed(lambda *_: [], str, Built(), sums=sums) for sums in ("float", "half")}
-    bench._bound(timed["float"], case)
+    bench._bind_launches(timed["float"], case)
     other = bench.sharing(timed["half"], replace(case, variant="tiled"))
     c = rounding.product(problem, values.a, values.b, values.c, "half", "sequential")
     for judge, verdict in ((bench, "wrong"), (other, "ok")):
@@ -97,6 +97,6 @@ def test_kernels_on_shared_operands_are_judged_by_their_own_sums_and_answer_for_
         assert answers._rows.check(c, values.c, answers._sums).verdict == verdict
     vars(bench).update(_operands=[[SimpleNamespace(read=lambda: c)] * 3], _stored=values)
     other._operands, other._stored = bench._operands, values
-    bench._turns.took(1, "host", bench)
+    bench._rotation.took(1, "host", bench)
     assert bench.left() is not None
     assert other.left() is None  # the other's C is no fault of its own

@@ -13,8 +13,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
 from gemmbench.plan import peak_plan
 from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES
-from gemmbench.probes.arithmetic import CHAINS, WIDTHS, ChainProbe, MatrixProbe
-from gemmbench.probes.reference import RECURRENCES, SEEDS
+from gemmbench.probes.arithmetic import CHAINS, RECURRENCES, SEEDS, WIDTHS, ChainProbe, MatrixProbe
 from tests.unit.test_plan import DEVICE
 
 H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0))

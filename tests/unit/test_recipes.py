@@ -49,14 +49,14 @@ VARIANTS = (AGAIN, """,
         ),
     },
     "chart": {
-        "gemmbench/gemm/sweep_chart.py": (
+        "gemmbench/gemm/gemm_chart.py": (
             "def time(",
             "def again(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:\n"
             "    return time(runs, families)\n\n\ndef time(",
         ),
         "gemmbench/chart_views.py": (
             '    "throughput": Kind(\n',
-            '    "again": Kind("time once more", "rows", sweep_chart.again),\n    "throughput": Kind(\n',
+            '    "again": Kind("time once more", "rows", gemm_chart.again),\n    "throughput": Kind(\n',
         ),
     },
     "export": {

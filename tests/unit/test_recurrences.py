@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.probes.reference import RECURRENCES, SEEDS, ChainOperands, expected_sums
+from gemmbench.probes.arithmetic import RECURRENCES, SEEDS, ChainOperands, expected_sums
 
 CASES = [
     ("linear", "float"),

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.gemm import rounding as bounds
 from gemmbench.gemm import verify
-from gemmbench.gemm.rounding import DrawnRows
+from gemmbench.gemm import verify as bounds
+from gemmbench.gemm.verify import DrawnRows
 from gemmbench.ladder.variant import Layout
 from gemmbench.model import dtypes
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, decode

@@ -209,7 +209,7 @@ def test_under_a_power_limit_each_has_turns_long_enough_for_its_own_clock() -> N
 
     instrument.seconds = {"naive": script(0, 0.002), "tiled": script(1, 0.001)}
     result = in_turn(instrument.ready(), instrument.ready("tiled"), "device", POLICY, 0.3, instrument.clock)
-    assert result.first.is_limited
+    assert result.first.conditions.power_limited
     assert (result.first.stop, len(result.first.batches)) == ("stable", 10)
     for side, seconds in ((result.first, 0.002), (result.second, 0.001)):
         assert side.scopes["kernel"].seconds == pytest.approx([seconds] * 10)
@@ -221,7 +221,7 @@ def test_the_host_clock_has_no_turns() -> None:
     instrument = fake()
     instrument.watch = HotWatch(HotDevice(instrument))
     result = in_turn(instrument.ready(), instrument.ready(), "host", POLICY, 0.3, instrument.clock)
-    assert not result.first.is_limited
+    assert not result.first.conditions.power_limited
     assert all(batch.end - batch.begin < 0.02 for batch in result.first.batches)
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.device import DeviceFacts
-from gemmbench.stats.ceilings import ceiling, group_local_bytes, most, most_bytes, why_above
+from gemmbench.stats.ceilings import ceiling, group_local_bytes, upper_bound, upper_bound_bytes, why_above
 from tests.fake_runs import CPU, GPU
 
 H200 = replace(GPU, compute_capability=(9, 0))
@@ -59,13 +59,13 @@ def test_where_it_is_not_known_there_is_none(device: DeviceFacts, dtype: str, ma
 
 
 def test_cpus_have_bounds() -> None:
-    top, moved = most(CPU, "float"), most_bytes(CPU)
+    top, moved = upper_bound(CPU, "float"), upper_bound_bytes(CPU)
     assert top is not None
     assert moved is not None
     assert top.per_second == CPU.compute_units * 2 * 16 * 2 * 7e9
     assert moved.per_second == CPU.compute_units * 192 * 7e9
-    assert most(H200, "float") == ceiling(H200, "float")
-    assert most_bytes(H200) is None
+    assert upper_bound(H200, "float") == ceiling(H200, "float")
+    assert upper_bound_bytes(H200) is None
 
 
 RTX_4060 = replace(GPU, compute_capability=(8, 9), compute_units=24, clock_mhz=2505)
@@ -80,9 +80,9 @@ def test_a_geforce_card_may_exceed_the_clock_that_opencl_lists(
     device: DeviceFacts, dtype: str, listed: float, reached: float
 ) -> None:
     def is_wrong(tflops: float, max_mhz: float | None) -> bool:
-        return why_above(tflops * 1e12, most(device, dtype, max_mhz=max_mhz), str) != ""
+        return why_above(tflops * 1e12, upper_bound(device, dtype, max_mhz=max_mhz), str) != ""
 
-    top = most(device, dtype)
+    top = upper_bound(device, dtype)
     assert top is not None
     assert top.per_second / 1e12 == pytest.approx(listed, rel=1e-3)
     assert not is_wrong(reached, None)

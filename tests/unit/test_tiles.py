@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from gemmbench.model.dtypes import DTYPES, Instruction, decode
-from gemmbench.probes import PROBES, reference
+from gemmbench.probes import PROBES, arithmetic
 from gemmbench.probes.arithmetic import MatrixProbe
 
 INSTRUCTIONS = [
@@ -23,8 +23,8 @@ NAMES: dict[str, Any] = {
 }
 
 
-def drawn(kind: str, instruction: Instruction, count: int = 3) -> reference.TileOperands:
-    return reference.draw(kind, instruction, count, np.random.default_rng(2))
+def drawn(kind: str, instruction: Instruction, count: int = 3) -> arithmetic.TileOperands:
+    return arithmetic.draw_tiles(kind, instruction, count, np.random.default_rng(2))
 
 
 @pytest.mark.parametrize("instruction", **NAMES)
@@ -38,7 +38,7 @@ def test_operands_of_the_check_are_exact_in_every_type(instruction: Instruction)
     assert (decode(a, DTYPES[instruction.dtype]) == exact.a).all()
     assert (decode(b, DTYPES[instruction.dtype]) == exact.b).all()
     # The longest check: three trips of sixteen steps; every whole number up to 2 / eps is exact.
-    most = np.abs(reference.expected(exact, np.array([[0, 1], [2, 0]]), 48)).max()
+    most = np.abs(arithmetic.expected_product(exact, np.array([[0, 1], [2, 0]]), 48)).max()
     eps = DTYPES[instruction.accumulator].eps
     assert 0 < most < (2 / eps if eps else 2**31)
 
@@ -49,7 +49,7 @@ def test_d_is_what_steps_add_up_to(instruction: Instruction) -> None:
     d = np.zeros((instruction.m, instruction.n))
     for step in range(4):
         d += exact.a[2, step % 2] @ exact.b[1].T
-    assert (reference.expected(exact, np.array([[2, 1]]), 4)[0] == d).all()
+    assert (arithmetic.expected_product(exact, np.array([[2, 1]]), 4)[0] == d).all()
 
 
 def test_random_pairs_take_back_what_they_added() -> None:

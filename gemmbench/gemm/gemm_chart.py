@@ -1,0 +1,674 @@
+"""The charts of GEMM rows: lines over size, the roofline, and bars for each kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from typing import Literal
+
+from matplotlib.axes import Axes
+
+from gemmbench.charts import bars, lines, pane
+from gemmbench.charts.bars import Bar, BarPart, Group
+from gemmbench.charts.lines import Line, Look, Point
+from gemmbench.gemm.sweep_table import SCOPE_WORDS
+from gemmbench.ladder.variant import LIBRARIES, OWN
+from gemmbench.model import units
+from gemmbench.model.device import HOST
+from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES
+from gemmbench.model.row import Problem, Row
+from gemmbench.model.run_file import Run
+from gemmbench.model.units import by_key, clean
+from gemmbench.report.progress import sample
+from gemmbench.stats import rates as derive
+from gemmbench.stats.intervals import Interval
+from gemmbench.stats.panels import (
+    Panel,
+    Series,
+    Setting,
+    Standing,
+    break_evens,
+    common_problem,
+    panels,
+    series,
+    settings,
+    standings,
+    sweep_axis,
+)
+
+Values = Callable[[Row, str], Interval | None]  # of a row in a scope
+_PEAK = Look(pane.GREY, (0, (8, 2, 1.5, 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """One pane: a device and a data type, of one or more runs."""
+
+    where: str
+    parts: tuple[tuple[Run, Panel], ...]
+    families: pane.Families
+
+    @cached_property
+    def panel(self) -> Panel:
+        """The first run's."""
+        return self.parts[0][1]
+
+    @cached_property
+    def title(self) -> str:
+        return f"{self.panel.dtype} GEMM, {self.where}"
+
+    @cached_property
+    def sizes(self) -> list[int]:
+        """Sizes that fit a logarithmic axis."""
+        return sorted({size for _, panel in self.parts for size in panel.sizes if size > 0})
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        return [row for _, panel in self.parts for row in panel.rows]
+
+    @cached_property
+    def scope(self) -> str:
+        """What the lines are compared in."""
+        return derive.view_scope(*(run for run, _ in self.parts))
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """The looks of the lines that get a colour, by label: eight in all runs together, the best of them.
+
+        With several runs, only lines that all of them have get one, if there are such lines.
+        """
+        labels = [{curve.label for curve in panel.series} for _, panel in self.parts]
+        common = set[str].intersection(*labels) or set[str].union(*labels)
+        every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
+        best = {curve.label: top for curve in every if (top := _best(curve, self.scope))}
+        variants = {curve.label: curve.variant for curve in every}
+        return lines.looks(best, variants, self.families, max(2, lines.MOST // len(self.parts)))
+
+    def look(self, part: int, label: str) -> Look:
+        """The look of a line, hollow from the second run on; grey if it has no colour."""
+        return replace(self.looks[label], is_hollow=part > 0) if label in self.looks else Look()
+
+    def name(self, part: int, curve: Series) -> str:
+        """The text at a line's end, with the run if there are several; "" for a line without a colour."""
+        if curve.label not in self.looks:
+            return ""
+        host = " (host)" if curve.is_host and self.scope != "host" else ""
+        return (
+            clean(curve.label)
+            + host
+            + (f" ({pane.stem(self.parts[part][0])})" if len(self.parts) > 1 else "")
+        )
+
+    @property
+    def below(self) -> str:
+        """How many lines are grey; "" if none."""
+        others = {curve.label for _, panel in self.parts for curve in panel.series} - self.looks.keys()
+        return f"Grey: {units.counted(len(others), 'other kernel')}." if others else ""
+
+    def having(self, values: Values) -> Sweep:
+        """The sweep with only the lines that have a value."""
+
+        def shown(curve: Series) -> bool:
+            return any(values(row, self.scope) for row in curve.rows.values())
+
+        parts = (
+            (run, replace(panel, series=tuple(filter(shown, panel.series)))) for run, panel in self.parts
+        )
+        return replace(self, parts=tuple(parts))
+
+
+def _best(curve: Series, scope: str) -> float:
+    """A line's highest median rate in flop/s, in the scope or else in the kernel scope; 0 without one."""
+    rates = [derive.median_rate(row, each) for row in curve.rows.values() for each in (scope, "kernel")]
+    return derive.best_of(rates[::2]) or derive.best_of(rates) or 0.0
+
+
+def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
+    """The runs that are sweeps, grouped by device, type and shape into panes."""
+    keyed = [
+        ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
+        for run in runs
+        if (axis := sweep_axis(run.rows))
+        for panel in panels(run, axis, tuple(families))
+        if any(row.status == "ok" and row.samples for row in panel.rows)
+    ]
+    return [Sweep(where, tuple(parts), families) for (where, *_), parts in by_key(keyed).items()]
+
+
+def _drawn(
+    run: Run, curve: Series, values: Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
+) -> list[Point]:
+    """A line's points at its sizes, divided by `divisor`, with NaN where a row has no value."""
+    points = []
+    for size, row in curve.rows.items():
+        if size in at:
+            value = values(row, scope)
+            middle, low, high = (value.median, value.low, value.high) if value else (math.nan,) * 3
+            said = sample(run, row, scope)
+            points.append(Point(at[size], middle / divisor, low / divisor, high / divisor, said))
+    return points
+
+
+def _over_size(
+    runs: Sequence[Run], families: pane.Families, values: Values,
+    unit: Callable[[Sweep, float], tuple[float, str]], text: Callable[[float], str] = units.number,
+    scale: Literal["zero", "log", ""] = "log",
+    more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
+) -> list[pane.Pane]:  # fmt: skip
+    """A pane for each sweep that has values, over size.
+
+    `values` are of a row in a scope. `unit` returns the divisor and the axis label, given the largest value.
+    `text` formats the ticks. `scale` is of the axis: linear from zero, logarithmic, or linear. `more` adds
+    horizontal lines, in the unit of the values.
+    """
+
+    def paint(axes: Axes, sweep: Sweep) -> None:
+        """Draw one sweep: its lines, the further lines, and both axes."""
+        measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
+        divisor, name = unit(sweep, max(measured))
+        at = lines.size_axis(axes, sweep.sizes)
+        drawn = [
+            Line(
+                curve.label,
+                _drawn(run, curve, values, sweep.scope, at, divisor),
+                sweep.look(part, curve.label),
+                sweep.name(part, curve),
+            )
+            for part, (run, panel) in enumerate(sweep.parts)
+            for curve in panel.series
+        ]
+        for line in more(sweep, runs):  # from end to end
+            ends = [Point(axes.get_xlim()[n], line.points[n].y / divisor) for n in (0, 1)]
+            drawn.append(replace(line, points=ends))
+        lines.paint(axes, drawn)
+        if scale == "log":
+            axes.set_yscale("log")
+            pane.log_ticks(axes.yaxis, text)
+        else:
+            pane.tick_texts(axes.yaxis, text)
+        if scale == "zero":
+            axes.set_ylim(0, None)
+        axes.set_xlabel(sweep.panel.shape)
+        axes.set_ylabel(name)
+        pane.titles(axes, sweep.title, sweep.below)
+        lines.name_ends(axes, drawn)
+
+    shown = (sweep.having(values) for sweep in _sweeps(runs, families))
+    return [pane.Pane(lines.HEIGHT, partial(paint, sweep=sweep)) for sweep in shown if sweep.rows]
+
+
+def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """Rates over size, with libraries and the measured peak."""
+
+    def unit(sweep: Sweep, largest: float) -> tuple[float, str]:
+        return _flops(largest, [sweep.panel.dtype], sweep.scope)
+
+    return _over_size(runs, families, derive.shown_rate, unit, scale="zero", more=_peaks)
+
+
+def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
+    """The measured peak of each run as a line, if a kernel comes near it."""
+    drawn = {}
+    for run, panel in sweep.parts:
+        peak = derive.peak(run, panel.device, panel.dtype, others=runs)
+        if peak and max(_best(curve, sweep.scope) for curve in panel.series) > pane.NEAR * peak.rate:
+            name = f"peak {units.rate(peak.rate, derive.is_integer(panel.dtype))}"
+            drawn[name] = Line("peak", [Point(0, peak.rate)] * 2, _PEAK, name)
+    return list(drawn.values())
+
+
+def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """Seconds for one problem over size."""
+
+    def values(row: Row, scope: str) -> Interval | None:
+        return derive.summary(row, derive.shown_samples(row, scope)) if row.status == "ok" else None
+
+    def unit(sweep: Sweep, _: float) -> tuple[float, str]:
+        return 1.0, f"time for one problem {SCOPE_WORDS[sweep.scope]}"
+
+    return _over_size(runs, families, values, unit, units.seconds)
+
+
+def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """Joules for one problem over size."""
+
+    def values(row: Row, _: str) -> Interval | None:
+        joules = row.energy.joules if row.status == "ok" else None
+        return Interval(joules, math.nan, math.nan) if joules else None
+
+    def unit(sweep: Sweep, _: float) -> tuple[float, str]:
+        sources = dict.fromkeys(clean(row.energy.scope) for row in sweep.rows if row.energy.scope)
+        return 1.0, f"energy for one problem, {' or '.join(sources) or 'machine'}"
+
+    return _over_size(runs, families, values, unit, units.joules)
+
+
+def why_no_energy(runs: Sequence[Run]) -> str:
+    """Why no row of runs has joules, each reason once; "" if some row has, or energy was not requested."""
+    rows = [row for run in runs for row in run.rows if row.kind == "gemm" and derive.asked_for_energy(row)]
+    if any(row.energy.joules is not None for row in rows):
+        return ""
+    return "; ".join(dict.fromkeys(clean(row.energy.why) for row in rows))
+
+
+def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """The rate over that of the kernel of ``--versus``, over size, with a line at 1."""
+
+    def values(row: Row, _: str) -> Interval | None:
+        return derive.versus(row)
+
+    def unit(sweep: Sweep, _: float) -> tuple[float, str]:
+        names = dict.fromkeys(clean(name) for row in sweep.rows if (name := derive.partner(row)))
+        return 1.0, f"times the rate of {', '.join(names)}"
+
+    equal = Line("1", [Point(0, 1.0)] * 2, Look(pane.GREY))
+    return _over_size(runs, families, values, unit, "{:.4g}".format, "", lambda *_: [equal])
+
+
+def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """Rates with and without transfers over size: the fastest kernels and the host's BLAS, if both ran."""
+    drawn = []
+    for sweep in _sweeps(runs, families):
+        parts = tuple(
+            (run, replace(panel, series=_contenders(panel, families))) for run, panel in sweep.parts
+        )
+        if any(not curve.is_host for _, panel in parts for curve in panel.series):
+            painted = partial(_host_device, sweep=replace(sweep, parts=parts))
+            drawn.append(pane.Pane(lines.HEIGHT, painted))
+    return drawn
+
+
+def _host_device(axes: Axes, sweep: Sweep) -> None:
+    """Draw rates with transfers (solid) and on the device (dotted), and the break-even size."""
+    at, drawn = lines.size_axis(axes, sweep.sizes), list[Line]()
+    for part, (run, panel) in enumerate(sweep.parts):
+        for curve in panel.series:
+            look = sweep.look(part, curve.label)
+            dotted = replace(look, dashes=(0, (1, 1.4)), is_hollow=True)
+            for scope, style in {"host": look, **({} if curve.is_host else {"device": dotted})}.items():
+                points = _drawn(run, curve, derive.shown_rate, scope, at, units.GIGA)
+                name = sweep.name(part, curve).replace(" (host)", "")
+                name += "" if curve.is_host else f", {SCOPE_WORDS[scope]}"
+                drawn.append(Line(curve.label, points, style, name))
+    lines.paint(axes, drawn)
+    axes.set_yscale("log")
+    for _, panel in sweep.parts[:1]:
+        _mark_break_even(axes, sweep, panel, at)
+    pane.log_ticks(axes.yaxis, units.number)
+    axes.set_xlabel(sweep.panel.shape)
+    axes.set_ylabel("GFLOPS")
+    pane.titles(axes, f"{sweep.title}, with and without transfers")
+    lines.name_ends(axes, drawn)
+
+
+def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
+    """The two kernels that are fastest with transfers, that of the break-even, and the host's BLAS."""
+    kernels = [line for line in panel.series if not line.is_host and families.get(line.variant) != LIBRARIES]
+    ranked = sorted(kernels, key=lambda curve: _best(curve, "host"), reverse=True)
+    fastest = [curve for curve in ranked if _best(curve, "host")][:2]
+    earliest = (even.kernel for even in break_evens(panel)[:1] if even.size is not None)
+    return tuple(dict.fromkeys((*fastest, *earliest, *(line for line in panel.series if line.is_host))))
+
+
+def _mark_break_even(axes: Axes, sweep: Sweep, panel: Panel, at: Mapping[int, float]) -> None:
+    """Mark the size from which a kernel with transfers beats the host's BLAS, its interval, and a sentence.
+
+    Nothing if there is no such size, or the axis has categories.
+    """
+    even = next(iter(break_evens(panel)), None)
+    if even is None or even.size is None or sweep.sizes[0] not in at.values():  # categories have no between
+        return
+    axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
+    axes.axvspan(
+        even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0
+    )
+    text = f"{clean(even.kernel.label)} with transfers beats numpy from {panel.axis} = {round(even.size)}"
+    if even.from_start:
+        text = f"{clean(even.kernel.label)} with transfers beats numpy at every size"
+    low, high = axes.get_ylim()
+    axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines
+    is_left = even.size < (sweep.sizes[0] * sweep.sizes[-1]) ** 0.5
+    offset, side = (4, "left") if is_left else (-4, "right")
+    pane.say(
+        axes, text, (even.size, 1), (offset, -2), pane.BELOW, ha=side, va="top", fontsize=8, bbox=pane.OPAQUE
+    )
+
+
+# --- The roofline: rates over arithmetic intensity, below what memory and arithmetic units allow ------------
+
+
+def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type with measured GEMM rows and a peak.
+
+    Peak and bandwidth may be another run's of the same device. On a CPU the host's BLAS is included.
+    """
+    drawn = []
+    for subject in pane.subjects(runs):
+        run, device = subject.run, subject.device
+        # On a CPU the host's BLAS is under the same roofs.
+        under = (device, HOST) if run.header.devices[device].type == "cpu" else (device,)
+        rows = [row for row in subject.rows if row.device in under and derive.intensity(row) > 0]
+        peak = derive.peak(run, device, subject.dtype, others=runs)
+        if peak and any(derive.shown_rate(row, "kernel") for row in rows):
+            bandwidths = (
+                top[0]
+                for other in (run, *runs)
+                for index in range(len(other.header.devices))
+                if pane.device_name(other, index) == pane.device_name(run, device)
+                and (top := derive.best_bandwidth(other, index))
+            )
+            painted = partial(_paint_roofs, subject=subject, rows=rows, families=families, peak=peak.rate)
+            drawn.append(pane.Pane(lines.HEIGHT, partial(painted, bandwidth=next(bandwidths, None))))
+    return drawn
+
+
+def _paint_roofs(
+    axes: Axes, subject: pane.PaneSubject, rows: Sequence[Row], families: pane.Families, peak: float,
+    bandwidth: float | None,
+) -> None:  # fmt: skip
+    """Draw the roofs and a point for each variant and problem, over flop per byte.
+
+    `peak` is in flop/s, `bandwidth` in bytes/s or None: no memory roof. Points of a sweep are joined.
+    """
+    shapes = {row.problem: row for row in sorted(rows, key=derive.intensity)}
+    numbers: dict[object, int] = {problem: number for number, problem in enumerate(shapes)}
+    at = {number: derive.intensity(row) for number, row in enumerate(shapes.values())}
+    curves = series(rows, lambda row: numbers[row.problem], tuple(families))
+    panel = Panel(subject.device, subject.dtype, "m", curves)
+    sweep = Sweep(subject.where, ((subject.run, panel),), families)
+    divisor, unit = _flops(peak, [subject.dtype], sweep.scope)
+    joined = sweep_axis(shapes.values()) is not None  # otherwise problems do not follow each other
+    drawn = []
+    for curve in curves:
+        look, name = sweep.look(0, curve.label), sweep.name(0, curve).replace(" (host)", "")
+        look = look if joined else replace(look, marker=look.marker or "x", dashes="")
+        points = [
+            point._replace(low=math.nan, high=math.nan)
+            for point in _drawn(subject.run, curve, derive.shown_rate, sweep.scope, at, divisor)
+        ]
+        drawn.append(Line(curve.label, points, look, name))
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    lines.paint(axes, drawn)
+    top, (bottom, highest) = peak / divisor, axes.dataLim.intervaly
+    ridge = peak / bandwidth if bandwidth else None  # from which intensity on memory is no limit
+    axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 2)
+    axes.set_xlim(min(at[0], ridge / 8 if ridge else at[0]) / 1.5, max(at[len(at) - 1], ridge or 0) * 1.5)
+    left, right = axes.get_xlim()
+    roof = [Point(ridge or left, top), Point(right, top)]
+    drawn.append(
+        Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}")
+    )
+    lines.paint(axes, drawn[-1:])
+    if ridge and bandwidth:
+        slope = [Point(left, top * left / ridge), Point(ridge, top)]
+        lines.paint(axes, [Line("memory", slope, Look(pane.GREY))])
+        words = f"memory {units.number(bandwidth / units.GIGA)} GB/s"
+        pane.say(axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK)
+    pane.log_ticks(axes.xaxis, units.number, math.inf)
+    pane.log_ticks(axes.yaxis, units.number)
+    axes.set_xlabel("flop per byte, with A, B and C moved once")
+    axes.set_ylabel(unit)
+    pane.titles(axes, f"{sweep.title}, roofline", sweep.below)
+    lines.name_ends(axes, drawn)
+
+
+def _pane(
+    title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = ()
+) -> pane.Pane:
+    """A pane of bars with its title, and what the colours mean."""
+
+    def paint(axes: Axes) -> None:
+        bars.paint(axes, entries, unit)
+        pane.titles(axes, title, below, keys)
+
+    return pane.Pane(bars.height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
+
+
+def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
+    """The divisor and the axis label for rates of some data types, by the largest rate."""
+    divisor, letter = units.scale(largest)
+    unit = "IOPS" if all(map(derive.is_integer, dtypes)) else "FLOPS"
+    mixed = f" ({letter}IOPS of integers)" if unit == "FLOPS" and any(map(derive.is_integer, dtypes)) else ""
+    return divisor, f"{letter}{unit}{mixed} {SCOPE_WORDS[scope]}"
+
+
+def _ranked(run: Run, setting: Setting, problem: Problem | None) -> dict[str, Standing]:
+    """The ranked kernels and libraries at a problem by title, the fastest first; none without a problem."""
+    ranked = [each for each in standings(run, setting, problem).values() if each.rank] if problem else []
+    return {each.row.title: each for each in sorted(ranked, key=lambda each: each.rank or 0)}
+
+
+_FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are blue
+
+
+def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type: bars of the kernels at one problem, the fastest first.
+
+    The measured peak is the first bar. Panes with fewer than two rows on the device are left out.
+    """
+    drawn = []
+    for subject in pane.subjects(runs):
+        run, setting = subject.run, Setting(subject.device, subject.dtype)
+        problem = common_problem(run, setting)
+        ranked = _ranked(run, setting, problem)
+        if problem is None or sum(each.row.device != HOST for each in ranked.values()) < 2:
+            continue
+        scope, peak = derive.view_scope(run), derive.peak(run, subject.device, subject.dtype, others=runs)
+        top = max(each.rate.median for each in ranked.values() if each.rate)
+        divisor, unit = _flops(top, [subject.dtype], scope)
+        entries = []
+        if peak:
+            part = BarPart(peak.rate / divisor, pane.PALE, "peak")
+            entries.append(Bar((part,), units.number(peak.rate / divisor), "measured peak"))
+        for name, each in ranked.items():
+            assert each.rate is not None  # it has a rank
+            fraction = derive.peak_fraction(run, each.row, scope, runs)
+            family = families.get(each.row.variant, "")
+            colour = _FAMILIES.get(family, pane.COLOURS[0])
+            value = each.rate.median / divisor
+            text = units.number(value) + (f"   {units.percent(fraction)}" if fraction is not None else "")
+            part = BarPart(value, colour, name)
+            said = sample(run, each.row, scope)
+            entries.append(Bar((part,), text, clean(name), each.rank == 1, said))
+        below = f"{problem.title}; per cent of the measured peak" if peak else problem.title
+        used = {families.get(each.row.variant) for each in ranked.values()}
+        keys = [(family, colour) for family, colour in _FAMILIES.items() if family in used]
+        drawn.append(_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys))
+    return drawn
+
+
+def colour_of(dtype: str) -> str:
+    """The colour of a data type, the same in every chart."""
+    index = list(dict.fromkeys((*GEMM_DTYPES, *DTYPES))).index(dtype)
+    return pane.COLOURS[index % len(pane.COLOURS)]
+
+
+def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
+    """A pane for each run and device with several data types at one problem: a group of bars for each kernel.
+
+    The fastest of a type is bold. The group of measured peaks appears if some kernel comes near them.
+    """
+    drawn = []
+    for subject in pane.subjects(runs, typed=False):
+        run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
+        own = [setting for setting in settings(run) if setting.device == device]
+        problem = common_problem(run, *own)
+        ranked = {each.dtype: _ranked(run, each, problem) for each in own}
+        ranked = {dtype: kernels for dtype, kernels in ranked.items() if kernels}
+        if problem is None or len(ranked) < 2:
+            continue
+        # The narrowest first.
+        dtypes = sorted(ranked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name)))
+        peaks = {d: top.rate for d in dtypes if (top := derive.peak(run, device, d, others=runs))}
+        best: dict[str, float] = {}
+        variants: dict[str, str] = {}
+        for kernels in ranked.values():
+            for name, each in kernels.items():
+                best[name] = max(best.get(name, 0.0), each.rate.median if each.rate else 0.0)
+                variants[name] = each.row.variant
+        divisor, unit = _flops(max(best.values()), dtypes, scope)
+        chosen = lines.looks(best, variants, families)
+        entries = []
+        if peaks and max(best.values()) > pane.NEAR * max(peaks.values()):
+            entries.append(Group("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))
+        for name in sorted(chosen, key=lambda name: -best[name]):
+            group = [
+                _typed(d, kernel.rate.median / divisor, kernel.rank == 1, sample(run, kernel.row, scope))
+                for d in dtypes
+                if (kernel := ranked[d].get(name)) and kernel.rate
+            ]
+            entries.append(Group(clean(name), tuple(group)))
+        below = f"{problem.title}; the best of each type in bold"
+        keys = [(dtype, colour_of(dtype)) for dtype in dtypes]
+        drawn.append(_pane(f"GEMM by data type, {subject.where}", below, entries, unit, keys))
+    return drawn
+
+
+def _typed(dtype: str, value: float, is_best: bool = False, said: str = "") -> Bar:
+    return Bar((BarPart(value, colour_of(dtype), dtype),), units.number(value), "", is_best, said)
+
+
+_MOST_BARS = 60  # in a pane
+_MOST_VARIANTS = 5
+
+
+def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type with several problems that are no sweep: see `_workloads`."""
+    drawn = []
+    for subject in pane.subjects(runs):
+        gemms = [row for row in subject.run.rows if row.kind == "gemm"]
+        if not sweep_axis(gemms) and len({row.problem for row in gemms}) > 1:
+            drawn += _workloads(subject)
+    return drawn
+
+
+def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
+    """A group of bars for each shape: up to five kernels, those that are fastest most often.
+
+    The fastest of a shape is bold. Nothing if no row has a rate.
+    """
+    run, scope = subject.run, derive.view_scope(subject.run)
+    shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]] = {}
+    for row in sorted(subject.rows, key=lambda row: derive.median_rate(row, scope) or 0.0):
+        rates = shapes.setdefault((row.label, row.problem), {})
+        if rate := derive.compared_rate(run, subject.device, row, scope):
+            rates[row.title] = (rate, row)
+    in_order = dict.fromkeys(
+        (row.label, row.problem) for row in subject.rows if shapes[row.label, row.problem]
+    )
+    best = {shape: max(rate for rate, _ in shapes[shape].values()) for shape in in_order}
+    if not best:
+        return []
+    score: dict[str, float] = {}  # shapes won; of equals the kernel that is closer to the best on the others
+    for shape, top in best.items():
+        for title, (rate, _) in shapes[shape].items():
+            score[title] = score.get(title, 0.0) + (rate == top) + rate / top / (len(best) + 1)
+    shown = sorted(score, key=lambda title: -score[title])[
+        : max(2, min(_MOST_VARIANTS, _MOST_BARS // len(best)))
+    ]
+    colours = dict(zip(shown, pane.COLOURS, strict=False))
+    divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
+
+    def bar(shape: tuple[str, Problem | None], title: str) -> Bar:
+        rate, row = shapes[shape][title]
+        part = BarPart(rate / divisor, colours[title], title)
+        return Bar((part,), units.number(part.length), "", rate == best[shape], sample(run, row, scope))
+
+    entries = []
+    for shape in best:
+        label, problem = shape
+        name = "\n".join(filter(None, (clean(label), problem.shape if problem else "")))
+        entries.append(Group(name, tuple(bar(shape, title) for title in shown if title in shapes[shape])))
+    keys = [(clean(title), colours[title]) for title in shown]
+    below = (
+        f"The {len(shown)} of {len(score)} kernels that are fastest most often."
+        if len(score) > len(shown)
+        else ""
+    )
+    return [_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys)]
+
+
+_PART_NAMES = {"passes": "kernels", "kernel": "kernels", "waiting": "wait"}
+_PART_COLOURS = {
+    "map": pane.COLOURS[4], "fill": pane.DARK, "upload": pane.COLOURS[0], "enqueue": pane.COLOURS[7],
+    "kernels": pane.COLOURS[2], "wait": pane.GREY, "download": pane.COLOURS[1],
+}  # fmt: skip
+_NAMED_PART = 0.07  # of the whole: narrower parts have no room for their figure
+_DRAWN = 0.2  # per cent: less cannot be seen
+
+
+def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+    """A pane for each run, device and type with a timed split of the host scope: a bar of parts in per cent.
+
+    One problem has a bar for each kernel, of several each one for its fastest. A map cycle has its own.
+    """
+    drawn = []
+    for subject in pane.subjects(runs):
+        timed = (row for row in subject.rows if (split := derive.split(row.parts)) and split.whole_s)
+        rows_of = by_key((row.problem, row) for row in timed if row.problem)
+        if not rows_of:
+            continue
+        several = len(rows_of) > 1
+        rows = sorted(next(iter(rows_of.values())), key=lambda row: -(derive.median_rate(row, "host") or 0.0))
+        if several:
+            rows = [
+                max(same, key=lambda row: derive.median_rate(row, "host") or 0) for same in rows_of.values()
+            ]
+        entries = [
+            _parts_bar(clean(f"{row.title}{at}{name}"), split)
+            for row in rows
+            for at in [f", {clean(row.label) or row.problem.size}" if several and row.problem else ""]
+            for name, parts in (("", row.parts), (", map cycle", row.cycle))
+            if (split := derive.split(parts))
+        ]
+        used = {part.name for bar in entries for part in bar.parts if part.length >= _DRAWN}
+        below = "the fastest kernel of each size" if several else next(iter(rows_of)).title
+        keys = [(name, colour) for name, colour in _PART_COLOURS.items() if name in used]
+        title = f"{subject.dtype} GEMM with transfers, {subject.where}"
+        drawn.append(_pane(title, below, entries, "% of the time for one problem", keys))
+    return drawn
+
+
+def _parts_bar(name: str, split: derive.Split) -> Bar:
+    """The bar of one split: parts in per cent of the whole, and the whole's time as its text."""
+    shares: dict[str, float] = {}
+    for part in split.seconds:
+        shown = _PART_NAMES.get(part, part)
+        shares[shown] = shares.get(shown, 0.0) + split.share(part)
+    parts = tuple(
+        BarPart(100 * share, _PART_COLOURS[part], part, f"{share:.0%}"[:-1] if share >= _NAMED_PART else "")
+        for part, share in shares.items()
+    )
+    whole = units.seconds(split.whole_s) if split.whole_s is not None else ""
+    said = ", ".join(f"{part.name} {part.length:.1f} %" for part in parts)
+    return Bar(parts, whole, name, said=f"{name}: {said}")
+
+
+def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
+    """A pane for each device and type: work-groups as launched, and the largest allowed, of each kernel."""
+    drawn = []
+    for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
+        entries = {}
+        # The largest problem counts.
+        for row in sorted(subject.rows, key=lambda row: row.problem.flops if row.problem else 0):
+            entries[row.title] = _group_bar(row)
+        title = f"Work-groups, {subject.dtype} GEMM, {subject.where}"
+        keys = [("as launched", pane.COLOURS[0]), ("the largest that the kernel allows", pane.GREY)]
+        if any(bar.parts[0].colour == pane.COLOURS[1] for bar in entries.values()):
+            keys.append(("larger than allowed", pane.COLOURS[1]))
+        drawn.append(_pane(title, "", tuple(entries.values()), "work-items", keys))
+    return drawn
+
+
+def _group_bar(row: Row) -> Bar:
+    """The bar of a row's multiply kernel: its work-group, and up to the largest that the kernel allows."""
+    kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
+    colour = pane.COLOURS[1] if kernel.most < kernel.group else pane.COLOURS[0]
+    rest = BarPart(max(0, kernel.most - kernel.group), pane.PALE, "largest")
+    text = f"{kernel.group} of {kernel.most}" + (
+        f", {kernel.registers} registers" if kernel.registers else ""
+    )
+    return Bar((BarPart(kernel.group, colour, "group"), rest), text, clean(row.title), said=text)

@@ -1,0 +1,462 @@
+"""What sensors say while a row is measured: joules for one problem, and the state of the device and its host.
+
+How joules are measured:
+
+1. Rest, then read the idle draw: half a second at least, with nothing running.
+2. Warm up: batches that grow until one lasts ``_BATCH_S``, and on until clocks have answered.
+3. The window: batches back to back for a second at least, longer where the counter's steps are coarse.
+
+A counter moves in steps some milliseconds apart. So a window begins and ends at a reading that has just
+moved: what is left uncertain is a batch or a step, whichever is shorter, and the window lasts long enough for
+that to be ``_PRECISION`` of it. Counters are of a whole board or package: whatever else runs there is in the
+joules.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from operator import attrgetter
+from pathlib import Path
+from statistics import fmean, median
+from typing import Any, Protocol
+
+import pynvml
+
+from gemmbench.measure.machine import Usage, usage
+from gemmbench.model.device import (
+    HARDWARE,
+    POWER,
+    THERMAL,
+    Conditions,
+    DeviceFacts,
+    Reading,
+    Readings,
+    broad_type,
+    usable_cores,
+)
+from gemmbench.model.instrument import Batch, Watch
+from gemmbench.model.row import Energy
+from gemmbench.model.units import reason_of
+
+POWERCAP = Path("/sys/class/powercap")
+
+RunBatch = Callable[[int], object]  # runs that many problems back to back
+
+Clock = Callable[[], float]
+Sleep = Callable[[float], None]
+
+_REST_S = 0.3  # for clocks, and threads that spin after their work, to come down
+_IDLE_S = 0.5
+_POLL_S = 0.001
+_WARM_S = 0.3
+_WINDOW_S = 1.0
+_PRECISION = 0.02
+_BATCH_S = 0.01
+_MOST_IN_BATCH = 1000
+_STILL_S = 1.0  # a counter that has not moved by then is none: virtual machines show some that never do
+
+
+class CounterError(Exception):
+    """There is no counter, or it cannot be read; the message is for the user."""
+
+
+class Counter(Protocol):
+    """Energy drawn so far. `Nvml` and `Rapl` are the real ones."""
+
+    name: str  # NVML, RAPL
+    scope: str  # what draws it: board, package
+    step_s: float  # its readings move at least this often
+
+    def joules(self) -> float:
+        """Energy since a fixed moment. Raises `CounterError` if it cannot be read any longer."""
+
+
+def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = POWERCAP) -> Energy:
+    """Joules for one problem on a device (None: the host), or the reason why not. Takes seconds."""
+    try:
+        return measure(open_counter(device, powercap), run)
+    except CounterError as error:
+        return Energy(why=f"not measured: {error}")
+
+
+def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Counter:
+    """The counter of an NVIDIA board, a CPU device or the host (None). `CounterError` if none can be read."""
+    if device is None or device.type == "cpu":
+        return Rapl(powercap)
+    if is_nvidia(device):
+        return Nvml(device)
+    raise CounterError(f"no energy counter is known for {device.name}, only for NVIDIA boards and processors")
+
+
+def is_nvidia(device: DeviceFacts) -> bool:
+    """Whether NVML may know the device."""
+    return "nvidia" in f"{device.vendor} {device.platform} {device.name}".lower()
+
+
+def measure(
+    counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
+) -> Energy:
+    """Joules for one problem from a counter, and the idle power before it. Takes seconds.
+
+    `run` runs batches. `clock` and `sleep` are replaced in tests. Raises `CounterError` if the counter stands
+    still, runs backwards or cannot be read.
+    """
+    sleep(_REST_S)
+    idle = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
+    batch, batch_s = _warm(run, clock)
+    least_s = max(_WINDOW_S, min(batch_s, counter.step_s) / _PRECISION)
+    busy = _between_moves(counter, lambda: run(batch), least_s, clock)
+    problems = busy.steps * batch
+    return Energy(
+        joules=busy.joules / problems,
+        why="",
+        scope=counter.scope,
+        counter=counter.name,
+        idle_w=idle.joules / idle.seconds,
+        window_s=busy.seconds,
+        problems=problems,
+    )
+
+
+@dataclass(frozen=True)
+class _Span:
+    seconds: float
+    joules: float
+    steps: int
+
+
+def _between_moves(counter: Counter, step: Callable[[], object], least_s: float, clock: Clock) -> _Span:
+    """Repeat a step for at least `least_s`, from one movement of the counter to another.
+
+    Returns seconds, joules and the number of steps between. `CounterError` if the counter went backwards.
+    """
+    begin, before, _ = _until_moved(counter, step, clock)
+    steps = 0
+    while clock() - begin < least_s:
+        step()
+        steps += 1
+    end, after, more = _until_moved(counter, step, clock)
+    if after <= before:
+        raise CounterError(f"{counter.name}'s counter ran backwards")
+    return _Span(end - begin, after - before, steps + more)
+
+
+def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
+    """Repeat a step until the counter moves: time, joules, steps. `CounterError` if not for a second."""
+    begin, before, steps = clock(), counter.joules(), 0
+    while True:
+        step()
+        steps += 1
+        joules, now = counter.joules(), clock()
+        if joules != before:
+            return now, joules, steps
+        if now - begin > _STILL_S:
+            raise CounterError(f"{counter.name}'s counter stands still")
+
+
+def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
+    """Run batches for 0.3 s, doubling them up to 10 ms: problems in a batch, and its seconds."""
+    end, batch = clock() + _WARM_S, 1
+    while True:
+        begin = clock()
+        run(batch)
+        now = clock()
+        if now - begin < _BATCH_S and batch < _MOST_IN_BATCH:
+            batch = min(2 * batch, _MOST_IN_BATCH)
+        elif now >= end:
+            return batch, now - begin
+
+
+@contextmanager
+def answering() -> Iterator[None]:
+    """Raise NVML's errors as `CounterError`."""
+    try:
+        yield
+    except pynvml.NVMLError as error:
+        raise CounterError(f"NVML says: {str(error).lower()}") from None
+
+
+def board_of(device: DeviceFacts) -> Any:
+    """NVML's handle of the board in a device's PCI slot; if that is unknown, the only one of its name.
+
+    Raises `CounterError` if there is no such board, several, or no driver.
+    """
+    with answering():
+        pynvml.nvmlInit()
+        if device.pci:
+            with suppress(pynvml.NVMLError):
+                return pynvml.nvmlDeviceGetHandleByPciBusId(device.pci)
+        boards = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        named = [board for board in boards if pynvml.nvmlDeviceGetName(board) == device.name]
+    if len(named) != 1:
+        raise CounterError(
+            f"NVML lists {len(named)} boards called {device.name}"
+            + (", and OpenCL does not say which one this is" if named else "")
+        )
+    return named[0]
+
+
+class Nvml:
+    """The total energy of an NVIDIA board. `CounterError` if the board has no counter or is not found."""
+
+    name = "NVML"
+    scope = "board"
+    step_s = 0.1  # 20 to 100 ms, by board
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self._board = board_of(device)
+        self.joules()
+
+    def joules(self) -> float:
+        with answering():
+            return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._board)) * 1e-3
+
+
+class Rapl:
+    """The energy of every processor package, from Linux's powercap tree (Intel's and AMD's).
+
+    Only top-level zones called package count. Their subzones (core, uncore, dram) are parts of them, and
+    ``psys`` is the whole machine. Raises `CounterError` if there is no such tree, or it may not be read.
+    """
+
+    name = "RAPL"
+    scope = "package"
+    step_s = 0.001
+
+    def __init__(self, powercap: Path = POWERCAP) -> None:
+        """Find the packages' counters."""
+        zones = (zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1)
+        self._packages = [
+            _RaplPackage(zone)
+            for zone in zones
+            if zone.is_dir() and _text(zone / "name").startswith("package")
+        ]
+        if not self._packages:
+            raise CounterError(
+                f"{powercap} lists no processor package (Linux only; virtual machines and containers hide it)"
+            )
+
+    def joules(self) -> float:
+        return sum(package.joules() for package in self._packages)
+
+
+class _RaplPackage:
+    """One package's counter, corrected where it wraps around."""
+
+    def __init__(self, zone: Path) -> None:
+        self._file = zone / "energy_uj"
+        self._range = _microjoules(zone / "max_energy_range_uj")
+        self._last = _microjoules(self._file)
+        self._total = 0
+
+    def joules(self) -> float:
+        now = _microjoules(self._file)
+        self._total += now - self._last + (self._range if now < self._last else 0)
+        self._last = now
+        return self._total * 1e-6
+
+
+def _microjoules(file: Path) -> int:
+    text = _text(file)
+    if not text.isdecimal():
+        raise CounterError(f"{file} holds no number")
+    return int(text)
+
+
+def _text(file: Path) -> str:
+    """The text of a file. `CounterError` explains how root can make it readable."""
+    try:
+        return file.read_text(encoding="ascii", errors="replace").strip()
+    except PermissionError:
+        zones = file.parent.parent / "intel-rapl:*"
+        raise CounterError(
+            f"{file} is for root only; until the next start, sudo chmod a+r {zones}/{file.name} opens it"
+        ) from None
+    except OSError as error:
+        raise CounterError(f"{file}: {reason_of(error)}") from None
+
+
+# --- The state of a device and its host, read by a thread of the parent -------------------------------------
+
+
+_WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
+_DROP = 0.02  # of the clock, which shows a limit before the driver reports it
+_READ_EVERY_S = 0.01
+_STALE_S = 0.1  # a reading this old says nothing of a batch
+_AT = attrgetter("at_s")
+
+_LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
+    (0x04, POWER),  # SwPowerCap
+    (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
+    (0x08 | 0x80, HARDWARE),  # HwSlowdown, HwPowerBrakeSlowdown
+)
+
+
+class Gauge(Protocol):
+    """Reads a device's clock, power, temperature and limits."""
+
+    def read(self, now: float) -> Reading:
+        """What it says at this moment; what it cannot say is None."""
+
+
+class NvmlGauge:
+    """The gauge of an NVIDIA board. `CounterError` if there is no board that can be read."""
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self._board = board_of(device)
+        self._max_mhz = self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+
+    def read(self, now: float) -> Reading:
+        """The clock, power, temperature and active limits now; takes about 0.35 ms."""
+        milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
+        reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+        if reasons is None:  # drivers before 535
+            reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        return Reading(
+            now,
+            self._number(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            self._max_mhz,
+            None if milliwatts is None else milliwatts * 1e-3,
+            self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
+        )
+
+    def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
+        """What an NVML function returns, as a number; None if it fails."""
+        with suppress(pynvml.NVMLError):
+            return float(function(self._board, *arguments))
+        return None
+
+
+class Monitor(Watch):
+    """Reads a device and its host while a window is open.
+
+    `device` is None for the host's BLAS. `gauge`, `look` (at the host) and `now` are replaced in tests.
+    """
+
+    def __init__(
+        self, device: DeviceFacts | None, gauge: Gauge | None = None,
+        look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
+    ) -> None:  # fmt: skip
+        """Look for the gauge of the device, and choose the warm-up and the clocks' resolution."""
+        self._now = now
+        self._gauge = gauge or _gauge_of(device)
+        self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
+        self.warm_s = _WARM_UP_S["cpu" if device is None else broad_type(device)]
+        timers = [time.get_clock_info("perf_counter").resolution]
+        self.tick_s = max(timers + ([device.timer_resolution_ns * 1e-9] if device else []))
+        self._before: Usage | None = None
+        self._readings: list[Reading] = []
+        self._over = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def begin(self) -> None:
+        """Open a window: look at the host, and start a thread that reads the gauge every 10 ms."""
+        self.close()  # a window that failed has not ended
+        self._before = self._look(self._now())
+        self._readings = []
+        if self._gauge:
+            self._readings.append(self._gauge.read(self._now()))
+            self._over.clear()
+            self._thread = threading.Thread(target=self._poll, daemon=True)
+            self._thread.start()
+
+    def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
+        """Close the window: readings by batch, the load of other programs, and whether a limit was active.
+
+        Limits do not count for the host's clock, because a device rests between transfers.
+        """
+        self.close()
+        after = self._look(self._now())
+        others = after.since(self._before) if after and self._before else (None, None)
+        if not self._readings and others[0] is None:
+            return None
+        other_cores, steal_cores = others
+        readings = replace(
+            assigned(self._readings, batches),
+            window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
+            other_cores=other_cores,
+            steal_cores=steal_cores,
+        )
+        return Conditions(
+            # Between transfers a device rests, and its clock changes.
+            power_limited=clock != "host" and _is_limited(self._readings, batches),
+            max_mhz=next((reading.max_mhz for reading in self._readings), None),
+            cores=after.cores if after else 0,
+            windows={clock: readings},
+        )
+
+    def _poll(self) -> None:
+        assert self._gauge is not None
+        while not self._over.wait(_READ_EVERY_S):
+            self._readings.append(self._gauge.read(self._now()))
+
+    def close(self) -> None:
+        """Stop reading, even if a window is open."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._over.set()
+            thread.join()
+
+
+def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
+    """The gauge of an NVIDIA GPU that can be read; else None."""
+    if device is not None and device.type != "cpu" and is_nvidia(device):
+        with suppress(CounterError):
+            return NvmlGauge(device)
+    return None
+
+
+def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
+    """Whether a power or thermal limit was reported, or the clock dropped by 2 %, while the batches ran."""
+    during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
+    if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
+        return True
+    clocks = [reading.clock_mhz for reading in during if reading.clock_mhz]
+    highest = max((reading.clock_mhz or 0.0 for reading in readings), default=0.0)
+    return bool(clocks) and min(clocks) < (1 - _DROP) * highest
+
+
+def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
+    """The device's readings, batch by batch; empty without readings.
+
+    A batch has the readings during it, or the last one before it if that is less than 0.1 s old. Clocks are
+    medians, powers means, temperatures maxima.
+    """
+    if not readings:
+        return Readings()
+    during = [_during(readings, batch) for batch in batches]
+    return Readings(
+        begin_s=tuple(round(batch.begin, 4) for batch in batches),
+        clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
+        power_w=_column(during, lambda reading: reading.power_w, fmean),
+        celsius=_column(during, lambda reading: reading.celsius, max),
+        limits=tuple(
+            " ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during
+        ),
+    )
+
+
+def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
+    """The readings during a batch, or a recent one before it. Readings are in the order of time."""
+    begin = bisect_left(readings, batch.begin, key=_AT)
+    end = bisect_right(readings, batch.end, begin, key=_AT)
+    if begin == end and begin and readings[begin - 1].at_s >= batch.begin - _STALE_S:
+        begin -= 1
+    return readings[begin:end]
+
+
+def _column(
+    during: Iterable[Sequence[Reading]],
+    value: Callable[[Reading], float | None],
+    middle: Callable[[list[float]], float],
+) -> tuple[float | None, ...]:
+    """One value for each batch, None where unknown; empty if no value was ever read."""
+    known = [[figure for reading in part if (figure := value(reading)) is not None] for part in during]
+    return tuple(round(middle(part), 1) if part else None for part in known) if any(known) else ()
