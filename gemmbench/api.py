@@ -215,7 +215,10 @@ def _with_table(comparison: comparisons.Comparison) -> Comparison:
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
-    """Give a function that takes the options of a class their signature and their help."""
+    """Return a decorator that adds the options of a class to a function's signature and docstring.
+
+    Command-line-only options are excluded.
+    """
 
     def decorate(function: _Function) -> _Function:
         signature = inspect.signature(function)
@@ -310,9 +313,10 @@ def doctor(**values: Any) -> list[Finding]:
 
 
 def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
-    """The result of every check, and the machine; `UsageError` if no device is as ``--device`` says.
+    """Run every check of doctor.
 
-    If the device that ``GEMMBENCH_DEVICE`` names is missing, the host is checked: the driver may be broken.
+    If the device of `GEMMBENCH_DEVICE` is missing, add a finding and check the host. Raise `UsageError` if
+    another selector matches no device.
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
@@ -366,7 +370,7 @@ def prepared(chosen: MeasurementOptions) -> Iterator[Measurement]:
 
 
 def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
-    """Measure, with progress and warnings on stderr: how it ended, and the run that came of it."""
+    """Measure, with progress and warnings on stderr. Return the outcome and the run."""
     warn(measurement.header.host, measurement.worker, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
@@ -434,7 +438,10 @@ _IGNORED = {
 
 
 def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
-    """Name failing drivers, variables that are ignored, and other programs, which make rates low."""
+    """Print warnings: failing drivers, ignored environment variables, and busy CPU cores.
+
+    `quiet` prints nothing.
+    """
     for problem in worker.failing:
         say(f"{sentence(problem)}.", quiet)
     for name, reason in _IGNORED.items():
@@ -471,7 +478,10 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
 def compared(
     baselines: Sequence[run_file.Run], news: Sequence[run_file.Run], chosen: comparing.CompareOptions
 ) -> Comparison:
-    """The verdicts of new runs; `UsageError` if a run has no rows."""
+    """Compare new runs with baselines.
+
+    Raise `UsageError` if a file is both, a run has no rows, or an output would replace an input.
+    """
     old_paths, new_paths = _paths(baselines), _paths(news)
     resolved = {path.resolve() for path in old_paths}
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
@@ -483,7 +493,10 @@ def compared(
 
 
 def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
-    """Draw a comparison's ratios, if it has any; `UsageError` if the file cannot be written."""
+    """Draw the ratios of a comparison.
+
+    Return False, and write nothing, if it has none. Raise `UsageError` if the file cannot be written.
+    """
     if not any(line.ratio for line in comparison.lines):
         return False
     from gemmbench.chart_views import ratios
@@ -555,7 +568,11 @@ def check_repeated(job: checking.Job) -> None:
 def checked(
     baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
 ) -> Iterator[checking.Job]:
-    """What ``gemmbench check`` would measure; `UsageError` if runs, options and machine do not fit."""
+    """Prepare the measurements of `gemmbench check`.
+
+    Raise `UsageError` if the runs, options or devices do not match. `command` is stored in the header; by
+    default it is built from the options.
+    """
     chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
     for run in baselines:
         _check_rows(run)
@@ -601,7 +618,11 @@ def report(*runs: Source, **values: Any) -> Path:
 
 
 def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
-    """Write the page of runs, files and folders; `UsageError` if one cannot be used, or has no rows."""
+    """Write a page about runs, files and folders, and return its path.
+
+    The default path is the first source's name with .html. Raise `UsageError` if a source is invalid or has
+    no rows.
+    """
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
 
@@ -621,7 +642,10 @@ def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path
 
 
 def _saved_in(source: Source) -> list[Source]:
-    """A run or its file as it is; of a folder the saved runs in it, by name; `UsageError` without any."""
+    """Return a run or file unchanged, or the .jsonl files of a folder by name.
+
+    Raise `UsageError` if a folder has none.
+    """
     if isinstance(source, run_file.Run) or not Path(source).is_dir():
         return [source]
     files: list[Source] = [*sorted(Path(source).glob("*.jsonl"))]
@@ -631,7 +655,10 @@ def _saved_in(source: Source) -> list[Source]:
 
 
 def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None = None) -> None:
-    """Write a page of runs; `UsageError` if there is nothing to report, or it cannot be written."""
+    """Write a page about runs.
+
+    Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
+    """
     from gemmbench.pages import html  # matplotlib takes a second to import
 
     check_report_path(path, "--out")
@@ -685,7 +712,11 @@ def follow_tuning(prepared_tuning: Tuning, chosen: TuneOptions) -> Outcome:
 
 
 def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: TuneOptions, tell: bool = False) -> None:
-    """Save the winner, write the page, then end as the search ended; arguments and errors as of `finish`."""
+    """Save the winner unless the search was interrupted, then write the page.
+
+    Raise `KeyboardInterrupt` after an interruption, and `UsageError` if a row could not be saved. `tell`
+    allows a message about the page.
+    """
     if outcome.error:
         raise UsageError(str(outcome.error))
     for note in () if outcome.interrupted else prepared_tuning.keep(outcome.run):
@@ -698,7 +729,7 @@ def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: TuneOptions
 
 
 def check_tuned(run: run_file.Run) -> Result:
-    """What a tuner's run gave; `NothingMeasured` if no configuration has a time."""
+    """Return the result of a tuning run. Raise `NothingMeasured` if no configuration has a time."""
     best = result(run)
     if not best.ranked:
         trouble = best.default.trouble if best.default else None

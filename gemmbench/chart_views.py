@@ -117,9 +117,9 @@ _NONE: Families = MappingProxyType({})
 
 
 def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
-    """The kinds that suit the runs, in the order of `KINDS`.
+    """Return the kinds of charts that suit the runs, in the order of `KINDS`.
 
-    Microbenchmarks in a run of GEMMs provide peaks for the other charts and have none of their own.
+    A tuning run has none. Charts of a device are excluded if a run has GEMMs.
     """
     with_gemm = any(row.kind == "gemm" for run in runs for row in run.rows)
     return [
@@ -149,9 +149,10 @@ def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
-    """The chart as a matplotlib figure; `ChartError` if there is no such kind, or no rows to draw.
+    """Return a chart as a matplotlib figure.
 
-    It sets matplotlib's style, so call it inside ``rc_context``.
+    Raise `ChartError` for an unknown kind, or without rows to draw. It changes matplotlib's style: call it
+    inside `rc_context`.
     """
     if kind not in KINDS:
         raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
@@ -177,7 +178,10 @@ _MOST, _ENOUGH = 40, 12  # rows of a pane, and without rows that changed
 
 
 def ratios(comparison: Comparison) -> list[Pane]:
-    """A pane for each device: a bar for each row, the largest slowdown first; small changes are left out."""
+    """Return a pane for each device, with a bar for each row, the largest slowdown first.
+
+    Each pane has at most 40 rows. Unchanged rows fill it only up to 12 rows.
+    """
     groups = by_key(
         (line.key[1], line)
         for line in comparison.lines
@@ -199,6 +203,7 @@ def _change(line: ComparedRow) -> float:
 
 
 def _bar(line: ComparedRow) -> Bar:
+    """Build the bar of a row: the change of its time in per cent, with its interval and a description."""
     part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
     interval = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio else None
     said = f"{name(line.row)}: {sentence(line)}"
@@ -206,6 +211,10 @@ def _bar(line: ComparedRow) -> Bar:
 
 
 def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
+    """Draw the bars over a grey band, the largest threshold of these rows.
+
+    The subtitle counts the hidden rows.
+    """
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
     limits = 100 * (1 / (1 + edge) - 1), 100 * edge
     axes.axvspan(*limits, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)

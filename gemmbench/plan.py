@@ -120,9 +120,11 @@ def in_turn_with(
     tuned: FindTuned,
     axes: Axes = Axes(),  # frozen
 ) -> Plan:
-    """A plan of GEMMs of one type whose kernels are timed in turn with another; arguments as of `gemm_plan`.
+    """Return a plan whose kernels alternate with `partner`.
 
-    Raises `variants.ParameterError` if a device cannot run the other kernel.
+    Host cases, skipped rows and the partner's own cases without a grid are unchanged. A case whose partner
+    cannot run gets a note with the reason. Raise `ParameterError` if the partner cannot run any problem on a
+    device. Other arguments are as for `gemm_plan`.
     """
     own = {name: value for name, value in overrides.items() if name in partner.parameters}
     partners: dict[tuple[int, Gemm], Case | Skip] = {}
@@ -157,14 +159,10 @@ def in_turn_with(
 
 
 def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str]) -> Plan:
-    """A plan of GEMMs without those kernels of a group that are for other devices, or that cannot run.
+    """Drop cases of group members that are not meant for the device, and those that cannot run.
 
-    Where a device can run nothing, the rows stay and say why.
-
-    Args:
-        plan: with every kernel of the groups on every device.
-        groups: for each device, the kernels and libraries that groups ask for: see `ladder.DEFAULT`.
-        named: the kernels and libraries that were asked for by name.
+    Kernels in `named` and host rows stay. Unsupported rows also stay if nothing can run for a device, type
+    and problem. `groups` has the members of the groups for each device: see `ladder.DEFAULT`.
     """
     served: set[tuple[object, ...]] = set()
     asked = []
@@ -196,11 +194,11 @@ def peak_plan(
     first: int = 0,
     reach: Reach = "quick",
 ) -> Plan:
-    """The compute probes of some types, for every device; ``first`` is the first device's position.
+    """Plan compute probes for every device and type; `first` is the first device's position.
 
-    Of those in reach: ``plain`` multiply-adds; ``matrix``: the matrix units that a device has, fed as a GEMM
-    feeds them; ``quick``: both; ``every``: all there are, matrix units also fed with zeros, with a row for
-    each that a device cannot run.
+    `plain` selects multiply-adds, `matrix` the tensor cores, and `quick` both. Only `every` adds the other
+    probes, zero operands, and rows for probes that cannot run, except that multiply-adds always have such
+    rows.
     """
     chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
@@ -226,7 +224,10 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Why a device cannot run a variant on a problem with these parameters, or ""; host memory aside."""
+    """Return why a device cannot run a variant on a problem with these parameters, or "".
+
+    Free host memory is not checked.
+    """
     variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
@@ -244,6 +245,11 @@ def _gemm_case(
     math: str = "",
     grid: tuple[str, ...] = (),
 ) -> Case | Skip:
+    """Plan a device variant on a problem, or a row with the reason why it cannot run.
+
+    Explicit overrides replace tuned parameters, which replace the preset. If a preset exceeds the device, use
+    the nearest one that fits, with a note. A grid combination that breaks a constraint becomes a skipped row.
+    """
     variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
     kept = None if own else tuned(device, variant, problem.dtype)
@@ -275,6 +281,7 @@ def _gemm_case(
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
+    """Plan a host library on a problem, or an unsupported row if it lacks the data type."""
     case = Case(
         "gemm", HOST, variant.name, problem.dtype, {}, problem, operands=operands or Operands(),
         ran_on=variant.ran_on(problem.dtype), sums=variant.sums.get(problem.dtype, ""),
@@ -287,7 +294,10 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
 def _smaller_preset(
     device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]
 ) -> dict[str, int]:
-    """The parameters closest to a preset whose work-groups fit a device; none if no others do."""
+    """Return the valid parameters nearest to a preset that fit the device.
+
+    Return {} if none do, or if a smaller work-group would not help.
+    """
     if _lacks(device, variant, problem, preset):  # what no size of a group changes
         return {}
 
@@ -307,6 +317,10 @@ def _unsupported(
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Return why a device cannot run a variant for reasons other than size limits, or "".
+
+    Check types, device type, GEMM arguments, batches, extensions, sub-groups and images.
+    """
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
@@ -344,7 +358,10 @@ def _left_out(variant: Variant, problem: Gemm) -> str:
 def _exceeds(
     device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool
 ) -> str:
-    """Which limit of a work-group on this device a variant exceeds, or ""; for ``fixed`` see `Pass`."""
+    """Return which local memory or work-group limit of the device a variant exceeds, or "".
+
+    `fixed` forbids shrinking the groups; see `Pass`.
+    """
     local = variant.local_bytes(problem.dtype, parameters)
     most = variant.local_limit(device)
     if local > most:
@@ -361,6 +378,10 @@ def _exceeds(
 
 
 def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+    """Return why a problem is too large for a variant or device, or "".
+
+    Check images, integer overflow, 32-bit indexes, buffer size and device memory.
+    """
     for image in variant.images.values():
         sides = zip(image.shape(problem), device.image2d_max, ("wide", "high"), strict=True)
         for pixels, most, side in sides:
@@ -388,7 +409,10 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
 def _lacks_host_memory(
     device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]
 ) -> str:
-    """How much host memory a case needs and how much is free, or "" if it fits."""
+    """Return the required and the free host memory as text, or "" if the case fits.
+
+    On a CPU device, its buffers count too.
+    """
     operands = sum(problem.bytes_of.values())
     temporaries = sum(variant.temporary_bytes(problem, parameters).values())
     on_host = _HOST_COPIES * operands + (operands + temporaries if device.type == "cpu" else 0)
@@ -398,6 +422,7 @@ def _lacks_host_memory(
 
 
 def _check_scalars(problems: Iterable[Gemm]) -> None:
+    """Raise `ParameterError` if alpha or beta is out of range, or has a fraction in an integer problem."""
     for problem in problems:
         for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
             if not problem.result.is_float and not float(value).is_integer():
@@ -449,6 +474,7 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
 
 
 def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
+    """Return the sort key that orders devices from best to worst, as documented in `select`."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)
@@ -461,6 +487,11 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
+    """Return the devices that one selector term names: all for `all`, else at most one.
+
+    Raise `SelectionError` if there is none.
+    """
+
     def driver_words(device: DeviceFacts) -> str:
         version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
         return " | ".join((device.platform, device.vendor, version, device.driver, device.origin))
@@ -498,10 +529,10 @@ class OwnKernels:
     former: Mapping[str, Variant] = field(default_factory=dict)
 
     def in_turn(self, step: Case, device: DeviceFacts, row: Row) -> Case:
-        """A case in turn with its kernel as it was; itself where there is no former version.
+        """Return the case alternating with the old version of its kernel.
 
-        That has the parameters of the saved row: today's defaults may be others. Raises `ParameterError` if
-        it cannot take those that it has in common with the row.
+        Without an old version, return it unchanged. The old version uses the saved row's parameters and math
+        mode. Raise `ParameterError` if it cannot use them.
         """
         was = self.former.get(step.variant)
         if was is None:
@@ -559,6 +590,11 @@ def rebuild(
 
 
 def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
+    """Plan the case of a saved GEMM row.
+
+    Explicit parameters are kept; the others use the current preset. Return an unsupported row if the kernel
+    is missing or the case is not valid.
+    """
     problem, variant = row.problem, (own.now if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
     if variant is None and row.own:

@@ -61,7 +61,11 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
 
 
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
-    """The tables of `show`, with the same arguments; peaks that GEMMs are compared with only if verbose."""
+    """Return the tables of a run.
+
+    Peaks appear if `verbose` or if there are no GEMM tables. `verbose` or the scope all adds a line for each
+    row; `verbose` also adds conditions.
+    """
     scope = _scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
     tables = view(run, scope, order) if scope != "all" else []
@@ -73,7 +77,10 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
 
 
 def _closed(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
-    """Tables whose last line says how to get more, and what the mark ``~`` means where there is one."""
+    """Add a note to the last table: how many more kernels exist, what ~ means if it appears, and -v.
+
+    Tuning tables stay unchanged.
+    """
     if not tables or is_tuning(run):
         return [*tables]
     more = run.header.more_kernels
@@ -110,6 +117,10 @@ def conditions(run: Run) -> list[Sheet]:
 
 
 def _conditions(run: Run, device: int) -> Sheet | None:
+    """Build the conditions table of a device, with a line for each clock of each row.
+
+    Return None if nothing was read. Device columns appear only if clock or power was read.
+    """
     lines = [
         (row, clock, window)
         for row in run.rows
@@ -143,6 +154,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
 
 
 def _state(row: Row) -> tuple[Cell, ...]:
+    """Format a row's warm-up time and its control bursts; - if there are none."""
     assert row.conditions is not None
     warm_s = row.conditions.warm_s
     bursts = row.conditions.control_s
@@ -153,6 +165,7 @@ def _state(row: Row) -> tuple[Cell, ...]:
 
 
 def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
+    """Format clock, maximum clock, power, highest temperature and limits in a window."""
     assert row.conditions is not None
     return (
         _number(window.clock_mhz),

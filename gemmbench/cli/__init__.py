@@ -58,6 +58,10 @@ class _Lazy(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import and return a command, or None if there is none of that name.
+
+        Also install the signal handlers.
+        """
         if cmd_name not in COMMANDS:
             return None
         module = importlib.import_module(f"gemmbench.cli.{COMMANDS[cmd_name][0]}")
@@ -66,7 +70,7 @@ class _Lazy(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """The commands, of which none is imported, and the options."""
+        """Complete commands, without importing them, and options."""
         from click.shell_completion import CompletionItem
 
         commands = [
@@ -83,14 +87,14 @@ class _Lazy(click.Group):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        """The words of the command line are kept for the header of a saved run."""
+        """Store the words of the command line for saved runs. Without arguments, show the help."""
         words = tuple(args)
         context = super().make_context(info_name, args or ["--help"], parent, **extra)
         context.meta[COMMAND_WORDS] = words
         return context
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Here, because click's main takes a broken pipe for exit status 1, which is a wrong result's."""
+        """Run the command. If the reader of stdout has gone, drop the output and return 0."""
         try:
             return super().invoke(ctx)
         except BrokenPipeError:  # the reader went away: `gemmbench show run.jsonl | head`
@@ -98,7 +102,11 @@ class _Lazy(click.Group):
             return 0
 
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
-        """Run; errors are one sentence on stderr and exit status 2, never a traceback."""
+        """Run the command and exit with its status.
+
+        Each error is printed as one sentence on stderr, without a traceback. Usage and output errors exit
+        with 2, Ctrl-C with 130, and unexpected errors with 70.
+        """
         extra["standalone_mode"] = False
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
@@ -143,7 +151,10 @@ def _say(sentence: str) -> None:
 
 
 def _internal(error: Exception) -> int:
-    """Report an error that gemmbench did not foresee; 1 would be read as a regression."""
+    """Print an unexpected error as one line, with its file and line but no traceback.
+
+    Return EXIT_INTERNAL, because exit status 1 means a regression.
+    """
     import traceback  # this and pathlib take 5 % of the time of --help
     from pathlib import Path
 
@@ -162,9 +173,9 @@ def drop_output() -> None:
 
 
 def _fill_streams() -> None:
-    """Put /dev/null where stdin, stdout or stderr are closed, as a service may start a program.
+    """Open /dev/null for each standard stream that is closed.
 
-    Otherwise a pipe or a saved run takes their number, and what a library prints ends up in it.
+    Otherwise a pipe or saved run gets its file descriptor, and receives what libraries print.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= _STDERR:
         pass
@@ -172,9 +183,10 @@ def _fill_streams() -> None:
 
 
 def _stop_in_good_order() -> None:
-    """Take Ctrl-C, and SIGTERM, by which a CI job is cancelled, for an interruption.
+    """Make Ctrl-C and SIGTERM raise KeyboardInterrupt.
 
-    Until now they have ended the program: see `gemmbench.__main__`. Other plans for them are left alone.
+    Only default handlers are replaced, and only in the main thread. See `gemmbench.__main__` for the time
+    before this.
     """
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -183,7 +195,10 @@ def _stop_in_good_order() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Within an import, which may lose a KeyboardInterrupt or fail as it likes, a moment later."""
+    """Raise KeyboardInterrupt, unless an import is running, which could lose it.
+
+    During an import, send the signal again 20 ms later.
+    """
     while frame and not frame.f_code.co_filename.startswith("<frozen importlib"):
         frame = frame.f_back
     if frame is None:
@@ -194,6 +209,10 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def _sentence(error: click.ClickException) -> str:
+    """Return a click error as one sentence, with a pointer to --help for usage errors.
+
+    Suggest --kernel-file if an unexpected argument is a .cl file.
+    """
     message = " ".join(error.format_message().split()).replace("a valid integer range", "a whole number")
     if message.startswith("Got unexpected") and ".cl)" in message:
         message = f"{message.rstrip('.')}: --kernel-file takes a kernel of your own"

@@ -48,9 +48,10 @@ def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
 
 
 def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
-    """The baselines and the new runs: the files after ``--``, or the last; `UsageError` without either.
+    """Split the files into baselines and new runs.
 
-    A ``--`` before all files ends the options.
+    The new runs are those after `--`, or else the last file. A `--` before all files does not count. Raise
+    `UsageError` if either part is empty.
     """
     words = running.command_words()
     after = len(words) - words.index("--") - 1 if "--" in words else 1
@@ -64,9 +65,10 @@ def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
 def finish(
     comparison: Comparison, options: CompareOptions | CheckOptions, quiet: bool = False, ends: bool = True
 ) -> None:
-    """Print, write, draw and report a comparison, and end with its exit status unless `ends` is false.
+    """Write, print, draw and report a comparison, then exit with 1 or 3 if it failed.
 
-    `UsageError` if a file cannot be written, or if nothing was compared.
+    --missing fail also fails on missing rows; --strict exits with 3 for possibly slower rows. Raise
+    `UsageError` if nothing was compared. If `ends` is false, do not exit or raise for the result.
     """
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
@@ -87,6 +89,7 @@ def finish(
 
 
 def _rendered(comparison: Comparison, form: str, options: CompareOptions | CheckOptions) -> Any:
+    """Render a comparison in one format: text, or a rich table. --verbose adds unchanged rows to tables."""
     every = bool(options.verbose)
     if form in ("github", "junit"):
         write = results.to_github if form == "github" else results.to_junit
@@ -129,7 +132,10 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
 
 
 def _end_aa(job: Job) -> None:
-    """End an A/A measurement; every case was ok in the baseline. `NothingMeasured` if none gave a result."""
+    """Print the first failed row, and exit with 1 if any row failed.
+
+    Raise `NothingMeasured` if no row has a result.
+    """
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:
         more = f" ({len(lost)} measurements of {len(job.rows)} in all)" if len(lost) > 1 else ""
@@ -229,7 +235,10 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
 
 
 def _draw_all(runs: Sequence[Run], path: Path) -> None:
-    """Every kind that suits the runs, each in a file of its own; `UsageError` if there is none."""
+    """Draw every kind of chart that suits the runs, each to its own file.
+
+    Check all paths before drawing. Raise `UsageError` if no kind suits.
+    """
     from gemmbench import chart_views
 
     paths = {kind: named(path, kind) for kind in chart_views.suited(runs, families(runs))}

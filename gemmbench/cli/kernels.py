@@ -72,6 +72,10 @@ def kernels(options: KernelsOptions) -> None:
 
 
 def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
+    """Build the chosen kernels, print their registers and memory, and draw a chart with --plot.
+
+    Raise `UsageError` with --describe, or if only libraries are chosen.
+    """
     if options.describe:
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
     written = [variant for variant in chosen if variant.passes]
@@ -87,7 +91,10 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
 
 
 def entry(variant: Variant, picture: str = "") -> Entry:
-    """A variant with its source, needs, passes and parameters."""
+    """Describe a variant: source, types, requirements, passes, parameters and named configurations.
+
+    `picture` follows if it is given.
+    """
     needed = ", ".join(_needs_of(variant, "default"))
     passes = [
         f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)
@@ -111,7 +118,10 @@ _IDEA = 40  # columns, so that a line has 80
 
 
 def ladder(variants: Sequence[Variant]) -> RenderableType:
-    """A line for each variant, by family: its needs, its first type and how many more, its idea."""
+    """Build a table with a line for each variant, grouped by family.
+
+    It shows the requirements, the first type with the number of others, and the start of the idea.
+    """
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
     for column in ("kernel", "needs", "types", "idea"):
         table.add_column(column, no_wrap=column != "idea")
@@ -131,7 +141,9 @@ def ladder(variants: Sequence[Variant]) -> RenderableType:
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
-    """What a device must have for a variant with the preset of a kind, by default for its first type."""
+    """List what a device needs for a variant with one preset: library, extensions, images and local memory.
+    `dtype` defaults to the variant's first type.
+    """
     dtype = dtype or variant.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library] if variant.library else []
@@ -146,7 +158,7 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
 
 
 def _needs_of_presets(variant: Variant) -> dict[str, str]:
-    """By preset, where it needs something else than the default."""
+    """The requirements of each preset that differ from the default preset's, as text by preset name."""
     default = _needs_of(variant, "default")
     by_family = {}
     for family in variant.presets:
@@ -158,7 +170,10 @@ def _needs_of_presets(variant: Variant) -> dict[str, str]:
 
 
 def _parameter(variant: Variant, name: str) -> str:
-    """``16: edge of the square tiles (of 8, 16, 32; cpu-intel 32)``; a rule chooses what no preset has."""
+    """Describe a parameter: default, idea, allowed values, and presets that differ.
+
+    A parameter without a default is chosen by problem and device.
+    """
     default = variant.presets.get("default", {}).get(name)
     item = variant.parameters[name]
     families: dict[int, list[str]] = {}
@@ -192,7 +207,10 @@ _SIZE = 1024  # of the problem that groups are shaped for
 
 
 def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:
-    """Build every variant for the devices that a selector names; rows with resources, without samples."""
+    """Build the variants on the selected devices without running them.
+
+    The rows have resources but no samples.
+    """
     policy = Policy()
     with Worker(api.make_machine) as worker:
         present, host = every_device(worker)
@@ -234,6 +252,10 @@ def sheets(run: Run) -> list[Sheet]:
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
+    """Build the resource table of a device and data type, with a line for each kernel as built.
+
+    Registers and spills appear only if the driver reports them.
+    """
     every = [kernel for row in rows for kernel in row.resources]
     reported = any(kernel.registers is not None for kernel in every)
     lines = [
@@ -264,6 +286,11 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
 
 def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
+    """Format the group sizes and memory of a kernel.
+
+    Registers and spills are added if `reported`; missing values show -.
+    """
+
     def text(value: int | None) -> str:
         return "-" if value is None else str(value)
 
@@ -295,7 +322,10 @@ def devices(as_json: bool) -> None:
 def devices_table(
     listed: Sequence[DeviceFacts], host: HostFacts | None = None, problems: Iterable[Problem] = ()
 ) -> RenderableType:
-    """Every device with its driver, memory and types, then the host and problems of other drivers."""
+    """List every device with driver, memory, types and warnings.
+
+    Then list the host, if given, and the problems of other drivers.
+    """
     blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
     if host is not None:
         title = f"host  {clean(host.cpu)}, {units.counted(host.cores, 'core')}"
@@ -310,6 +340,7 @@ def _block(title: str, *lines: str) -> RenderableType:
 
 
 def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
+    """Describe a device in four lines: name, driver, memory and data types."""
     unit = units.counted(device.compute_units, "compute unit")
     shared = " shared with the host" if device.unified_memory else ""
     emulated = " (emulated)" if device.local_mem_emulated else ""

@@ -33,6 +33,7 @@ gemm, square, sweep_k = map(
 
 
 def _peak(options: measuring.PeakOptions) -> None:
+    """Measure peaks, or explain the probes that --describe names."""
     if options.describe is None:
         running.measure(options, running.as_text(options.format, options.quiet))
     elif options.describe == measuring.EVERY_PROBE:
@@ -78,6 +79,7 @@ def entry(name: str) -> Entry:
 
 
 def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
+    """What an arithmetic probe measures: types, and variants compared or matrix instructions."""
     facts = {"types": ", ".join(probe.dtypes)}
     if isinstance(probe, ChainProbe):
         forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
@@ -94,6 +96,7 @@ def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
 
 
 def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
+    """What a memory probe measures: widths, access variants, counted bytes and how results are checked."""
     facts = {}
     if probe.widths:
         facts["widths"] = _listed(probe.widths)
@@ -164,6 +167,10 @@ def tune(options: TuneOptions) -> None:
 
 
 def _forget(options: TuneOptions) -> None:
+    """Delete the device's tuned presets and print each.
+
+    Without --kernel, forget all built-in kernels; without --dtype, all types.
+    """
     names = (options.variant.name,) if options.variant else LADDER
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
@@ -175,6 +182,7 @@ def _forget(options: TuneOptions) -> None:
 
 
 def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
+    """Print the search space: problems, parameter values, counts and the estimated time."""
     console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
     shapes = ", ".join(problem.shape for problem in problems)

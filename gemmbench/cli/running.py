@@ -50,6 +50,7 @@ class Grouped(click.Command):
             super().format_help_text(ctx, formatter)
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the options by group. -h writes only common options, each with its first sentence."""
         groups: dict[str, list[tuple[str, str]]] = {group: [] for group in GROUPS}
         brief = _is_brief(ctx)
         for param in self.get_params(ctx):
@@ -81,7 +82,7 @@ def _line(text: str) -> str:
 
 
 def takes(kind: type[Options]) -> Callable[[Command], Command]:
-    """Give a command the options of a class; they arrive as one ``options``."""
+    """Give a command the options of a class. The command receives them as one object, its first argument."""
 
     def decorate(command: Command) -> Command:
         @functools.wraps(command)
@@ -103,7 +104,7 @@ def command(kind: type[Options], run: Command | None = None) -> click.Command:
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
-    """One field of a class as an option."""
+    """Build the click option for a field of an options class."""
     spec, field = specs(kind)[name]
     extra: dict[str, Any] = {"cls": Option, "group": spec.group, "common": spec.common}
     if spec.kind is COUNT:
@@ -132,7 +133,10 @@ def command_words() -> tuple[str, ...]:
 
 
 def given_options() -> list[str]:
-    """The options that stand on the command line, by their long names."""
+    """Return the longest spelling of each option given on the command line.
+
+    Environment variables do not count.
+    """
     context = click.get_current_context()
     return [
         max(param.opts, key=len)
@@ -143,9 +147,10 @@ def given_options() -> list[str]:
 
 
 def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = None) -> None:
-    """Measure, print and draw as the options say; ends with the command's exit status.
+    """Measure, print, draw and save as the options say.
 
-    `as_text` makes what is printed instead of the command's table.
+    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result. `as_text`
+    replaces the command's table.
     """
     with api.prepared(options) as measurement:
         if options.dry_run:
@@ -174,7 +179,10 @@ def print_plan(
     devices: Sequence[DeviceFacts],
     policy: Policy,
 ) -> None:
-    """List what would be measured on each device, and how long it takes."""
+    """Print the planned cases and skipped rows by device, with reasons.
+
+    Then print the number of cases and the estimated time.
+    """
     lines = by_key(
         (step.device, step.label)
         if isinstance(step, Case)
@@ -205,9 +213,9 @@ def _estimated_s(case: Case, policy: Policy) -> float:
 
 
 def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
-    """What turns a run into text for machines; None for a table, which is for people.
+    """Return a function that converts a run to the text format `form`, or None for other formats.
 
-    Rows that the text leaves out are counted on stderr.
+    The function prints how many rows the format excludes on stderr, unless `quiet`.
     """
     if form not in exports.FORMATS:
         return None
@@ -221,10 +229,7 @@ def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
 
 
 def show(output: RenderableType) -> None:
-    """Print a table, or text for machines as it is.
-
-    If the reader went away, as `head` does, the command goes on, with the same files and exit status.
-    """
+    """Print a table or text on stdout. If the reader has gone, drop the output and continue."""
     try:
         if isinstance(output, str):
             click.echo(output, nl=not output.endswith("\n"))
@@ -235,7 +240,10 @@ def show(output: RenderableType) -> None:
 
 
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:
-    """Write text, or a table, into a file that is none of the inputs, and say so; else `UsageError`."""
+    """Write text or a plain table to a file, and print its name unless `quiet`.
+
+    Raise `UsageError` if it is one of the inputs or cannot be written.
+    """
     if not isinstance(output, str):
         console = stdout(plain=True)
         with console.capture() as capture:
@@ -255,7 +263,10 @@ def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False)
 
 
 def completed(names: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
-    """Complete the last of several names with commas, none twice."""
+    """Return a shell completion function for comma-separated names.
+
+    It completes the last name, and omits those already given.
+    """
 
     def complete(_: click.Context, __: click.Parameter, word: str) -> list[str]:
         before, comma, last = word.rpartition(",")

@@ -24,7 +24,7 @@ class Text(click.types.StringParamType):
     """Words; from Python also a list of them, or a number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Several are joined with commas."""
+        """Accept text, a number or a path. A list or tuple is joined with commas."""
         if isinstance(value, (str, int, Path)) and not isinstance(value, bool):
             return str(value)
         if not isinstance(value, (list, tuple)):
@@ -42,15 +42,16 @@ class Whole(click.IntRange):
 
 
 class Number(click.types.FloatParamType):
-    """A number; click's own float also takes NaN and infinity."""
+    """A number. NaN and infinity are refused unless `finite` is false."""
 
     name = "number"
 
     def __init__(self, above: float = -math.inf, finite: bool = True) -> None:
-        """Numbers from a bound on, without it; if they need not be finite, whoever takes them checks."""
+        """Accept numbers greater than `above`. Allow NaN and infinity if `finite` is false."""
         self._above, self._finite = above, finite
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Parse a number. Refuse values up to the bound, and non-finite values unless they are allowed."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -129,7 +130,10 @@ def hidden(default: Any) -> Any:
 
 
 def specs(kind: type[Options]) -> dict[str, tuple[Spec, Field[Any]]]:
-    """The options of a class by field, its own before those it inherits."""
+    """The options of a class by field name.
+
+    Options that a subclass adds precede inherited ones. Fields without a `Spec` are excluded.
+    """
     first: dict[str, int] = {}
     for depth, base in enumerate(reversed(kind.__mro__)):
         for name in inspect.get_annotations(base):
@@ -143,9 +147,10 @@ _T = TypeVar("_T", bound="Options")
 
 
 def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
-    """Options from keyword arguments; None leaves an option at its default.
+    """Build options from keyword arguments.
 
-    `UsageError` if there is no such option, or a value cannot be used; the sentence is the command line's.
+    None counts as not given. An option that is not given uses its environment variable, if set, else its
+    default. Raise `UsageError` for an unknown or command-line-only option, or an invalid value.
     """
     known = {name: spec for name, (spec, _) in specs(kind).items() if not spec.shell}
     given: dict[str, Any] = {}
@@ -161,6 +166,12 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
 
 
 def _converted(name: str, spec: Spec, value: Any) -> Any:
+    """Convert a Python value to an option's type.
+
+    A repeatable option returns a tuple; it accepts one value, a sequence, or a dictionary of NAME=VALUE.
+    Raise `UsageError` with the command line's message if the value is invalid.
+    """
+
     def convert(item: Any) -> Any:
         return spec.kind.convert(item, None, None)
 
@@ -180,7 +191,10 @@ def _converted(name: str, spec: Spec, value: Any) -> Any:
 
 
 def command_line(options: Options) -> tuple[str, ...]:
-    """The words that give the same options, always in the same order and spelling."""
+    """Return the command and the options that differ from their defaults, as words.
+
+    The same options always give the same words. Each option uses its first spelling.
+    """
     words = [options.command]
     for name, (spec, each) in specs(type(options)).items():
         value = getattr(options, name)

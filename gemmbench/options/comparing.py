@@ -110,6 +110,7 @@ class ComparisonOptions(Options):
 
     @cached_property
     def rules(self) -> Rules:
+        """Parse --threshold, --scope, --across and --fail-on into comparison rules."""
         differences = (
             () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
         )
@@ -127,7 +128,7 @@ class ComparisonOptions(Options):
     def check_paths(
         self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
     ) -> None:
-        """Find out beforehand that all can be written, and nothing is written over; else `UsageError`."""
+        """Raise `UsageError` if an output cannot be written, or would replace an input or another output."""
         names.check_plot_path(plot)
         for _, path in self.written:
             names.check_folder("--write", path)
@@ -189,6 +190,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     cold: bool = flag("Rotate operands past the last-level cache.  [default: the baseline's]", group=TIMING)
 
     def __post_init__(self) -> None:
+        """Validate the options. --aa allows no chart, report, JUnit or GitHub output."""
         super().__post_init__()
         if self.aa:
             formats = ("table", "markdown", "json")
@@ -203,7 +205,12 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         _ = self.own
 
     def policy_of(self, base: Policy) -> Policy:
-        """The baseline's policy with the given options."""
+        """Return the baseline's policy with the options that were given.
+
+        --against raises a budget below 2 s unless --budget is given. --budget sets the time limit to 60 s +
+        20 budgets unless --time-limit is given. --cold and the baseline's cold both count. Energy is measured
+        only with --energy.
+        """
         budget_s = base.budget_s if self.budget is None else self.budget
         if self.against is not None and self.budget is None:
             budget_s = max(budget_s, _INTERLEAVED_S)
@@ -245,7 +252,11 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def former_kernels(self) -> dict[str, Variant]:
-        """The old versions in ``--against``, by the name that the kernel has now; `UsageError` if unclear."""
+        """Load the old versions of the user's kernels from --against, by their current names.
+
+        Return none without --against or for another driver. A folder may lack some of the files. Raise
+        `UsageError` if --against is one .cl file but there is not exactly one --kernel-file.
+        """
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
         now = [
@@ -267,6 +278,10 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         return {name: own_kernel(file) for name, file in old if file.is_file()}
 
     def _check_against(self, folder: Path) -> None:
+        """Check --against: its path is valid, and neither --aa nor --energy is given.
+
+        Otherwise raise `UsageError`.
+        """
         try:
             self._check_former(folder)
         except OSError:  # no permission, too long a name
@@ -277,6 +292,11 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             raise UsageError("--against interleaves two kernels: it takes no --energy")
 
     def _check_former(self, folder: Path) -> None:
+        """Raise `UsageError` unless --against is usable.
+
+        It may be a driver, a checkout with the current protocol, a kernels folder, or old user kernels. A
+        driver's library must exist only if it is given as a path.
+        """
         former = str(folder)
         if folder.suffix == KERNEL and self.former_kernels:
             return
@@ -363,6 +383,7 @@ class TuneOptions(Options):
     )
 
     def __post_init__(self) -> None:
+        """Validate the options. A kernel is required except with --forget."""
         super().__post_init__()
         _ = self.only_dtype
         if self.variant is None and not self.forget:
@@ -381,7 +402,7 @@ class TuneOptions(Options):
 
     @cached_property
     def variant(self) -> Variant | None:
-        """The kernel; the user's own where no other is named."""
+        """The kernel of --kernel, or the single --kernel-file. None if neither is given."""
         own = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(own.values()), "--kernel-file") if own else None
@@ -389,7 +410,11 @@ class TuneOptions(Options):
         return own.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
-        """What the search measures on a device; `UsageError` if sizes are given twice, or in part."""
+        """Return the problems to search: -m, -n, -k, or square problems.
+
+        The default sizes depend on the device. Raise `UsageError` if both are given, -n or -k lacks -m, or
+        --batch has neither.
+        """
         if self.m is None:
             if self.n is not None or self.k is not None:
                 raise UsageError("-n and -k need -m")

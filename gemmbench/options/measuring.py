@@ -101,7 +101,7 @@ def kernel_files_option(
     help: str = "Your own kernel, described in its file; may be repeated. Added to those of --kernel, unless "
     "named there. `gemmbench kernels --new` writes an example.",
 ) -> Any:
-    """Files with the user's own kernels."""
+    """The option --kernel-file: files with the user's own kernels."""
     return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl", group=KERNELS)
 
 
@@ -165,6 +165,7 @@ class MeasurementOptions(Options):
     )
 
     def __post_init__(self) -> None:
+        """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""
         super().__post_init__()
         if self.resume and self.save is None:
             raise UsageError("--resume needs --save FILE")
@@ -194,6 +195,7 @@ class MeasurementOptions(Options):
 
     @property
     def policy(self) -> Policy:
+        """The measurement policy: budget, time limit, cold operands, memory mode and energy."""
         budget_s = Policy.budget_s if self.budget is None else self.budget
         return Policy(
             budget_s,
@@ -250,6 +252,7 @@ class PeakOptions(MeasurementOptions):
     format: str = format_option()
 
     def __post_init__(self) -> None:
+        """Validate --only, --all and --types, unless --describe only explains probes."""
         super().__post_init__()
         if self.describe is not None:
             return
@@ -270,7 +273,10 @@ class PeakOptions(MeasurementOptions):
         return ALL_DTYPES if self.all else PEAK_DTYPES
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Compute first, then memory, transfers and latencies."""
+        """Plan the chosen families: compute first, then memory, transfers and latencies.
+
+        Compute measures every probe with --types or --all, else the quick selection.
+        """
         reach: Reach = "every" if self.types is not None or self.all else "quick"
         compute = peak_plan(devices, self.dtypes, WIDTHS, reach=reach) if COMPUTE in self.families else ()
         return compute + memory_plan(devices, self.families)
@@ -340,6 +346,10 @@ class GemmCommandOptions(MeasurementOptions):
     remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
 
     def __post_init__(self) -> None:
+        """Resolve kernels, types and shapes, and raise `UsageError` if they are invalid.
+
+        --math needs an OpenCL kernel. Both math modes together exclude --versus.
+        """
         super().__post_init__()
         _ = self.variants, self.dtypes, self.partner
         names.check_grid(self.variants, names.choose_params(self.params))
@@ -371,14 +381,14 @@ class GemmCommandOptions(MeasurementOptions):
 
     @cached_property
     def axes(self) -> Axes:
-        """What every kernel and library is measured with, beside its parameters."""
+        """The math modes, with strict before fast, and the kernel parameters that have several values."""
         maths = names.choose(self.math, MATHS, "math") if self.math is not None else ("",)
         grid = {name: values for name, values in names.choose_params(self.params).items() if len(values) > 1}
         return Axes(tuple(name for name in ("", *MATHS) if name in maths), grid)
 
     @cached_property
     def partner(self) -> Variant | None:
-        """The kernel or library that the others are timed in turn with."""
+        """The kernel or library of --versus, which alternates with the others. None without --versus."""
         if self.versus is None:
             return None
         by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
@@ -398,7 +408,10 @@ class GemmCommandOptions(MeasurementOptions):
         raise NotImplementedError
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """The bandwidth and the peaks that rates are held against, then every shape."""
+        """Plan the bandwidth once.
+
+        Then, for each type, plan its peaks and its GEMMs. Bandwidth and peaks are omitted with --no-peak.
+        """
         steps: Plan = bandwidth_plan(devices) if self.peak else ()
         for dtype in self.dtypes:
             if self.peak:
@@ -408,7 +421,7 @@ class GemmCommandOptions(MeasurementOptions):
         return steps
 
     def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
-        """The peaks of the units that the kernels multiply with, in the layouts of the shapes."""
+        """Plan short peaks for the arithmetic units that these kernels use, in the layouts of the shapes."""
         layouts = {
             Problem(1, 1, 1, dtype, trans_a=trans_a, trans_b=trans_b)
             for trans_a, trans_b in map(self._transposed, self.shapes)
@@ -420,6 +433,7 @@ class GemmCommandOptions(MeasurementOptions):
         return self.trans_a, self.trans_b
 
     def _problems(self, dtype: str) -> list[Problem]:
+        """The problem of each shape in one data type, with alpha, beta, strides, transposition and batch."""
         return [
             Problem(
                 *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
@@ -432,6 +446,10 @@ class GemmCommandOptions(MeasurementOptions):
     def _gemms(
         self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
     ) -> Plan:
+        """Plan all kernels and shapes in one data type.
+
+        Add the --versus partner to each case. Drop kernels of a group that do not suit the device.
+        """
         problems = self._problems(dtype)
         params = names.choose_params(self.params)
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
@@ -442,7 +460,10 @@ class GemmCommandOptions(MeasurementOptions):
         return fitting(cases, groups, (*self.named, *self.baseline.split(",")))
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
-        """How many kernels can run on the devices and are not in a plan; 0 unless it has the default ones."""
+        """Count the kernels that could run on the devices but are not in the plan.
+
+        Return 0 unless --kernel includes default.
+        """
         if not names.has_default(self.kernels):
             return 0
         others = [ladder.BY_NAME[name] for name in ladder.LADDER if name not in measured_by(plan)]
@@ -451,7 +472,11 @@ class GemmCommandOptions(MeasurementOptions):
 
 
 def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
-    """A short peak for each device that has the type: of the units that the kernels multiply with."""
+    """Plan the short peak measurements that these kernels are compared with.
+
+    Each device that supports `dtype` gets the plain peak. If any kernel uses tensor cores for `dtype`, every
+    device also gets the matrix peak.
+    """
     steps: Plan = ()
     matrix = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
     for index, device in enumerate(devices):
@@ -543,7 +568,10 @@ class WorkloadsOptions(GemmCommandOptions):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets and of the file, each m, n, k and layout once."""
+        """The shapes of the sets, then those of --file.
+
+        Shapes with equal dimensions and layout are merged.
+        """
         shapes = [
             replace(shape, trans_a=self.trans_a, trans_b=self.trans_b)
             for name in self.set_names
@@ -590,6 +618,11 @@ class GemmOptions(GemmCommandOptions):
     scope: str | None = hidden(None)
 
     def __post_init__(self) -> None:
+        """Validate the options for operand files and --out.
+
+        Operand files must match --dtype. --c and a nonzero --beta need each other if any file is given. --out
+        needs one kernel and one type, and --force to replace a file.
+        """
         super().__post_init__()
         if self._files:
             if self.dtype not in (None, self._size[3]):
@@ -628,6 +661,7 @@ class GemmOptions(GemmCommandOptions):
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
+        """The single problem, with its row strides. Raise `UsageError` if a stride is too short."""
         lengths = self._size[:3]
         try:
             ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
@@ -641,10 +675,10 @@ class GemmOptions(GemmCommandOptions):
 
     @cached_property
     def _size(self) -> tuple[int, int, int, str]:
-        """m, n, k and the data type of the files, if there are any.
+        """Return m, n, k and the files' data type.
 
-        Only the files' first bytes are read: the elements are the business of the process that multiplies.
-        `UsageError` if a file cannot be read, or sizes or types disagree.
+        Without files, use -m, -n and -k with their defaults, and an empty type. With files, read only their
+        headers. Raise `UsageError` if a file cannot be read, sizes or types disagree, or a length is missing.
         """
         if not self._files:
             m = _DEFAULT_SIZE if self.m is None else self.m
@@ -677,7 +711,10 @@ class GemmOptions(GemmCommandOptions):
         return lengths["m"][0], lengths["n"][0], lengths["k"][0], dtype[0]
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """The peaks that rates are held against, unless there is nothing to multiply, then every kernel."""
+        """Plan the peaks and every kernel, in each data type.
+
+        Omit peaks with --no-peak or if m, n or k is 0. Raise `UsageError` if --out has several devices.
+        """
         if self.out and len(devices) > 1:
             raise UsageError("--out needs exactly one --device, whose result it holds")
         files = (self.a, self.b, self.c, self.out)

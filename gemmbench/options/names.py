@@ -37,7 +37,11 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
 
 
 def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
-    """The kernels of files in the order given; `UsageError` if one cannot be used, or names are equal."""
+    """Load the user's kernels from files, in the order given.
+
+    Raise `UsageError` if a file cannot be used, or its kernel's name is already taken or reserved. Built-in
+    kernels' names count as taken.
+    """
     made: list[Variant] = []
     for file in files:
         variant = own_kernel(file)
@@ -52,9 +56,10 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
 
 
 def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
-    """Variants from a comma-separated list, in ladder order, and the baselines of another after them.
+    """Return the kernels of a comma-separated list, and the libraries of `baseline`, in ladder order.
 
-    Where the list names none of the user's `own` kernels, all join it. `UsageError` if a name is unknown.
+    If the list names none of the user's `own` kernels, add all of them. Raise `UsageError` if a name is
+    unknown.
     """
     names = _variant_names(text, own)
     by_name = {each.name: each for each in own}
@@ -80,7 +85,10 @@ def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
 
 
 def of_groups(text: str, baseline: str, own: Sequence[Variant], device: DeviceFacts) -> set[str]:
-    """The kernels and libraries that groups ask for on a device: see `ladder.DEFAULT`."""
+    """Return the names that the groups in --kernel and --baseline select on this device.
+
+    Names listed explicitly are not included.
+    """
     groups = {**_groups(own), DEFAULT: ladder.DEFAULT[broad_type(device)]}
     libraries = {"all": ladder.BASELINES, DEFAULT: ladder.default_libraries(device)}
     return {
@@ -97,15 +105,19 @@ def has_default(text: str) -> bool:
 
 
 def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
-    """The kernels of a comma-separated list that stand in it under their own name, and the user's own."""
+    """Return the kernels named explicitly in a list, and the selected kernels of the user.
+
+    Members of groups are excluded.
+    """
     words = (*_kernel_words(text, own), *(each.name for each in choose_kernels(text, own=own) if each.own))
     return tuple(dict.fromkeys(word for word in words if word not in _groups(own)))
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
-    """Libraries from a list, or of a group: of ``default`` all that some device may have.
+    """Return the libraries in a comma-separated list.
 
-    `UsageError` if one is unknown, or ``none`` does not stand alone.
+    all and default return every library; none returns no library. Raise `UsageError` if a name is unknown, or
+    none is combined with others.
     """
     words = choose(text, BASELINES, "baseline")
     if _NONE in words:
@@ -116,6 +128,10 @@ def choose_baselines(text: str) -> tuple[str, ...]:
 
 
 def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+    """Split a list of kernel names and groups, without duplicates.
+
+    Raise `UsageError` if a word is unknown, or is `own` without user kernels.
+    """
     known = (*ladder.order(each.name for each in own), *_groups(own))
     for word in _words(text):
         if word == _OWN and not own:
@@ -124,7 +140,10 @@ def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
 
 
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
-    """``NAME=VALUE`` and ``NAME=VALUE,VALUE`` as a dictionary, no value twice; else `UsageError`."""
+    """Parse NAME=VALUE[,VALUE...] texts into values by name, without duplicates.
+
+    A repeated name replaces the earlier one. Raise `UsageError` if a value is not a whole number.
+    """
     chosen = {}
     for text in texts:
         name, equals, values = text.partition("=")
@@ -138,7 +157,7 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
 
 
 def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]]) -> None:
-    """Find out before measuring that no variant has too many combinations; else `UsageError`."""
+    """Raise `UsageError` if --param asks for over 100 combinations of a variant's parameters."""
     for variant in variants:
         count = math.prod(len(values) for name, values in params.items() if name in variant.parameters)
         if count > MOST_COMBINATIONS:
@@ -149,9 +168,10 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
 
 
 def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...]:
-    """Sizes from a list, or the powers of two from ``low``, else from 64, to ``high`` with both ends.
+    """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
-    `UsageError` if a size is not a whole number of 1 or more, or the range is empty.
+    Without `low`, start at the smaller of 64 and `high`. Raise `UsageError` if a size is invalid, the range
+    is empty, or both a list and `low` are given.
     """
     if text is not None:
         words = _words(text)
@@ -178,7 +198,10 @@ def _words(text: str) -> list[str]:
 
 
 def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
-    """Names from a list, in the order given, none twice; `UsageError` if one is unknown, or for none."""
+    """Return the names in a comma-separated list, in that order, without duplicates.
+
+    Raise `UsageError` if the list is empty or a name is unknown; `what` names the thing in the message.
+    """
     words = _words(text)
     if not words:
         raise UsageError(f"no {what} is given; {hint('', known)}")
@@ -198,7 +221,7 @@ def hint(word: str, known: Collection[str]) -> str:
 
 
 def check_plot_path(path: Path | None) -> None:
-    """Find out before measuring that a chart can be written, as PNG, SVG or PDF; else `UsageError`."""
+    """Raise `UsageError` if a chart cannot be written to the path: wrong suffix, bad folder. None passes."""
     if path is not None:
         if path.suffix.lower() not in charts.SUFFIXES:
             raise UsageError(f"--plot {path}: a chart is a {', '.join(charts.SUFFIXES)} file")
@@ -206,7 +229,10 @@ def check_plot_path(path: Path | None) -> None:
 
 
 def check_report_path(path: Path | None, option: str = "--report") -> None:
-    """Find out before measuring that a report can be written, as .html or .htm; else `UsageError`."""
+    """Raise `UsageError` if a report cannot be written to the path: no .html or .htm suffix, bad folder.
+
+    None passes.
+    """
     if path is not None:
         if path.suffix.lower() not in (".html", ".htm"):
             raise UsageError(f"{option} {path}: a report is an .html file")
@@ -214,9 +240,10 @@ def check_report_path(path: Path | None, option: str = "--report") -> None:
 
 
 def check_save_path(path: Path | None, overwrite: bool, resumable: bool) -> None:
-    """Find out before measuring that a run can be saved, and over no other; else `UsageError`.
+    """Check before measuring that a run can be saved.
 
-    `resumable` is whether the command has ``--resume``.
+    Raise `UsageError` if the folder cannot be used, or the file exists and `overwrite` is false. None passes.
+    `resumable` adds advice about --resume to the message.
     """
     if path is None:
         return
@@ -227,7 +254,9 @@ def check_save_path(path: Path | None, overwrite: bool, resumable: bool) -> None
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Find out before measuring whether a file can be written there; `UsageError` if not."""
+    """Raise `UsageError` if the file cannot be written: its folder is missing, it is a folder, or permission
+    is denied.
+    """
     try:
         if not path.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no folder {path.parent}")
@@ -246,9 +275,10 @@ def given(**files: Path | None) -> list[tuple[str, Path]]:
 
 
 def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tuple[str, Path]]) -> None:
-    """Find out beforehand that nothing is written over an input or another output; else `UsageError`.
+    """Raise `UsageError` if an output is also an input or an earlier output.
 
-    Outputs are options and files; inputs what is said before the file's name, and the file.
+    Outputs are pairs of option and path; inputs are pairs of a prefix for the message and path. Special files
+    such as /dev/stdout may be shared.
     """
     for number, (option, path) in enumerate(outputs):
         if _is_special(path):
@@ -286,7 +316,10 @@ def _same_file(path: Path, other: Path) -> bool:
 
 
 def threshold_of(text: str | None) -> Thresholds:
-    """What ``--threshold`` says: ``5 %``, ``register=10 %``, both; `UsageError` if it cannot be taken."""
+    """Parse a --threshold list such as `5 %, register=10 %`.
+
+    None returns thresholds with nothing set. Raise `UsageError` if a threshold is invalid.
+    """
     default: float | None = None
     by_name = {}
     for part in text.split(",") if text is not None else ():

@@ -49,11 +49,9 @@ class Thresholds:
 
 
 def parse(text: float | str) -> float:
-    """A threshold as a fraction, from ``5 %``, ``0.05`` or the number itself.
+    """Convert `5 %`, `0.05` or a number to a fraction.
 
-    Raises:
-        ThresholdError: it is none, not above 0, 1 and more without a percent sign (most likely a percentage
-            that lacks it), or 10,000 % and more.
+    Raise `ThresholdError` unless it is above 0 and below 100 % (below 10,000 % with a percent sign).
     """
     percent = _PERCENT.fullmatch(text) if isinstance(text, str) else None
     try:

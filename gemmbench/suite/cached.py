@@ -62,7 +62,10 @@ class _Kept(Generic[_T]):
         return (self._folder or subfolder(self.name)) / f"{device_key(device)}.json"
 
     def _read(self, device: DeviceFacts) -> _File[_T] | None:
-        """What is kept of a device; None if nothing is, or it cannot be read."""
+        """Return the cached file of a device.
+
+        Return None if it is missing; if it cannot be read, also add a note.
+        """
         try:
             path = self.path(device)
             file: _File[_T] = msgspec.json.decode(path.read_bytes(), type=self.kind)
@@ -77,7 +80,10 @@ class _Kept(Generic[_T]):
         return file.rows if (file := self._read(device)) else ()
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
-        """Replace what is kept of a device at once; what goes wrong is noted. Whether it could be done."""
+        """Replace the cached file of a device atomically.
+
+        Return whether that succeeded; add a note if it did not.
+        """
         file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, device.chip)
         path: Path | None = None
         try:
@@ -96,7 +102,10 @@ class _Kept(Generic[_T]):
 
 
 def subfolder(name: str) -> Path:
-    """The cache folder of one sort of file; it may not exist yet. `NoHomeError` where there is no home."""
+    """Return the user's cache folder for one sort of file.
+
+    It may not exist. Raise `NoHomeError` if the user has no home folder.
+    """
     try:
         folder = platformdirs.user_cache_path("gemmbench")
     except RuntimeError:
@@ -130,7 +139,10 @@ class KeptPeaks(_Kept[Row]):
     unwritten = "peaks are not kept for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """The plan with kept rows instead of the cases that would measure them again."""
+        """Replace peak and bandwidth cases by cached rows.
+
+        A cached row is used only if its kernel sources are unchanged.
+        """
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         kept = {index: self._by_key(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
@@ -144,10 +156,10 @@ class KeptPeaks(_Kept[Row]):
         return tuple(filled)
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Keep the believed peaks that a run has measured itself: all but `resumed`. Better ones stay.
+        """Cache the verified peaks and bandwidths that this run measured itself.
 
-        A run that a busy machine slowed down keeps none: other programs used its cores, or a GEMM was faster
-        than its peak.
+        Resumed and uncertain rows are excluded, and a slower rate never replaces a cached one of the same
+        sources. Cache nothing if other programs were busy, or a GEMM exceeded 1.02 of its peak.
         """
         fractions = (rates.peak_fraction(run, row) for row in run.rows if not rates.on_host(row))
         if run.header.host.busy >= BUSY_CORES or any((each or 0.0) > _ABOVE for each in fractions):
@@ -167,6 +179,11 @@ class KeptPeaks(_Kept[Row]):
                 self._write(device, {**kept, **{row.key: row for row in fresh}}.values())
 
     def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
+        """Return the usable cached rows of a device.
+
+        There are none if the file is of another version or chip. Rows above the theoretical peak are
+        excluded.
+        """
         file = self._read(device)
         if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
             return {}
@@ -220,7 +237,10 @@ class KeptPresets(_Kept[Preset]):
         self._found: dict[str, tuple[Preset, ...]] = {}  # by device, until this process changes them
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
-        """What is kept of a variant, if its kernels are the same and it still takes such parameters."""
+        """Return the tuned parameters for a variant and data type.
+
+        None if none are cached, the kernels changed, or the parameters are not valid now.
+        """
         key = device_key(device)
         if key not in self._found:
             self._found[key] = self._rows(device)
@@ -246,7 +266,7 @@ class KeptPresets(_Kept[Preset]):
     def forget(
         self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
     ) -> tuple[Preset, ...]:
-        """Drop the presets of these variants and types; those that were there."""
+        """Delete the tuned presets with these variants and data types. Return the deleted presets."""
         self._found.clear()
         rows = self._rows(device)
         gone = tuple(kept for kept in rows if kept.variant in variants and kept.dtype in dtypes)

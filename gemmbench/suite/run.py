@@ -47,9 +47,10 @@ class Measurement:
     worker: Worker
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
-        """Measure. Ctrl-C and a full disk end the run; the rows before them are in the outcome.
+        """Measure and save the rows.
 
-        Raises `RunFileError` if the file cannot be written, or is of another run; nothing was measured.
+        Ctrl-C or a write error ends the run, and the outcome holds the rows so far. New peaks are cached.
+        Raise `RunFileError` before measuring if the file cannot be opened or is of another run.
         """
         header, options = self.header, self.options
         outcome = Outcome(Run(header, (), str(options.save or "")))
@@ -82,9 +83,10 @@ class Measurement:
 
 @contextmanager
 def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measurement]:
-    """Select devices and plan; the measuring process lives as long as the context.
+    """Select devices and make the plan, using cached peaks and tuned presets where allowed.
 
-    Raises `UsageError` if there is no such device, or the plan cannot be made.
+    The worker process lives as long as the context. Raise `UsageError` if no device matches or the plan
+    cannot be made.
     """
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
@@ -117,7 +119,10 @@ def header_of(
     view: str = "",
     scope: str = "",
 ) -> Header:
-    """The first line of a run on these devices, in the order of the rows' positions."""
+    """Build the header of a run that starts now.
+
+    Only file names of driver libraries are stored, and the command is abbreviated.
+    """
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,

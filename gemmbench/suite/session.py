@@ -44,7 +44,11 @@ class Control:
         self._last: tuple[float, tuple[float, ...]] = -math.inf, ()
 
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
-        """Seconds for 10^9 operations in a burst; none on a GPU, or where the run has no CPU device."""
+        """Run the control kernel, and return its seconds per 10^9 operations as a tuple.
+
+        Reuse the last burst if it ended less than 0.1 s ago. Return () for a GPU case, without a CPU device,
+        or after a failed burst.
+        """
         on_cpu = case.device == HOST or devices[case.device].type == "cpu"
         if self._device is None or not on_cpu:
             return ()
@@ -79,10 +83,11 @@ def run(
     worker: Worker,
     file: RunFile | None = None,
 ) -> Generator[Event, None, None]:
-    """Run a plan, case by case, and measure the rows again whose control bursts were slow.
+    """Measure a plan case by case, and yield its events.
 
-    Rows are appended to the file, and flushed, before they are yielded; rows that the file already holds
-    (``--resume``) are yielded again and not measured again. Raises `RunFileError` as of `Steps`.
+    Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then
+    measure rows with slow control bursts again, and yield those that improved. Stop repeating after three
+    rows that are still slow.
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)
@@ -117,6 +122,7 @@ class Steps:
     """
 
     def __init__(self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None) -> None:
+        """Start without measured rows. `done` holds the rows that need not be measured again."""
         self.devices, self.policy = devices, policy
         self.held = file.done if file else ()
         self.done = {row.key: row for row in self.held}
@@ -127,7 +133,10 @@ class Steps:
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """Raise `RunFileError` if a row in the file is of other kernel sources than the plan's."""
+        """Raise `RunFileError` if the file holds a row of this plan from other kernel sources.
+
+        Also note whether the plan has GEMMs, which `measure` needs.
+        """
         for step in plan:
             row = step.row if isinstance(step, Skip) else step.row("ok")
             self._has_gemms |= row.kind == "gemm"
@@ -153,7 +162,10 @@ class Steps:
         return Finished(row, is_planned=is_planned)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
-        """Measure a case, unless the file holds its row. The row is yielded as finished, and returned."""
+        """Yield the events of a step and return its row.
+
+        A row in the file is returned without measuring, and a skipped step needs none. New rows are saved.
+        """
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
             self._record(done)
@@ -168,7 +180,10 @@ class Steps:
         return row
 
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
-        """Measure a case; its row is not saved yet."""
+        """Measure a case between two control bursts, and return its row unsaved.
+
+        Energy is not measured for peaks if the plan also has GEMMs.
+        """
         device = self.devices[case.device] if case.device >= 0 else None
         policy = self.policy
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
