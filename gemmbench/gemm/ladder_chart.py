@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from matplotlib.axes import Axes
 
-from gemmbench.charts import bars, lines, pane
-from gemmbench.charts.bars import Bar, BarPart, Group
+from gemmbench.charts import pane
+from gemmbench.charts.marks import Bar, BarPart, Group, bars_height, draw_bars, looks
 from gemmbench.gemm.sweep_table import SCOPE_WORDS
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
@@ -27,10 +27,10 @@ def _pane(
     """A pane of bars with its title, and what the colours mean."""
 
     def paint(axes: Axes) -> None:
-        bars.paint(axes, entries, unit)
+        draw_bars(axes, entries, unit)
         pane.titles(axes, title, below, keys)
 
-    return pane.Pane(bars.height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
+    return pane.Pane(bars_height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
 
 
 def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
@@ -109,7 +109,7 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
                 best[name] = max(best.get(name, 0.0), each.rate.median if each.rate else 0.0)
                 variants[name] = each.row.variant
         divisor, unit = _flops(max(best.values()), dtypes, scope)
-        chosen = lines.looks(best, variants, families)
+        chosen = looks(best, variants, families)
         entries = []
         if peaks and max(best.values()) > pane.NEAR * max(peaks.values()):
             entries.append(Group("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))

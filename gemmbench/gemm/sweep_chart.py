@@ -10,8 +10,18 @@ from typing import Literal
 
 from matplotlib.axes import Axes
 
-from gemmbench.charts import lines, pane
-from gemmbench.charts.lines import Line, Look, Point
+from gemmbench.charts import pane
+from gemmbench.charts.marks import (
+    LINES_HEIGHT,
+    MOST_LINES,
+    Line,
+    Look,
+    Point,
+    draw_lines,
+    looks,
+    name_ends,
+    size_axis,
+)
 from gemmbench.gemm.sweep_table import SCOPE_WORDS
 from gemmbench.ladder.variant import LIBRARIES
 from gemmbench.model import units
@@ -67,7 +77,7 @@ class Sweep:
         every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
         best = {curve.label: top for curve in every if (top := _best(curve, self.scope))}
         variants = {curve.label: curve.variant for curve in every}
-        return lines.looks(best, variants, self.families, max(2, lines.MOST // len(self.parts)))
+        return looks(best, variants, self.families, max(2, MOST_LINES // len(self.parts)))
 
     def look(self, part: int, label: str) -> Look:
         """A line's; markers of the second run are hollow."""
@@ -151,7 +161,7 @@ def _over_size(
     def paint(axes: Axes, sweep: Sweep) -> None:
         measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
         divisor, name = unit(sweep, max(measured))
-        at = lines.size_axis(axes, sweep.sizes)
+        at = size_axis(axes, sweep.sizes)
         drawn = [
             Line(
                 curve.label,
@@ -165,7 +175,7 @@ def _over_size(
         for line in more(sweep, runs):  # from end to end
             ends = [Point(axes.get_xlim()[n], line.points[n].y / divisor) for n in (0, 1)]
             drawn.append(replace(line, points=ends))
-        lines.paint(axes, drawn)
+        draw_lines(axes, drawn)
         if scale == "log":
             axes.set_yscale("log")
             pane.log_ticks(axes.yaxis, text)
@@ -176,10 +186,10 @@ def _over_size(
         axes.set_xlabel(sweep.panel.shape)
         axes.set_ylabel(name)
         pane.titles(axes, sweep.title, sweep.below)
-        lines.name_ends(axes, drawn)
+        name_ends(axes, drawn)
 
     shown = (sweep.having(values) for sweep in _sweeps(runs, families))
-    return [pane.Pane(lines.HEIGHT, partial(paint, sweep=sweep)) for sweep in shown if sweep.rows]
+    return [pane.Pane(LINES_HEIGHT, partial(paint, sweep=sweep)) for sweep in shown if sweep.rows]
 
 
 def _flops(sweep: Sweep, largest: float) -> tuple[float, str]:
@@ -261,13 +271,13 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]
         )
         if any(not curve.is_host for _, panel in parts for curve in panel.series):
             painted = partial(_host_device, sweep=replace(sweep, parts=parts))
-            drawn.append(pane.Pane(lines.HEIGHT, painted))
+            drawn.append(pane.Pane(LINES_HEIGHT, painted))
     return drawn
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
     """With transfers (solid) and on the device (dotted), and where the device passes numpy."""
-    at, drawn = lines.size_axis(axes, sweep.sizes), list[Line]()
+    at, drawn = size_axis(axes, sweep.sizes), list[Line]()
     for part, (run, panel) in enumerate(sweep.parts):
         for curve in panel.series:
             look = sweep.look(part, curve.label)
@@ -277,7 +287,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
                 name = sweep.name(part, curve).replace(" (host)", "")
                 name += "" if curve.is_host else f", {SCOPE_WORDS[scope]}"
                 drawn.append(Line(curve.label, points, style, name))
-    lines.paint(axes, drawn)
+    draw_lines(axes, drawn)
     axes.set_yscale("log")
     for _, panel in sweep.parts[:1]:
         _mark_break_even(axes, sweep, panel, at)
@@ -285,7 +295,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
     axes.set_xlabel(sweep.panel.shape)
     axes.set_ylabel("GFLOPS")
     pane.titles(axes, f"{sweep.title}, with and without transfers")
-    lines.name_ends(axes, drawn)
+    name_ends(axes, drawn)
 
 
 def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
@@ -341,7 +351,7 @@ def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
                 and (top := derive.best_bandwidth(other, index))
             )
             painted = partial(_paint_roofs, subject=subject, rows=rows, families=families, peak=peak.rate)
-            drawn.append(pane.Pane(lines.HEIGHT, partial(painted, bandwidth=next(bandwidths, None))))
+            drawn.append(pane.Pane(LINES_HEIGHT, partial(painted, bandwidth=next(bandwidths, None))))
     return drawn
 
 
@@ -373,7 +383,7 @@ def _paint_roofs(
         drawn.append(Line(curve.label, points, look, name))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    lines.paint(axes, drawn)
+    draw_lines(axes, drawn)
     top, (bottom, highest) = peak / divisor, axes.dataLim.intervaly
     ridge = peak / bandwidth if bandwidth else None  # from which intensity on memory is no limit
     axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 2)
@@ -383,10 +393,10 @@ def _paint_roofs(
     drawn.append(
         Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}")
     )
-    lines.paint(axes, drawn[-1:])
+    draw_lines(axes, drawn[-1:])
     if ridge and bandwidth:
         slope = [Point(left, top * left / ridge), Point(ridge, top)]
-        lines.paint(axes, [Line("memory", slope, Look(pane.GREY))])
+        draw_lines(axes, [Line("memory", slope, Look(pane.GREY))])
         words = f"memory {units.number(bandwidth / units.GIGA)} GB/s"
         pane.say(axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK)
     pane.log_ticks(axes.xaxis, units.number, math.inf)
@@ -394,4 +404,4 @@ def _paint_roofs(
     axes.set_xlabel("flop per byte, with A, B and C moved once")
     axes.set_ylabel(unit)
     pane.titles(axes, f"{sweep.title}, roofline", sweep.below)
-    lines.name_ends(axes, drawn)
+    name_ends(axes, drawn)
