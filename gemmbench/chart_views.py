@@ -11,8 +11,8 @@ from types import MappingProxyType
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from gemmbench.charts import bars, pane
-from gemmbench.charts.bars import Bar, BarPart
+from gemmbench.charts import pane
+from gemmbench.charts.marks import Bar, BarPart, bars_height, draw_bars
 from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
@@ -193,7 +193,7 @@ def ratios(comparison: Comparison) -> list[Pane]:
         changed = sum(line.verdict != "unchanged" for line in ordered)
         shown = sorted(ordered[: min(_MOST, max(_ENOUGH, changed))], key=_change, reverse=True)
         paint = partial(_paint, lines=shown, hidden=len(ordered) - len(shown))
-        panes.append(Pane(bars.height(list(map(_bar, shown))) + 0.4, paint))
+        panes.append(Pane(bars_height(list(map(_bar, shown))) + 0.4, paint))
     return panes
 
 
@@ -218,7 +218,7 @@ def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
     limits = 100 * (1 / (1 + edge) - 1), 100 * edge
     axes.axvspan(*limits, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)
-    bars.paint(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")
+    draw_bars(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")
     verdicts = {line.verdict for line in lines}
     keys = [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts]
     below = "Grey band: threshold." + (f" {counted(hidden, 'row')} changed less." if hidden else "")

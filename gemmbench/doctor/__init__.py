@@ -1,12 +1,8 @@
-"""What slows a machine down: checks of NVIDIA boards, all checks in order, findings as text and JSON.
-
-A check yields a finding only for what it could read. Costs follow from what was read.
-"""
+"""Run every check, show the findings as text and JSON, and point slow runs to `gemmbench doctor`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -14,143 +10,14 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from gemmbench.doctor.host import CHECKS, check
-from gemmbench.doctor.machine import NEAR, ExaminedMachine, Finding, NotSeen, NotSeenError
+from gemmbench.doctor.checks import CHECKS
+from gemmbench.doctor.machine import ExaminedMachine, Finding, NotSeen, NotSeenError
 from gemmbench.ladder import NEAR_PEAK
 from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, counted, number, percent, size
+from gemmbench.model.units import clean, counted, percent
 from gemmbench.stats import ceilings, rates
-
-# --- NVIDIA's boards ----------------------------------------------------------------------------------------
-
-# Gbit/s of a lane by generation: transfers per second (PCI-SIG) times what the line code leaves of them.
-_LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
-
-
-def _smi(device: DeviceFacts, words: str) -> str:
-    """The command of nvidia-smi for a device's board."""
-    return f"sudo nvidia-smi -i {device.pci or 0} {words}"
-
-
-@check("gpu")
-def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """A device at rest lowers the generation of its link: it counts in performance state P0 only."""
-    width = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
-    generation = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"))
-    most_width = int(machine.ask(device, "nvmlDeviceGetMaxPcieLinkWidth"))
-    most = int(machine.ask(device, "nvmlDeviceGetMaxPcieLinkGeneration"))
-    with suppress(NotSeenError):  # what the board could have in another slot
-        most = max(most, int(machine.ask(device, "nvmlDeviceGetGpuMaxPcieLinkGeneration")))
-    rests = generation < most and int(machine.ask(device, "nvmlDeviceGetPerformanceState")) != 0
-    used = most if rests else generation
-    if used < most or width < most_width:
-        known = used in _LANE and most in _LANE and most_width > 0
-        share = width * _LANE[used] / (most_width * _LANE[most]) if known else 0.0
-        yield Finding(
-            f"PCIe runs at {used}.0 x{width} instead of {most}.0 x{most_width}: transfers are "
-            f"{percent(1 - share) if known else 'up to some'} slower, kernels are not.",
-            "Compare LnkSta with LnkCap, then try another slot or riser",
-            "sudo lspci -vv -s " + (device.pci or "SLOT"),
-            (
-                f"nvmlDeviceGetCurrPcieLinkGeneration: {generation} of {most}",
-                f"nvmlDeviceGetCurrPcieLinkWidth: {width} of {most_width}",
-            ),
-        )
-    if rests:
-        raise NotSeenError(
-            f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load"
-        )
-
-
-def _beside_default(
-    machine: ExaminedMachine, device: DeviceFacts, names: tuple[str, str], unit: str, *arguments: int
-) -> tuple[int, int, tuple[str, ...]]:
-    """What NVML says of a setting and of its default, and how both were seen."""
-    value, default = (int(machine.ask(device, name, *arguments)) for name in names)
-    return value, default, (f"{names[0]}: {value} {unit}", f"{names[1]}: {default} {unit}")
-
-
-@check("gpu")
-def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """What is enforced, by whoever set it, against the default."""
-    names = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementDefaultLimit"
-    limit, default, seen = _beside_default(machine, device, names, "mW")
-    if limit >= NEAR * default:
-        return
-    yield Finding(
-        f"The power limit is {number(limit / 1000)} instead of {number(default / 1000)} W: rates may be low.",
-        "Restore it",
-        _smi(device, f"-pl {default // 1000}"),
-        seen,
-    )
-
-
-_GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
-
-
-@check("gpu")
-def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """The clock for programs (`nvidia-smi -ac`) against its default."""
-    names = "nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"
-    clock, default, seen = _beside_default(machine, device, names, "MHz", _GRAPHICS)
-    if clock >= NEAR * default:
-        return
-    yield Finding(
-        f"The application clock is {clock} instead of {default} MHz: up to {percent(1 - clock / default)} "
-        "slower.",
-        "Restore it",
-        _smi(device, "-rac"),
-        seen,
-    )
-
-
-@check("gpu")
-def mig(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """A board that is split."""
-    current, _pending = machine.ask(device, "nvmlDeviceGetMigMode")
-    if not current:
-        return
-    yield Finding(
-        f"The device is a slice of a board (MIG): {device.compute_units} units, "
-        f"{size(device.global_mem_bytes)} of memory.",
-        "End all slices, if nobody else uses them",
-        _smi(device, "-mig 0"),
-        (f"nvmlDeviceGetMigMode: {current}", f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}"),
-    )
-
-
-_BUSY_PERCENT = 5
-
-
-@check("gpu")
-def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Utilization while gemmbench runs nothing; without it, whether other programs compute."""
-    names = "not reported"
-    with suppress(NotSeenError):
-        processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")
-        names = ", ".join(str(each.pid) for each in processes) or "-"
-    try:
-        used = f"{(percent := int(machine.ask(device, 'nvmlDeviceGetUtilizationRates').gpu))} %"
-        is_busy = percent >= _BUSY_PERCENT
-    except NotSeenError:
-        if names == "not reported":
-            raise
-        used, is_busy = "not reported", names != "-"
-    if not is_busy:
-        return
-    share = "" if used == "not reported" else f" {used}"
-    yield Finding(
-        f"Other programs keep the GPU{share} busy, so results will be too low.",
-        "Stop them or wait",
-        "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
-        (
-            f"nvmlDeviceGetUtilizationRates: gpu {used}",
-            f"nvmlDeviceGetComputeRunningProcesses: {names}",
-        ),
-    )
-
 
 # --- looking ------------------------------------------------------------------------------------------------
 

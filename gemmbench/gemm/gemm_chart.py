@@ -10,9 +10,23 @@ from typing import Literal
 
 from matplotlib.axes import Axes
 
-from gemmbench.charts import bars, lines, pane
-from gemmbench.charts.bars import Bar, BarPart, Group
-from gemmbench.charts.lines import Line, Look, Point
+from gemmbench.charts import pane
+from gemmbench.charts.marks import (
+    LINES_HEIGHT,
+    MOST_LINES,
+    Bar,
+    BarPart,
+    Group,
+    Line,
+    Look,
+    Point,
+    bars_height,
+    draw_bars,
+    draw_lines,
+    looks,
+    name_ends,
+    size_axis,
+)
 from gemmbench.gemm.sweep_table import SCOPE_WORDS
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
@@ -84,7 +98,7 @@ class Sweep:
         every = [curve for _, panel in self.parts for curve in panel.series if curve.label in common]
         best = {curve.label: top for curve in every if (top := _best(curve, self.scope))}
         variants = {curve.label: curve.variant for curve in every}
-        return lines.looks(best, variants, self.families, max(2, lines.MOST // len(self.parts)))
+        return looks(best, variants, self.families, max(2, MOST_LINES // len(self.parts)))
 
     def look(self, part: int, label: str) -> Look:
         """The look of a line, hollow from the second run on; grey if it has no colour."""
@@ -168,7 +182,7 @@ def _over_size(
         """Draw one sweep: its lines, the further lines, and both axes."""
         measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
         divisor, name = unit(sweep, max(measured))
-        at = lines.size_axis(axes, sweep.sizes)
+        at = size_axis(axes, sweep.sizes)
         drawn = [
             Line(
                 curve.label,
@@ -182,7 +196,7 @@ def _over_size(
         for line in more(sweep, runs):  # from end to end
             ends = [Point(axes.get_xlim()[n], line.points[n].y / divisor) for n in (0, 1)]
             drawn.append(replace(line, points=ends))
-        lines.paint(axes, drawn)
+        draw_lines(axes, drawn)
         if scale == "log":
             axes.set_yscale("log")
             pane.log_ticks(axes.yaxis, text)
@@ -193,10 +207,10 @@ def _over_size(
         axes.set_xlabel(sweep.panel.shape)
         axes.set_ylabel(name)
         pane.titles(axes, sweep.title, sweep.below)
-        lines.name_ends(axes, drawn)
+        name_ends(axes, drawn)
 
     shown = (sweep.having(values) for sweep in _sweeps(runs, families))
-    return [pane.Pane(lines.HEIGHT, partial(paint, sweep=sweep)) for sweep in shown if sweep.rows]
+    return [pane.Pane(LINES_HEIGHT, partial(paint, sweep=sweep)) for sweep in shown if sweep.rows]
 
 
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -276,13 +290,13 @@ def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]
         )
         if any(not curve.is_host for _, panel in parts for curve in panel.series):
             painted = partial(_host_device, sweep=replace(sweep, parts=parts))
-            drawn.append(pane.Pane(lines.HEIGHT, painted))
+            drawn.append(pane.Pane(LINES_HEIGHT, painted))
     return drawn
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
     """Draw rates with transfers (solid) and on the device (dotted), and the break-even size."""
-    at, drawn = lines.size_axis(axes, sweep.sizes), list[Line]()
+    at, drawn = size_axis(axes, sweep.sizes), list[Line]()
     for part, (run, panel) in enumerate(sweep.parts):
         for curve in panel.series:
             look = sweep.look(part, curve.label)
@@ -292,7 +306,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
                 name = sweep.name(part, curve).replace(" (host)", "")
                 name += "" if curve.is_host else f", {SCOPE_WORDS[scope]}"
                 drawn.append(Line(curve.label, points, style, name))
-    lines.paint(axes, drawn)
+    draw_lines(axes, drawn)
     axes.set_yscale("log")
     for _, panel in sweep.parts[:1]:
         _mark_break_even(axes, sweep, panel, at)
@@ -300,7 +314,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
     axes.set_xlabel(sweep.panel.shape)
     axes.set_ylabel("GFLOPS")
     pane.titles(axes, f"{sweep.title}, with and without transfers")
-    lines.name_ends(axes, drawn)
+    name_ends(axes, drawn)
 
 
 def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
@@ -360,7 +374,7 @@ def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
                 and (top := derive.best_bandwidth(other, index))
             )
             painted = partial(_paint_roofs, subject=subject, rows=rows, families=families, peak=peak.rate)
-            drawn.append(pane.Pane(lines.HEIGHT, partial(painted, bandwidth=next(bandwidths, None))))
+            drawn.append(pane.Pane(LINES_HEIGHT, partial(painted, bandwidth=next(bandwidths, None))))
     return drawn
 
 
@@ -391,7 +405,7 @@ def _paint_roofs(
         drawn.append(Line(curve.label, points, look, name))
     axes.set_xscale("log")
     axes.set_yscale("log")
-    lines.paint(axes, drawn)
+    draw_lines(axes, drawn)
     top, (bottom, highest) = peak / divisor, axes.dataLim.intervaly
     ridge = peak / bandwidth if bandwidth else None  # from which intensity on memory is no limit
     axes.set_ylim(min(bottom, top) / 1.6, max(top, highest) * 2)
@@ -401,10 +415,10 @@ def _paint_roofs(
     drawn.append(
         Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}")
     )
-    lines.paint(axes, drawn[-1:])
+    draw_lines(axes, drawn[-1:])
     if ridge and bandwidth:
         slope = [Point(left, top * left / ridge), Point(ridge, top)]
-        lines.paint(axes, [Line("memory", slope, Look(pane.GREY))])
+        draw_lines(axes, [Line("memory", slope, Look(pane.GREY))])
         words = f"memory {units.number(bandwidth / units.GIGA)} GB/s"
         pane.say(axes, words, (ridge, top), (-2, 4), ha="right", va="bottom", fontsize=8, color=pane.DARK)
     pane.log_ticks(axes.xaxis, units.number, math.inf)
@@ -412,7 +426,7 @@ def _paint_roofs(
     axes.set_xlabel("flop per byte, with A, B and C moved once")
     axes.set_ylabel(unit)
     pane.titles(axes, f"{sweep.title}, roofline", sweep.below)
-    lines.name_ends(axes, drawn)
+    name_ends(axes, drawn)
 
 
 def _pane(
@@ -421,10 +435,10 @@ def _pane(
     """A pane of bars with its title, and what the colours mean."""
 
     def paint(axes: Axes) -> None:
-        bars.paint(axes, entries, unit)
+        draw_bars(axes, entries, unit)
         pane.titles(axes, title, below, keys)
 
-    return pane.Pane(bars.height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
+    return pane.Pane(bars_height(entries) + (0.2 if below else 0) + (0.2 if keys else 0), paint)
 
 
 def _flops(largest: float, dtypes: Sequence[str], scope: str) -> tuple[float, str]:
@@ -510,7 +524,7 @@ def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
                 best[name] = max(best.get(name, 0.0), each.rate.median if each.rate else 0.0)
                 variants[name] = each.row.variant
         divisor, unit = _flops(max(best.values()), dtypes, scope)
-        chosen = lines.looks(best, variants, families)
+        chosen = looks(best, variants, families)
         entries = []
         if peaks and max(best.values()) > pane.NEAR * max(peaks.values()):
             entries.append(Group("measured peak", tuple(_typed(d, peaks[d] / divisor) for d in peaks)))

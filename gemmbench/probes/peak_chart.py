@@ -8,9 +8,20 @@ from functools import partial
 
 from matplotlib.axes import Axes
 
-from gemmbench.charts import bars, lines, pane
-from gemmbench.charts.bars import Bar, BarPart
-from gemmbench.charts.lines import Line, Look, Point
+from gemmbench.charts import pane
+from gemmbench.charts.marks import (
+    LINES_HEIGHT,
+    Bar,
+    BarPart,
+    Line,
+    Look,
+    Point,
+    bars_height,
+    draw_bars,
+    draw_lines,
+    name_ends,
+    size_axis,
+)
 from gemmbench.model import units
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
@@ -34,7 +45,7 @@ def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         for is_matrix, title in ((False, "Measured peak"), (True, "Matrix instruction peak")):
             if shown := [(row, rate) for row, rate in rated if ("width" not in row.parameters) == is_matrix]:
                 paint = partial(_peaks, run=subject.run, rated=shown, title=f"{title}, {subject.where}")
-                drawn.append(pane.Pane(bars.height(_peak_bars(subject.run, shown)[0]), paint))
+                drawn.append(pane.Pane(bars_height(_peak_bars(subject.run, shown)[0]), paint))
     return drawn
 
 
@@ -42,7 +53,7 @@ def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str)
     """Draw a bar for each width or instruction, its best batch."""
     entries, letter = _peak_bars(run, rated)
     integers = any(derive.is_integer(row.dtype) for row, _ in rated)
-    bars.paint(axes, entries, f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else ""))
+    draw_bars(axes, entries, f"{letter}FLOPS" + (f", {letter}IOPS for integers" if integers else ""))
     pane.titles(axes, title)
 
 
@@ -89,7 +100,7 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         for subject in pane.subjects(runs, wanted, typed=False):
             if any(figure(row) for row in subject.rows):
                 paint = partial(_over_bytes, subject=subject, title=title, unit=unit, figure=figure)
-                drawn.append(pane.Pane(lines.HEIGHT, paint))
+                drawn.append(pane.Pane(LINES_HEIGHT, paint))
     for subject in pane.subjects(runs, lambda row: row.kind == "latency" and not is_sized(row), typed=False):
         entries = []
         for row in subject.rows:
@@ -99,7 +110,7 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
                 entries.append(Bar((part,), text, name, said=sample(subject.run, row)))
         if entries:
             painted = partial(_launches, entries=entries, where=subject.where)
-            drawn.append(pane.Pane(bars.height(entries), painted))
+            drawn.append(pane.Pane(bars_height(entries), painted))
     return drawn
 
 
@@ -109,7 +120,7 @@ def _over_bytes(
     """Draw a line for each probe over its sizes, and the last-level cache."""
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}
-    at = lines.size_axis(
+    at = size_axis(
         axes,
         sorted({_bytes(row) for rows in measured.values() for row in rows}),
         lambda size: pane.short(units.size(size)),
@@ -122,7 +133,7 @@ def _over_bytes(
         ]
         look = Look(pane.COLOURS[number % len(pane.COLOURS)], marker="o")
         drawn.append(Line(name, points, look, clean(name)))
-    lines.paint(axes, drawn)
+    draw_lines(axes, drawn)
     axes.set_yscale("log")
     pane.log_ticks(axes.yaxis, units.number)
     cache = subject.run.header.devices[subject.device].last_level_cache_bytes
@@ -135,7 +146,7 @@ def _over_bytes(
     axes.set_ylabel(unit)
     pane.titles(axes, f"{title}, {subject.where}", " " if low < cache < high else "")
     if len(drawn) > 1:
-        lines.name_ends(axes, drawn)
+        name_ends(axes, drawn)
 
 
 def _bytes(row: Row) -> int:
@@ -159,5 +170,5 @@ def _time(row: Row) -> Summary | None:
 
 
 def _launches(axes: Axes, entries: Sequence[Bar], where: str) -> None:
-    bars.paint(axes, entries, "us for one launch")
+    draw_bars(axes, entries, "us for one launch")
     pane.titles(axes, f"An empty kernel, {where}")

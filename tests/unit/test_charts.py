@@ -23,7 +23,7 @@ from matplotlib.text import Text
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
-from gemmbench.charts.lines import size_axis, spread, thinned
+from gemmbench.charts.marks import size_axis, spread, thinned
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Problem, Resources
@@ -281,7 +281,7 @@ def test_close_sizes_become_categories() -> None:
     assert list(curve(axes, "register")[0]) == [0, 1, 2, 3]
     assert [label.get_text() for label in axes.get_xticklabels()] == [str(size) for size in sizes]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gemmbench.charts.lines._CLOSE", 1.0)
+        patch.setattr("gemmbench.charts.marks._CLOSE", 1.0)
         assert size_axis(Figure().subplots(), sizes) == {size: size for size in sizes}
 
 

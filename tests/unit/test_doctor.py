@@ -17,7 +17,7 @@ from rich.console import Console
 from gemmbench import api
 from gemmbench.doctor import Diagnosis, examine, page, pointer, to_record
 from gemmbench.doctor import machine as reading
-from gemmbench.doctor.host import CHECKS
+from gemmbench.doctor.checks import CHECKS
 from gemmbench.doctor.machine import Finding, ranges
 from gemmbench.measure.sensors import CounterError
 from gemmbench.model import run_file

@@ -38,7 +38,7 @@ ROOMS: dict[str, Room] = {
     "stats": Room("samples to intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)),
     "ladder": Room("the GEMM variants as data: the only room that knows a kernel's name", ("model", "stats")),
     "report": Room("builders: table, notes, progress", BASE),
-    "charts": Room("builders: panes, lines, bars, log axes", BASE),
+    "charts": Room("builders: panes, bars and lines, log axes", BASE),
     "opencl": Room("drivers, discovery, building and launching, PTX, resources", BASE),
     "measure": Room(
         "the instrument (the child process), sampling, conditions, energy, the host", (*BASE, "opencl")
@@ -51,12 +51,12 @@ ROOMS: dict[str, Room] = {
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
     "regress": Room("compare, check, their tables", (*MACHINE, "plan", "options", "suite")),
     "doctor": Room(
-        "what keeps a machine from its ceiling: checks as a table, what they read, findings",
+        "what slows a machine down: the checks, what they read, their findings",
         (*MACHINE, "probes"),
     ),
     "views": Room("which table a run gets, in the terminal and as markdown", (*SUITE, "suite", "tune")),
     "exports": Room(
-        "a run for other programs: records, CSV, dashboards; their schemas",
+        "a run for other programs: every format, flat records, their schemas",
         (*SUITE, "suite", "tune", "views"),
     ),
     "chart_views": Room("which charts a run or a comparison gets", (*SUITE, "suite", "regress")),

@@ -1,4 +1,4 @@
-"""CONTRIBUTING's recipes, followed: a kernel, a probe, a chart and an export each touch two files."""
+"""CONTRIBUTING's recipes, followed: a kernel, a probe, a chart and an export each touch at most two files."""
 
 from __future__ import annotations
 
@@ -60,13 +60,9 @@ VARIANTS = (AGAIN, """,
         ),
     },
     "export": {
-        "gemmbench/exports/dashboards.py": (
-            "def openmetrics(",
-            "def again(run: Run) -> str:\n    return f'{len(run.rows)} rows'\n\n\ndef openmetrics(",
-        ),
         "gemmbench/exports/__init__.py": (
             '    "openmetrics": ',
-            '    "again": Format(lambda run, _: dashboards.again(run)),\n    "openmetrics": ',
+            '    "again": Format(lambda run, _: f"{len(run.rows)} rows"),\n    "openmetrics": ',
         ),
     },
 }
@@ -117,6 +113,6 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, bool]:
 
 
 @pytest.mark.parametrize("what", RECIPES)
-def test_an_addition_is_two_files(what: str, seen: Mapping[str, bool]) -> None:
-    assert len(RECIPES[what]) == 2
+def test_an_addition_is_at_most_two_files(what: str, seen: Mapping[str, bool]) -> None:
+    assert len(RECIPES[what]) <= 2
     assert seen[what]
