@@ -45,10 +45,8 @@ from gemmbench.options.names import (
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
-from gemmbench.regress.aa import AAReport
-from gemmbench.regress.aa import report as aa_report
 from gemmbench.regress.baseline import BaselineSet
-from gemmbench.regress.check import CheckOutcome
+from gemmbench.regress.check import AAReport, CheckOutcome, aa_report
 from gemmbench.regress.results import sheets
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import stack, stdout

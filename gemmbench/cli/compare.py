@@ -23,9 +23,8 @@ from gemmbench.options import CHART
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.options.names import check_plot_path
-from gemmbench.regress import aa, results
-from gemmbench.regress.aa import AAReport
-from gemmbench.regress.check import Job
+from gemmbench.regress import results
+from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Entry, catalogue, markdown, stack
@@ -119,7 +118,7 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     if job.file:
         api.say(f"Saved {len(job.rows)} rows in {job.file.path}.", options.quiet)
     if options.aa and job.rows:
-        _show_aa(aa.report([job.run], options.rules), options)
+        _show_aa(aa_report([job.run], options.rules), options)
     elif job.rows:
         finish(api.comparison_of(job, made), options, options.quiet, ends=made.comparison is not None)
     if made.error:
@@ -145,8 +144,8 @@ def _end_aa(job: Job) -> None:
 
 
 def _show_aa(report: AAReport, options: CheckOptions) -> None:
-    sheets = aa.sheets(report)
-    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa.to_json(report)}
+    sheets = aa_sheets(report)
+    forms = {"table": stack(sheets), "markdown": markdown(sheets), "json": aa_json(report)}
     for form, path in options.written:
         running.write(path, forms[form], options.quiet)
     running.show(forms[options.format])

@@ -1,22 +1,29 @@
-"""Measure a baseline's cases again: each case once, suspicious rows twice more."""
+"""Measure a baseline's cases again: each case once, suspicious rows twice more.
+
+`check --aa` instead measures every case several times, to see how much unchanged rows differ between runs.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
+import math
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import permutations
 from statistics import median
 
 from gemmbench import UsageError
 from gemmbench.ladder import BASELINES
 from gemmbench.measure.child import Maker, Worker
+from gemmbench.model import units
 from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
-from gemmbench.model.units import clean
+from gemmbench.model.units import by_key, clean, counted
 from gemmbench.options.comparing import CheckOptions
 from gemmbench.options.rules import DEFAULT, Rules
 from gemmbench.plan import rebuild, select
@@ -24,7 +31,8 @@ from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.regress.compare import ComparedRow, Comparison
-from gemmbench.regress.results import name
+from gemmbench.regress.results import name, rounded_percent, where
+from gemmbench.report.table import Cell, Note, Sheet
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
@@ -343,3 +351,88 @@ def _chosen(
             across = "device,driver" if different[0] == "device" else "driver"
             raise UsageError(f"{different[1]} (--across {across} compares anyway)")
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
+
+
+# --- A/A measurements: how much the times of unchanged rows differ between runs -----------------------------
+
+_AA_SHARE = 0.95  # of the rows, for the conclusion
+
+
+@dataclass(frozen=True)
+class AARow:
+    """A row that an A/A measurement measured at least twice."""
+
+    row: Row  # its device is a position in the first run
+    device: str  # for people
+    runs: int
+    min_threshold: float  # the smallest at which no run is slower than another, as a fraction
+
+
+@dataclass(frozen=True)
+class AAReport:
+    """How much the rows of an A/A measurement differ between runs."""
+
+    rows: tuple[AARow, ...]
+
+    @property
+    def min_threshold(self) -> float | None:
+        """The smallest threshold, as a fraction, that suits 95 % of the rows; None without rows."""
+        ordered = sorted(row.min_threshold for row in self.rows)
+        return ordered[math.ceil(_AA_SHARE * len(ordered)) - 1] if ordered else None
+
+
+def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
+    """Find the largest slowdown between any two measurements of each row, over all runs.
+
+    A slowdown is the smaller ratio of medians and minima. Rows with fewer than two times are left out.
+    """
+    baseline = BaselineSet(tuple(runs), rules)
+    rows = []
+    for key, first in baseline.rows.items():
+        row = replace(first, device=key[1])
+        costs = baseline.costs(baseline.with_result(key), key)
+        if len(costs) > 1:
+            largest = max(verdicts.ratio(old, new).low for old, new in permutations(costs, 2))
+            device = verdicts.title(baseline.runs[0], row)
+            rows.append(AARow(row, device, len(costs), max(largest - 1, 0.0)))
+    return AAReport(tuple(rows))
+
+
+def aa_sheets(report: AAReport) -> list[Sheet]:
+    """Make a table of rows for each device, the host last, and a sentence about 95 % of all rows."""
+    groups = by_key((row.row.device, row) for row in report.rows)
+    typed = len({row.row.dtype for row in report.rows}) > 1
+
+    def cells(row: AARow) -> tuple[Cell, ...]:
+        return Cell(name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
+
+    tables = [
+        Sheet(
+            heading=tuple(map(clean, groups[device][0].device.split(" | ", 1))),
+            caption="how much slower an unchanged run was than another, by medians and by minima",
+            blocks=(("runs", "difference"),),
+            rows=tuple(map(cells, groups[device])),
+        )
+        for device in sorted(groups, key=lambda device: (device == HOST, device))
+    ]
+    text = "No row was measured twice: run-to-run variation is unknown."
+    if report.min_threshold is not None:
+        share, threshold = rounded_percent(_AA_SHARE), rounded_percent(report.min_threshold)
+        rows = counted(len(report.rows), "row")
+        text = f"{share} of {rows} differ by at most {threshold} from run to run."
+    return [*tables, Sheet(notes=(Note("", text, "bold"),))]
+
+
+def aa_json(report: AAReport) -> str:
+    """Write ``min_threshold`` and ``rows`` as one JSON object; thresholds are fractions."""
+    rows = [
+        {
+            **{field: getattr(each.row, field) for field in ("kind", "variant", "dtype")},
+            "device": each.device,
+            "where": where(each.row),
+            "runs": each.runs,
+            "min_threshold": each.min_threshold,
+        }
+        for each in report.rows
+    ]
+    return json.dumps({"min_threshold": report.min_threshold, "rows": rows}, indent=1) + "\n"

@@ -67,7 +67,7 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         caption="batches alternate between old and new kernels" if comparison.rules.interleaved else "",
         blocks=((*_labels(comparison), "change", "result"), *([("range", "threshold")] if every else [])),
         rows=tuple(tuple(cells(line)) for line in shown),
-        notes=(Note("", _rest(unchanged, comparison, bool(shown)), "dim"),) if unchanged else (),
+        notes=(Note("", _unchanged(unchanged, comparison, bool(shown)), "dim"),) if unchanged else (),
         left=frozenset({"result"}),
     )
 
@@ -89,16 +89,21 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
     return (before, after) if usable else ("baseline", "new")
 
 
-def _rest(lines: Sequence[ComparedRow], comparison: Comparison, more: bool) -> str:
-    """``13 more rows within 10.0 %, the largest +2.2 % (nv-async 1024)``."""
+def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others: bool) -> str:
+    """Summarise unchanged rows: ``13 other rows changed by less than 10 %, the largest +2.2 % (tiled 64)``.
+
+    Several thresholds give a range. The largest ratio is stated: for interleaved rows the median, otherwise
+    the smaller of the ratios of medians and minima.
+    """
     used = sorted({line.threshold for line in lines})
-    within = "within " if len(used) == 1 else "within thresholds of "
-    within += " to ".join(dict.fromkeys(units.percent(value) for value in (used[0], used[-1])))
+    limits = " to ".join(dict.fromkeys(rounded_percent(value) for value in (used[0], used[-1])))
+    limits = limits if len(used) == 1 else f"their thresholds of {limits}"
     interleaved = comparison.rules.interleaved
     ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
     largest, line = max(ratios, key=lambda each: each[0])
-    rows = counted(len(lines), "more row" if more else "row")
-    return f"{rows} {within}, the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
+    rows = counted(len(lines), "other row" if are_others else "row")
+    largest_change = f"the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
+    return f"{rows} changed by less than {limits}, {largest_change}"
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -112,6 +117,11 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     """Why rows fail, and other remarks: one for each reason, the most frequent first."""
     reasons = {"missing": "not in the new run", "new": "not in the baseline"}
     changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
+    reasons["possibly slower"] = (
+        "the median change is above the threshold, but not the whole range"
+        if comparison.rules.interleaved
+        else "medians and minima are above the threshold, but not both above the limit for failing"
+    )
     pairs = [
         ((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines
     ]
@@ -136,6 +146,11 @@ def change(ratio: float) -> str:
     if ratio >= 2 or ratio <= 0.5:
         return f"x {units.number(ratio)}" if ratio < 1e6 else "-"
     return f"{(ratio - 1) * 100:+.1f} %".replace("-0.0", "+0.0")
+
+
+def rounded_percent(fraction: float) -> str:
+    """A fraction as a percentage for a sentence, without a decimal 0: ``10 %``, ``12.1 %``."""
+    return units.percent(fraction).replace(".0 %", " %")
 
 
 def interval(line: ComparedRow) -> str:

@@ -24,7 +24,7 @@ from gemmbench.model.case import Event
 from gemmbench.model.run_file import load
 from gemmbench.options import COUNT, Flag, Options, build, command_line, measuring, specs
 from gemmbench.options.comparing import TuneOptions
-from gemmbench.regress.aa import AAReport
+from gemmbench.regress.check import AAReport
 from gemmbench.regress.compare import Comparison
 from gemmbench.report.progress import Progress
 from tests.cli.conftest import ROOT, Call
