@@ -18,7 +18,7 @@ VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
     "lines of gemmbench/": 31_000,
-    "files of gemmbench/": 108,
+    "files of gemmbench/": 98,
     "import lines of gemmbench/": 1_860,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,
     "lines of tests/ and tools/": 34_000,

@@ -288,7 +288,7 @@ def test_what_a_call_needs_is_made_before_the_clock_starts(
 @pytest.mark.parametrize(
     ("maps", "title"),
     [
-        ("7f00-7f01 r-xp 0 08:01 7 /usr/lib/libOpenCL.so.1\n7f02-7f03 r-xp 0 08:01 8 /opt/libclblast.so.1.5\n",
+        ("7f00-7f01 r-xp 0 08:01 7 /lib/libOpenCL.so.1\n7f02-7f03 r-xp 0 08:01 8 /opt/libclblast.so.1.5\n",
          "CLBlast 1.5"),
         ("7f02-7f03 r-xp 0 08:01 8  /opt/libclblast.so\n", "CLBlast (libclblast.so)"),
         ("", "CLBlast"),
