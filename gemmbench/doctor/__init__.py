@@ -19,7 +19,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, percent
 from gemmbench.stats import ceilings, rates
 
-# --- looking ------------------------------------------------------------------------------------------------
+# --- running ------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,11 @@ class Diagnosis:
 
 
 def examine(machine: ExaminedMachine) -> Diagnosis:
-    """Run every check, in the table's order. Takes half a second, while it watches the processors."""
+    """Run every check, once for the host or for each chosen device of its type.
+
+    A check passes if it has no finding and could read everything. One that raises NotSeenError keeps the
+    findings before it. It takes half a second, while it watches the processors.
+    """
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
     passed: list[str] = []
@@ -60,11 +64,10 @@ _LARGE = {"cpu": 1024, "gpu": 2048}  # m, n and k from here on; smaller ones are
 
 
 def pointer(run: Run) -> str:
-    """A line that points to `gemmbench doctor`; "" unless a device's best rate is below `SHORT` of a peak.
+    """Return a line that suggests `gemmbench doctor`, about the lowest of the best fractions of a peak.
 
-    Probes count against the theoretical peak, if there is one. GEMMs count against the measured peak: kernels
-    and libraries that should come near it (`NEAR_PEAK`), from `_LARGE` on, with every thread and no grid of
-    parameters. Where tensor cores ran a type, its rate on vector units does not count.
+    Return "" unless a device and type has a best fraction below `SHORT`; `_fractions` says which rows count.
+    If tensor cores ran a type, its rate on vector units does not count. Host rows count for every device.
     """
     best: dict[tuple[int, str, str], tuple[float, str]] = {}
     for position, device in enumerate(run.header.devices):
@@ -85,7 +88,12 @@ def pointer(run: Run) -> str:
 
 
 def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, float, str]]:
-    """A peak, the fraction of it that a row reached, and the row's name."""
+    """Yield a peak's name, the fraction of it that a row reached, and the row's name, if the row counts.
+
+    A verified arithmetic probe without tensor cores counts against the theoretical peak, if that is known. A
+    GEMM counts against the measured peak: kernels of `NEAR_PEAK`, from `_LARGE` on, not in a cold run, and
+    without a grid of parameters. The host's BLAS counts only for CPUs.
+    """
     if row.kind == "peak" and row.ran_on != "matrix" and row.variant == "flops":
         top, rate = ceilings.ceiling(device, row.dtype, max_mhz=row.max_mhz), rates.rate(row, "kernel")
         if top and rate and row.check.verdict == "ok":
@@ -106,7 +114,11 @@ def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, f
 
 
 def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = False) -> RenderableType:
-    """Each finding with its cost and fix, then a line for the other checks; verbose: a line for each."""
+    """Show each finding with its cost and fix, then one line for the checks that passed or could not be read.
+
+    If `verbose`, show what each finding was read from, and a line for each check. Findings name their device
+    if there are several `devices`. Commands are never wrapped, so that they can be copied.
+    """
     parts: list[RenderableType] = []
     for finding in report.findings:
         named = finding.device is not None and len(devices) > 1
@@ -122,9 +134,9 @@ def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = Fals
         parts += [_line("OK", each, "green") for each in report.passed]
         parts += [_line("-", f"{each.check}: {each.reason}", "dim") for each in report.not_seen]
         return Group(*parts)
-    checks = counted(len(report.passed), "other check" if report.findings else "check")
+    checks = counted(len(report.passed), "other check" if report.findings else "check") + " passed."
     unread = ", ".join(dict.fromkeys(each.check for each in report.not_seen))
-    parts.append(_line("OK", f"{checks}." + (f" Not readable here: {unread}." if unread else ""), "green"))
+    parts.append(_line("OK", checks + (f" Could not read: {unread}." if unread else ""), "green"))
     return Group(*parts)
 
 
@@ -137,7 +149,7 @@ def _line(label: str, text: str, style: str) -> Table:
 
 
 def to_record(report: Diagnosis) -> dict[str, Any]:
-    """The result of every check as plain data."""
+    """Return the result of every check as data for JSON: findings, passed and unreadable checks."""
     return {
         "findings": [{"check": each.check, "device": each.device} | asdict(each) for each in report.findings],
         "passed": list(report.passed),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -34,7 +35,7 @@ CHECKS: list[HostCheck] = []
 
 
 def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
-    """Make a function a check."""
+    """Return a decorator that adds a function to `CHECKS`, for the host once or for each device of a type."""
 
     def enter(look: _Look) -> _Look:
         CHECKS.append(HostCheck(look, of))
@@ -55,7 +56,11 @@ _DISPLAY = "0x03"  # PCI's class of GPUs
 
 @check("host")
 def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
-    """No device at all, or a GPU in PCI that no OpenCL device belongs to."""
+    """Report why devices could not be listed, or that there are none, and the problems of drivers.
+
+    Also report each maker's PCI GPUs if no OpenCL GPU names this maker. The fix is the group of
+    /dev/dri/renderD*, ``--gpus all`` for NVIDIA in a container, or else a driver.
+    """
     if machine.trouble:
         sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
         yield Finding(sentence, "Check the OpenCL drivers", "gemmbench devices")
@@ -70,7 +75,7 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         )
     for problem, fix in machine.problems:
         yield Finding(f"{problem[:1].upper()}{problem[1:]}.", fix)
-    for maker, slots in _boards(machine).items():
+    for maker, slots in _pci_gpus(machine).items():
         words = _WORDS[maker]
         if any(
             device.type == "gpu" and word in f"{device.vendor} {device.platform} {device.name}".lower()
@@ -100,7 +105,8 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         )
 
 
-def _boards(machine: ExaminedMachine) -> dict[str, list[str]]:
+def _pci_gpus(machine: ExaminedMachine) -> dict[str, list[str]]:
+    """Return the PCI folders of the GPUs of each known maker."""
     return by_key(
         (maker, slot)
         for slot in machine.matching("sys/bus/pci/devices/*")
@@ -114,7 +120,11 @@ _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtim
 
 @check("cpu")
 def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """PoCL says what it compiles for; of Intel's runtime the vectors' width does."""
+    """Report a CPU driver that compiles for narrower vectors than the processor has.
+
+    PoCL's generic target counts as 128 bits. Other drivers report their vector width. The fix unsets
+    the variable that makes Intel's driver do this. Raise NotSeenError without x86 vectors.
+    """
     offered = drivers.vector_bits(machine.read("proc/cpuinfo"))
     if not offered:
         raise NotSeenError("/proc/cpuinfo names no vectors of x86")
@@ -150,8 +160,11 @@ _SAVING = ("power", "balance_power")
 
 @check("host")
 def governor(machine: ExaminedMachine) -> Iterator[Finding]:
-    """intel_pstate's and amd-pstate's own powersave follows the load; the generic one holds the lowest clock.
+    """Report processors whose governor or energy preference keeps the clock low.
 
+    ``powersave`` and ``userspace`` count unless their fixed clock is close to the maximum. With intel_pstate
+    and amd-pstate, powersave follows the load, so only the energy preferences power and balance_power count.
+    The cost is the lowest fixed clock over the maximum, if it is known.
     Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
     """
     folders = [f"{CPU}/cpu{each}/cpufreq" for each in machine.allowed]
@@ -189,7 +202,10 @@ def governor(machine: ExaminedMachine) -> Iterator[Finding]:
 
 @check("host")
 def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
-    """A limit above the base clock is no limit of its own where turbo is off."""
+    """Report processors whose highest allowed clock is below their maximum. The worst gives the cost.
+
+    If turbo is off, limits from the base clock on do not count, because `turbo` reports them.
+    """
     limited = {}
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
     for each in machine.allowed:
@@ -221,7 +237,11 @@ _TURBO = (  # file, its value where turbo is off, and what switches it on
 
 @check("host")
 def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Two files: intel_pstate's, and that of the other drivers (acpi-cpufreq, amd-pstate)."""
+    """Report that turbo is off, with the base and maximum clock if both are known.
+
+    The drivers have two switches: no_turbo of intel_pstate, boost of acpi-cpufreq and amd-pstate. Raise
+    NotSeenError if neither exists.
+    """
     if not any(machine.has(path) for path, _, _ in _TURBO):
         raise NotSeenError(f"there is no /{_TURBO[0][0]} and no /{_TURBO[1][0]}")
     for path, off, on in _TURBO:
@@ -247,7 +267,11 @@ def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
 
 @check("host")
 def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Fewer processors than are online, by taskset, numactl or a control group."""
+    """Report that this process may use fewer processors than are online.
+
+    If the control group sets the limit, the fix is to ask its owner, in a container with ``docker update``.
+    Otherwise it is ``taskset``.
+    """
     allowed, online = machine.allowed, machine.online
     missing = len(set(online) - set(allowed))
     if not missing:
@@ -271,7 +295,7 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
 
 
 def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
-    """The processors that a control group leaves; None if there is no such group."""
+    """Return the processors that the innermost control group with a list allows, or None."""
     for group in _groups(machine, "cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
             if machine.optional(f"{group.folder}/{name}"):
@@ -280,7 +304,7 @@ def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
 
 
 def _has_smt(machine: ExaminedMachine) -> bool:
-    """Whether cores show as several processors."""
+    """Whether SMT (hyper-threading) is on."""
     return machine.optional(f"{CPU}/smt/active") == "1"
 
 
@@ -291,7 +315,11 @@ class _Group(NamedTuple):
 
 
 def _groups(machine: ExaminedMachine, controller: str) -> list[_Group]:
-    """This process's control group and those around it, innermost first; `NotSeenError` if not told."""
+    """List the mounted control groups of this process for a controller, innermost first, up to the root.
+
+    Both versions count: v1 hierarchies with this controller, and v2. Raise NotSeenError if
+    /proc/self/cgroup cannot be read.
+    """
     groups = []
     for line in machine.read("proc/self/cgroup").splitlines():
         _, _, rest = line.partition(":")
@@ -311,7 +339,11 @@ def _groups(machine: ExaminedMachine, controller: str) -> list[_Group]:
 
 @check("host")
 def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
-    """The tightest quota among the control groups around this process, of either version."""
+    """Report the lowest CPU quota of the control groups around this process (v1 or v2), in processors.
+
+    It counts only if it is below the number of processors that the process may use. A quota at the root
+    was set outside the container, so the fix is ``docker update`` there.
+    """
     tightest: tuple[float, str, str, bool] | None = None
     for group in _groups(machine, "cpu"):
         path = f"{group.folder}/{'cpu.max' if group.version == 2 else 'cpu.cfs_quota_us'}"
@@ -354,7 +386,11 @@ _SHOWN_CORES = 0.05
 
 @check("host")
 def steal(machine: ExaminedMachine) -> Iterator[Finding]:
-    """An idle machine is not stolen from: what was counted since its start says more than half a second."""
+    """Report a share of processor time above 2 % that the hypervisor gave to other machines.
+
+    The larger of two shares counts: of all time in half a second, and of the busy time since the start. The
+    first must exceed 2 % by the resolution of Linux's tick counts.
+    """
     watched = machine.watched
     before, after = watched.before, watched.after
     taken_s, ran_s = after.steal_s - before.steal_s, after.busy_s - before.busy_s
@@ -377,7 +413,11 @@ def steal(machine: ExaminedMachine) -> Iterator[Finding]:
 
 @check("host")
 def load(machine: ExaminedMachine) -> Iterator[Finding]:
-    """The processors that this process may use, and whoever uses them most."""
+    """Report that other processes used at least BUSY_CORES cores in half a second.
+
+    The counted cores are those that this process may use. Name at most two processes, each with 0.05 cores
+    or more; short-lived ones are missing.
+    """
     watched = machine.watched
     others = watched.after.since(watched.before)[0]
     if others is None or others < BUSY_CORES:
@@ -386,7 +426,7 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
     yield Finding(
         f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
-        "too low." + (f"\n{names} cores" if names else ""),
+        "too low." + (f"\nMost of it: {names} cores" if names else ""),
         "Stop them or wait",
         f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
         if busiest
@@ -401,35 +441,33 @@ _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "bli
 _THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
 
 
-def _variable(machine: ExaminedMachine) -> str:
-    return _VARIABLES.get(str((machine.blas or {}).get("internal_api")), "OMP_NUM_THREADS")
-
-
-def _threads(machine: ExaminedMachine) -> int:
-    if machine.blas is None:
-        raise NotSeenError("threadpoolctl does not know numpy's BLAS")
-    return int(machine.blas.get("num_threads") or 1)
-
-
 @check("host")
 def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Fewer threads than cores, or more than processors."""
-    threads, processors = _threads(machine), len(machine.allowed)
+    """Report that numpy's BLAS has fewer threads than allowed cores, or more than allowed processors.
+
+    The fix unsets the environment variables that are set, or sets the library's own variable. Raise
+    NotSeenError if threadpoolctl does not know the BLAS.
+    """
+    if machine.blas is None:
+        raise NotSeenError("threadpoolctl does not know numpy's BLAS")
+    threads, processors = int(machine.blas.get("num_threads") or 1), len(machine.allowed)
     cores = machine.cores(machine.allowed) if _has_smt(machine) else processors
     if cores <= threads <= processors:
         return
     fewer = threads < cores
     given = {name: machine.environ[name] for name in _THREAD_VARIABLES if machine.environ.get(name)}
     names = " ".join(f"-u {name}" for name in given)
+    variable = _VARIABLES.get(str(machine.blas.get("internal_api")), "OMP_NUM_THREADS")
+    title = re.sub(r"(\d+\.\d+\.\d+)(\.0)+\b", r"\1", pool_title(machine.blas))  # 0.3.34.0.0
     yield Finding(
         f"numpy's BLAS runs {counted(threads, 'thread')} on {counted(cores, 'core')}: "
         + (f"up to {percent(1 - threads / cores)} slower." if fewer else "threads wait for each other."),
         "Unset the variable" if given else "Set the threads",
         f"env {names} gemmbench square --kernel numpy"
         if given
-        else f"{_variable(machine)}={cores} gemmbench square --kernel numpy",
+        else f"{variable}={cores} gemmbench square --kernel numpy",
         (
-            f"threadpoolctl: {pool_title(machine.blas or {})}",
+            f"threadpoolctl: {title}",
             *([f"environment: {listed(given)}"] if given else []),
         ),
     )
@@ -448,7 +486,11 @@ def _smi(device: DeviceFacts, words: str) -> str:
 
 @check("gpu")
 def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """A device at rest lowers the generation of its link: it counts in performance state P0 only."""
+    """Report a PCIe link with fewer lanes or a lower generation than board or slot allow.
+
+    An idle board lowers the generation to save power. Then only the lanes count, and NotSeenError is raised
+    at the end. The cost is the lost bandwidth.
+    """
     width = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
     generation = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"))
     most_width = int(machine.ask(device, "nvmlDeviceGetMaxPcieLinkWidth"))
@@ -476,19 +518,19 @@ def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
         )
 
 
-def _beside_default(
+def _setting_and_default(
     machine: ExaminedMachine, device: DeviceFacts, names: tuple[str, str], unit: str, *arguments: int
 ) -> tuple[int, int, tuple[str, ...]]:
-    """What NVML says of a setting and of its default, and how both were seen."""
+    """Ask NVML for a setting and its default, the two `names`. Return both, and where each was read."""
     value, default = (int(machine.ask(device, name, *arguments)) for name in names)
     return value, default, (f"{names[0]}: {value} {unit}", f"{names[1]}: {default} {unit}")
 
 
 @check("gpu")
 def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """What is enforced, by whoever set it, against the default."""
+    """Report an enforced power limit below the default, in watts."""
     names = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementDefaultLimit"
-    limit, default, seen = _beside_default(machine, device, names, "mW")
+    limit, default, seen = _setting_and_default(machine, device, names, "mW")
     if limit >= NEAR * default:
         return
     yield Finding(
@@ -504,9 +546,9 @@ _GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
 
 @check("gpu")
 def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """The clock for programs (`nvidia-smi -ac`) against its default."""
+    """Report an application clock (``nvidia-smi -ac``) below its default, in MHz."""
     names = "nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"
-    clock, default, seen = _beside_default(machine, device, names, "MHz", _GRAPHICS)
+    clock, default, seen = _setting_and_default(machine, device, names, "MHz", _GRAPHICS)
     if clock >= NEAR * default:
         return
     yield Finding(
@@ -520,7 +562,7 @@ def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
 
 @check("gpu")
 def mig(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """A board that is split."""
+    """Report that the board is in MIG mode, with the compute units and memory of this slice."""
     current, _pending = machine.ask(device, "nvmlDeviceGetMigMode")
     if not current:
         return
@@ -538,7 +580,10 @@ _BUSY_PERCENT = 5
 
 @check("gpu")
 def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Utilization while gemmbench runs nothing; without it, whether other programs compute."""
+    """Report a GPU that other programs keep busy: utilization of 5 % or more while gemmbench is idle.
+
+    If NVML has no utilization, any compute process counts. Raise NotSeenError if NVML reports neither.
+    """
     names = "not reported"
     with suppress(NotSeenError):
         processes = machine.ask(device, "nvmlDeviceGetComputeRunningProcesses")

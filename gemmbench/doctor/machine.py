@@ -47,7 +47,7 @@ class NotSeen:
 
 
 def ranges(values: Sequence[int]) -> str:
-    """``0-3,8``: a list of processors or nodes as Linux writes it."""
+    """Write a list of processors or nodes as Linux does, sorted: ``0-3,8``."""
     parts: list[list[int]] = []
     for value in sorted(values):
         if parts and parts[-1][-1] == value - 1:
@@ -68,7 +68,7 @@ class NotSeenError(Exception):
 
 @dataclass(frozen=True)
 class Watched:
-    """What the processors did for half a second, and who used them."""
+    """What the processors did for half a second, and which processes used them."""
 
     before: Usage
     after: Usage
@@ -79,9 +79,9 @@ class Watched:
 class ExaminedMachine:
     """What the checks read."""
 
-    root: Path = Path("/")  # what stands for /
+    root: Path = Path("/")  # replaces / in tests
     devices: Sequence[DeviceFacts] = ()  # all, each of which may be an answer: "the other driver has half"
-    chosen: Sequence[DeviceFacts] = ()  # those that are looked at
+    chosen: Sequence[DeviceFacts] = ()  # those to check
     trouble: str = ""  # why the devices could not be listed
     problems: Sequence[Problem] = ()  # of drivers that show no device
     blas: Pool | None = field(default_factory=numpy_pool)  # as threadpoolctl describes it
@@ -97,7 +97,7 @@ class ExaminedMachine:
     # --- files ----------------------------------------------------------------------------------------------
 
     def read(self, path: str) -> str:
-        """The text of a file below the root, without white space around it; `NotSeenError` without one."""
+        """Return the stripped text of a file below the root. NotSeenError if it cannot be read."""
         try:
             return (self.root / path).read_text(encoding="utf-8", errors="replace").strip()
         except FileNotFoundError:
@@ -131,14 +131,14 @@ class ExaminedMachine:
             return False
 
     def matching(self, pattern: str) -> list[str]:
-        """The files and folders that a pattern names, below the root, sorted."""
+        """Files and folders that match a glob, relative to the root, sorted; [] on errors."""
         try:
             return sorted(str(path.relative_to(self.root)) for path in self.root.glob(pattern))
         except OSError:
             return []
 
     def fields(self, path: str, between: str = ":") -> dict[str, str]:
-        """A file of lines ``name: value``, or with something else between; nothing if it cannot be read."""
+        """Parse lines ``name: value``, or with another separator. {} if the file cannot be read."""
         pairs = (line.partition(between) for line in self.optional(path).splitlines())
         return {name.strip(): value.strip() for name, sign, value in pairs if sign}
 
@@ -146,18 +146,18 @@ class ExaminedMachine:
 
     @cached_property
     def online(self) -> tuple[int, ...]:
-        """The processors that are switched on; `NotSeenError` if the system does not tell."""
+        """The processors that are switched on; NotSeenError if it cannot be read."""
         return self.numbers(f"{CPU}/online")
 
     @cached_property
     def allowed(self) -> tuple[int, ...]:
-        """The processors that this process may use; `NotSeenError` if the system does not tell."""
+        """The processors that this process may use; NotSeenError if it cannot be read."""
         path, name = "proc/self/status", "Cpus_allowed_list"
         self.read(path)  # or there is none
         return numbers(self.fields(path).get(name, ""), f"{path} ({name})")
 
     def cores(self, processors: Sequence[int]) -> int:
-        """How many cores processors belong to: siblings share one; `NotSeenError` if nothing tells."""
+        """The number of cores with these processors; SMT siblings share one. NotSeenError if unreadable."""
         return len({self.read(f"{CPU}/cpu{each}/topology/thread_siblings_list") for each in processors})
 
     def in_container(self) -> bool:
@@ -166,7 +166,12 @@ class ExaminedMachine:
 
     @cached_property
     def watched(self) -> Watched:
-        """What happens while this process waits for half a second; `NotSeenError` if nothing tells."""
+        """The usage before and after a wait of half a second, and the processes in the order of their use.
+
+        Usage covers the processors that this process may use, or all if that is unknown. This process, its
+        family, and processes that start or end meanwhile are not listed.
+        Raise NotSeenError if usage is not counted.
+        """
         counted = None
         with suppress(NotSeenError):
             counted = self.allowed
@@ -193,7 +198,7 @@ class ExaminedMachine:
     # --- boards ---------------------------------------------------------------------------------------------
 
     def board(self, device: DeviceFacts) -> Any:
-        """NVML's handle of a device's board; `NotSeenError` if there is none."""
+        """Open NVML's handle of a device's board once, and cache it. NotSeenError without one."""
         if not is_nvidia(device):
             raise NotSeenError("only NVIDIA's boards can be asked (NVML)")
         if device.index not in self._boards:
@@ -204,7 +209,7 @@ class ExaminedMachine:
         return self._boards[device.index]
 
     def ask(self, device: DeviceFacts, function: str, *arguments: object) -> Any:
-        """What NVML answers about a device's board; `NotSeenError` if there is none, or it has no answer."""
+        """Call a function of NVML for a device's board. NotSeenError without a board or an answer."""
         board = self.board(device)
         try:
             with answering():
@@ -214,7 +219,7 @@ class ExaminedMachine:
 
 
 def numbers(text: str, path: str) -> tuple[int, ...]:
-    """Processors or nodes as Linux writes them, ``0-3,8``; `NotSeenError` with the path for another text."""
+    """Parse a list of processors or nodes such as ``0-3,8``. NotSeenError names the path."""
     listed: list[int] = []
     try:
         for part in text.split(","):

@@ -175,7 +175,7 @@ CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, 
      ("1.50 of 8", "cfs_quota_us: 150000", "docker update --cpus 8")),
     ("steal", plant_steal, "steal", HOST, ("hypervisor gives 20.0 %", "steal", "gemmbench check")),
     ("load", plant_load, "load", HOST,
-     (f"1.60 of 8 cores, so results will be too low.\nother ({OTHER}) 1.60 cores", "1.60 cores",
+     (f"1.60 of 8 cores, so results will be too low.\nMost of it: other ({OTHER}) 1.60 cores", "1.60 cores",
       f"-p {OTHER}")),
     ("few threads", plant_few_threads, "blas-threads", HOST,
      ("1 thread on 8 cores: up to 87.5 % slower", "OPENBLAS_NUM_THREADS=1", "env -u OPENBLAS")),
@@ -318,7 +318,7 @@ def test_what_cannot_be_read_is_said(patient: Patient) -> None:
     assert [(each.check, each.reason) for each in report.not_seen] == [
         ("governor", f"/{CPU}/cpu0/cpufreq/scaling_governor: is a directory")
     ]
-    assert "Not readable here: governor." in shown(report)
+    assert "Could not read: governor." in shown(report)
     assert f"-     governor: /{CPU}/cpu0/cpufreq/scaling_governor: is a directory" in shown(report, 120, True)
 
 
@@ -414,14 +414,14 @@ def test_commands_are_never_broken_and_nothing_else_is_too_wide(width: int, pati
     assert commands == [f"      {finding.fix}: {finding.command}" for finding in report.findings]
     assert max(len(line) for line in lines if line not in commands) <= width
     assert "700 W" in " ".join(lines)
-    assert "14 other checks." in " ".join(lines)
+    assert "14 other checks passed." in " ".join(lines)
     detailed = shown(report, width, verbose=True)
     assert "EnforcedPowerLimit: 400000 mW" in " ".join(detailed.split())
     assert detailed.count("\nOK    ") == len(report.passed)
 
 
 def test_a_healthy_machine_has_one_line(patient: Patient) -> None:
-    assert shown(examine(patient.machine())) == "OK    16 checks.\n"
+    assert shown(examine(patient.machine())) == "OK    16 checks passed.\n"
 
 
 def test_json_has_every_finding_and_what_could_not_be_read(patient: Patient) -> None:
