@@ -70,7 +70,7 @@ def test_aa_repeats_every_case_and_shows_how_they_differ(call: Call) -> None:
     assert [row.key for row in rows[:CASES]] == [row.key for row in rows[-CASES:]]
     result = call("check", "once.jsonl", "--aa", "3", "--write", "json=aa.json")
     assert result.exit_code == 0
-    assert f"95.0 % of {CASES} rows differ by at most " in result.stdout
+    assert f"95 % of {CASES} rows differ by at most " in result.stdout
     assert [row["runs"] for row in json.loads(Path("aa.json").read_text())["rows"]] == [3] * CASES
 
 
