@@ -28,7 +28,10 @@ class Cost:
 
 
 def cost(row: Row, scope: str | None) -> Cost | None:
-    """The cost of a row in a scope, or in its finest; None unless the row is ok and has samples."""
+    """Median and minimum seconds per unit of work, in a scope or in the finest one measured.
+
+    None if the row has no samples to count in that scope.
+    """
     chosen = rates.counted_scope(row, scope)
     if chosen is None:
         return None
@@ -53,7 +56,7 @@ class BaselineSet:
         return self.replicates_of(self.runs)
 
     def replicates_of(self, runs: Sequence[Run]) -> tuple[Replicate, ...]:
-        """The replicates in several runs, without rows that are copies of earlier ones."""
+        """Split runs into replicates. Drop rows with the same key and samples as an earlier row."""
         seen: set[tuple[object, ...]] = set()
         replicates = []
         for each in (each for run in runs for each in replicates_in(run, self.header)):
@@ -85,7 +88,7 @@ class BaselineSet:
         return [each for each in self.with_result(key) if not self.difference(each, now, key)]
 
     def costs(self, replicates: Sequence[Replicate], key: RowKey) -> list[Cost]:
-        """The costs of a row in several replicates."""
+        """The costs of a row in several replicates, without those that have none."""
         every = (cost(each.rows[key], self.rules.scope) for each in replicates)
         return [each for each in every if each is not None]
 
@@ -173,7 +176,10 @@ Fact = tuple[Kind | None, str, str, str]
 
 
 def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str]) -> tuple[Kind, str] | None:
-    """Why no row of two devices is comparable, with the kind of the difference, or None."""
+    """The first difference between two devices that `across` does not allow: its kind and a message.
+
+    None if there is no such difference.
+    """
     for kind, name, before, after in _device_facts(old, new):
         if before != after and kind is not None and kind not in across:
             return kind, f"{name}: {_word(after)}, not {_word(before)}"
@@ -205,7 +211,7 @@ def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
 
 
 def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) -> Iterable[Fact]:
-    """Whatever must be the same in both rows."""
+    """The properties that must be equal for two rows to be comparable, with their old and new values."""
     (then, before), (now, after) = base, latest
     old, new = then.device(before), now.device(after)
     hosts = then.header.host, now.header.host

@@ -85,7 +85,9 @@ class Job:
 def prepared(
     baseline: BaselineSet, options: CheckOptions, command: Sequence[str], make_machine: Maker
 ) -> Iterator[Job]:
-    """Choose devices and plan. The measuring process lives as long as the context.
+    """Choose devices, plan the cases and start the measuring process, which ends with the context.
+
+    With `--against`, also start every old kernel on a device, so that errors appear before measuring.
 
     Raises `UsageError` if the baseline, the options and this machine do not fit together.
     """
@@ -119,7 +121,10 @@ def prepared(
 
 
 def follow(job: Job, listen: Listen) -> CheckOutcome:
-    """Measure to the end, to Ctrl-C or to a full disk."""
+    """Run a check and pass each event to `listen`. Ctrl-C or a write error ends it early.
+
+    The outcome holds the rows measured so far and how the check ended. The file is closed in any case.
+    """
     outcome = CheckOutcome(job.run)
     steps: Generator[Event, None, Comparison | None]
     steps = repeat(job, job.options.aa) if job.options.aa else check(job)
@@ -268,9 +273,10 @@ def _slowdown(
 
 
 def _decided(job: Job, candidate: Candidate) -> ComparedRow:
-    """The line of a suspicious row: it is slower only if every measurement says so.
+    """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
-    The control's slowdown is the machine's and does not count. Interleaved pairs are pooled instead.
+    Times are first divided by the slowdown of the control. Interleaved pairs are pooled instead. A row that
+    never got a time is broken if its last measurement was not ok.
     """
     line, rules = candidate.line, job.baseline.rules
     looks = [(line.row, 1.0), *candidate.rows]
@@ -302,7 +308,7 @@ def _broken(line: ComparedRow, row: Row) -> ComparedRow:
 
 
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """What the controls and the old kernels' sources say, and the remarks of the first comparison."""
+    """Warn if a control got over 10 % slower, or if old and new kernels are equal; then the first remarks."""
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT:
         yield (
@@ -316,7 +322,7 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def _wanted(baseline: BaselineSet) -> list[Row]:
-    """The baseline's rows to measure again."""
+    """The baseline's rows that were ok; with `--against`, only those of kernels that have an old version."""
     keys = {key for key, row in baseline.rows.items() if row.status == "ok"}
     if baseline.rules.interleaved:
         keys = {key for key in keys if baseline.rules.has_old_kernel(baseline.rows[key])}

@@ -137,7 +137,11 @@ def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = Non
 
 
 def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
-    """A comparison of single rows, without the rule for the whole run."""
+    """Pair rows by key and judge each alone, without the rule for the whole run.
+
+    `left_out` counts the rows that cannot be compared by reason. Remarks report unused thresholds, changed
+    presets and, unless interleaved, changed environment variables.
+    """
     baseline = BaselineSet(tuple(bases), rules)
     replicates = baseline.replicates_of(news)
     left_out: Counter[str] = Counter()
@@ -172,7 +176,11 @@ def _environments(before: Run, now: Run) -> list[str]:
 
 
 def concluded(comparison: Comparison) -> Comparison:
-    """The same comparison after the rule for the whole run, with a remark if there is one baseline only."""
+    """Apply the rule for the whole run, unless interleaved.
+
+    If the median ratio is above 1.5 (or the given threshold), rows above that limit become slower. Remarks
+    report this, and that there is only one baseline.
+    """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
     ratios = [line.ratio.low for line in lines if line.ratio]
     limit = max(RUN_LIMIT, 1 + (rules.thresholds.default or 0))
@@ -236,7 +244,11 @@ def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> Compar
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """The same line with what changed in the resources of its kernels."""
+    """Add changed registers, spills and local memory to a line.
+
+    With `--fail-on resources` the verdict becomes "resources changed", unless the line fails already. A line
+    without a comparable baseline row stays the same.
+    """
     also = ("source", "sampling", "memory")
     now = next((each for each in news if line.key in each.rows and each.rows[line.key].status == "ok"), None)
     olds = baseline.with_result(line.key)
@@ -277,7 +289,11 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 
 
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow | str:
-    """The line of a row that is ok on both sides."""
+    """Judge a row that is ok on both sides, from all comparable replicates.
+
+    It is "not comparable" if none are, or if a result has suspect integrity. It is "missing" without a time.
+    A CPU row without a given threshold cannot fail if other programs may have run.
+    """
     key, rules = line.key, baseline.rules
     first = next((each for each in news if baseline.comparable(key, each)), None)
     if first is None:
@@ -347,14 +363,11 @@ def _doubt(rows: Sequence[tuple[Run, Row]]) -> str:
 
 
 def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit: float) -> ComparedRow:
-    """A line with the verdict of its ratio.
+    """Give a line the verdict of its ratio, new time over old. `spread` adds to the threshold.
 
-    Args:
-        rules: the thresholds. Rows above one that the user gave fail.
-        line: of the row.
-        ratio: new time over old.
-        spread: the largest difference between two baselines, which adds to the threshold.
-        limit: the ratio above which the row fails without a given threshold.
+    Slower: the low end is above the threshold if it is given or interleaved, otherwise also above `limit`.
+    Possibly slower: the low end (interleaved: the median) is above the threshold. Faster: the high end is
+    below 1 / (1 + threshold).
     """
     threshold = rules.thresholds.of(line.row) + spread
     is_given = rules.interleaved or rules.thresholds.given(line.row) is not None
@@ -370,7 +383,10 @@ def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit
 
 
 def interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
-    """A line with the verdict of all interleaved pairs in several measurements; None if there are none."""
+    """Judge a line by the pooled interleaved pairs of several measurements; None without pairs.
+
+    With fewer than 12 pairs the row can be neither slower nor faster, only possibly slower.
+    """
     new, old = interleaved_seconds(rows, rules.scope)
     if not new:
         return None
@@ -393,7 +409,7 @@ def outcome(row: Row) -> str:
 
 
 def why_nothing(comparison: Comparison) -> str:
-    """Why no row could be compared."""
+    """The first two different reasons why no row could be compared."""
     lost = [line for line in comparison.lines if line.lost] or comparison.lines
     reasons = [line.reason or VERDICTS[line.verdict] for line in lost]
     reasons += [f"{counted(count, 'row')} {why}" for why, count in comparison.left_out.items()]

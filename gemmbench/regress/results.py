@@ -90,7 +90,7 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
 
 
 def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others: bool) -> str:
-    """Summarise unchanged rows: ``13 other rows changed by less than 10 %, the largest +2.2 % (tiled 64)``.
+    """Summarise unchanged rows: ``13 other rows stay within 10 %, the largest +2.2 % (tiled 64)``.
 
     Several thresholds give a range. The largest ratio is stated: for interleaved rows the median, otherwise
     the smaller of the ratios of medians and minima.
@@ -103,7 +103,7 @@ def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others:
     largest, line = max(ratios, key=lambda each: each[0])
     rows = counted(len(lines), "other row" if are_others else "row")
     largest_change = f"the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
-    return f"{rows} changed by less than {limits}, {largest_change}"
+    return f"{rows} stay within {limits}, {largest_change}"
 
 
 def conclusion(comparison: Comparison) -> str:
@@ -118,7 +118,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     reasons = {"missing": "not in the new run", "new": "not in the baseline"}
     changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
     reasons["possibly slower"] = (
-        "the median change is above the threshold, but not the whole range"
+        "the median change is above the threshold, but its range is not, or there are too few pairs"
         if comparison.rules.interleaved
         else "medians and minima are above the threshold, but not both above the limit for failing"
     )

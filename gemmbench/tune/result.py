@@ -102,7 +102,10 @@ class Result:
 
 
 def result(run: Run) -> Result:
-    """What the rows of a tuner's file say; of several finals the last counts."""
+    """Read attempts, winner and comparisons from a tuner's rows. Only the last finals count.
+
+    The winner has the best mean rate among the finalists. It is None if the shipped preset has.
+    """
     tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
     finals = _last_finals(run.rows)
     rounds = [row for row in finals if row.phase != FINALIST]
@@ -142,7 +145,7 @@ def median_s(row: Row) -> float | None:
 
 
 def _speedup(rounds: Sequence[Row]) -> Interval | None:
-    """How many times as fast as the shipped preset the winner is at a problem; None if no round has both."""
+    """The speed of the winner over that of the shipped preset, with its interval; None without pairs."""
     own, shipped = derive.interleaved_seconds(rounds, SCOPE)
     return intervals.interleaved_ratio(shipped, own) if own else None
 
@@ -162,7 +165,7 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows from the last heat on; finals of earlier calls do not count."""
+    """The rows of finals from the last block of finalists on, without those of the search."""
     starts = [
         index
         for index, row in enumerate(rows)

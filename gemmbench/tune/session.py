@@ -88,7 +88,10 @@ class Tuning:
             return outcome
 
     def keep(self, run: Run) -> list[str]:
-        """Keep the winner for every command, if there is one to keep; what to say of it."""
+        """Save the winner for every command if it beat the shipped preset. Return messages for the user.
+
+        If nothing is saved, the message says whether an earlier winner stays in use.
+        """
         best, store, task = facts.result(run), KeptPresets(), self.task
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
         if not best.is_kept or best.winner is None:
@@ -108,7 +111,10 @@ class Tuning:
         return [*store.notes, *([where] if kept else [])]
 
     def _machinery(self, held: ExitStack) -> tuple[Worker, Ahead]:
-        """The child that measures, and what has others compile ahead of it."""
+        """The worker that measures, and a function that has other workers compile cases ahead.
+
+        `options.builders` is the number of those workers: by default none for a CPU, up to 4 for a GPU.
+        """
         count, device = self.options.builders, self.task.device
         if count is None:
             count = 0 if device.type == "cpu" else min(4, (os.cpu_count() or 1) // 2)
@@ -228,7 +234,10 @@ class _Session:
     took: list[float] = field(default_factory=list)  # seconds of each attempt that was measured in this call
 
     def search(self) -> None:
-        """The shipped preset, then what the search asks for until its share of the budget is spent."""
+        """Measure the shipped preset, then search until the share of the budget for the search is spent.
+
+        Raises `RunFileError` if the file holds rows of other kernel sources.
+        """
         task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
         begin = self.clock()
@@ -253,7 +262,10 @@ class _Session:
         self.ahead(())
 
     def finals(self) -> None:
-        """The best few beside the shipped preset, then the winner in turn with it, on other sizes too."""
+        """Time the best few and the shipped preset again, then alternate the winner with the preset.
+
+        The alternating rounds add other sizes if the budget allows. Sizes left out are saved as skipped rows.
+        """
         task = self.task
         outcome = facts.result(self.cache.run())
         if not outcome.ranked:
@@ -296,7 +308,10 @@ class _Session:
             )
 
     def _attempt(self, parameters: Mapping[str, int]) -> Attempt:
-        """One configuration on every problem, up to the first that it fails on."""
+        """Measure a configuration on each problem, up to the first row that is not ok.
+
+        Rows that the file already holds are reused.
+        """
         rows: list[Row] = []
         begin, recalled = self.clock(), True
         for problem in self.task.problems:
@@ -325,7 +340,7 @@ class _Session:
     def _retime(
         self, problem: Gemm, chosen: Parameters, phase: str, policy: Policy, versus: Parameters | None = None
     ) -> None:
-        """Measure a configuration again, batch by batch in turn with another if there is one."""
+        """Measure a configuration again and save the row. Its batches alternate with `versus` if given."""
         step = self._case(problem, chosen, phase)
         if versus is not None and isinstance(step, Case):
             other = self._case(problem, versus, phase)
