@@ -6,7 +6,7 @@ import ctypes
 import ctypes.util
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -320,7 +320,7 @@ class Clblast:
 
     def __init__(self) -> None:
         self._library = opened("CLBlast", _candidates(), _ADVICE)
-        self.title = _title()
+        self.title = _title(self._library)
 
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
@@ -359,14 +359,34 @@ def _candidates() -> list[str]:
     return [*_FILES, *([installed] if installed else [])]
 
 
-def _title() -> str:
-    """``CLBlast 1.5.3``, by the name of the loaded file; where Linux does not list that, ``CLBlast``."""
-    with suppress(OSError):
-        loaded = Path("/proc/self/maps").read_text(errors="replace")
-        if file := re.search(r"/([^/\n]*clblast[^/\n]*)$", loaded, re.IGNORECASE | re.MULTILINE):
-            version = re.search(r"\d+(\.\d+)+", file[1])
-            return f"CLBlast {version[0]}" if version else f"CLBlast ({file[1]})"
-    return "CLBlast"
+class _SymbolFile(ctypes.Structure):
+    """What ``dladdr`` reports about an address."""
+
+    _fields_ = (
+        ("file", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    )
+
+
+def file_of(function: Any) -> Path | None:
+    """The file of a library's function, with links resolved; None if the system does not report it."""
+    symbol = _SymbolFile()
+    try:
+        known = ctypes.CDLL(None).dladdr(ctypes.cast(function, ctypes.c_void_p), ctypes.byref(symbol))
+    except (OSError, AttributeError, TypeError):  # Windows has no dladdr, and no library without a name
+        return None
+    return Path(symbol.file.decode(errors="replace")).resolve() if known and symbol.file else None
+
+
+def _title(library: ctypes.CDLL) -> str:
+    """``CLBlast 1.5.3``, by the name of its file, because it does not report a version."""
+    file = file_of(library.CLBlastSgemm)
+    if file is None:
+        return "CLBlast"
+    version = re.search(r"\d+(\.\d+)+", file.name)
+    return f"CLBlast {version[0]}" if version else f"CLBlast ({file.name})"
 
 
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"

@@ -269,7 +269,7 @@ def test_what_a_call_needs_is_made_before_the_clock_starts(
 
     monkeypatch.setattr(Refusing, "__getattr__", lambda *_: function)
     monkeypatch.setattr(opencl, "opened", lambda *_: library)
-    monkeypatch.setattr(opencl, "_title", lambda: "CLBlast")
+    monkeypatch.setattr(opencl, "_title", lambda _: "CLBlast")
     call = prepared(Clblast(), Gemm(2, 2, 2, batch=batch))
 
     def forbidden(*_: object) -> object:
@@ -286,15 +286,15 @@ def test_what_a_call_needs_is_made_before_the_clock_starts(
 
 
 @pytest.mark.parametrize(
-    ("maps", "title"),
+    ("file", "title"),
     [
-        ("7f00-7f01 r-xp 0 08:01 7 /lib/libOpenCL.so.1\n7f02-7f03 r-xp 0 08:01 8 /opt/libclblast.so.1.5\n",
-         "CLBlast 1.5"),
-        ("7f02-7f03 r-xp 0 08:01 8  /opt/libclblast.so\n", "CLBlast (libclblast.so)"),
-        ("", "CLBlast"),
+        ("libclblast.so.1.5.3", "CLBlast 1.5.3"),
+        ("libclblast.1.6.3.dylib", "CLBlast 1.6.3"),
+        ("clblast.dll", "CLBlast (clblast.dll)"),
+        (None, "CLBlast"),
     ],
-)  # fmt: skip
-def test_its_version_is_its_files(monkeypatch: pytest.MonkeyPatch, maps: str, title: str) -> None:
+)
+def test_its_version_is_its_files(monkeypatch: pytest.MonkeyPatch, file: str | None, title: str) -> None:
     monkeypatch.setattr(opencl, "opened", lambda *_: Refusing(0))
-    monkeypatch.setattr(Path, "read_text", lambda *_, **__: maps)
+    monkeypatch.setattr(opencl, "file_of", lambda _: Path(file) if file else None)
     assert Clblast().title == title

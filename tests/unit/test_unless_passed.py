@@ -38,7 +38,7 @@ def test_a_second_run_leaves_out_what_has_passed(tmp_path: Path) -> None:
             "--unless-passed",
             "passed",
             "-n",
-            "1",
+            "2",
         )
         done = subprocess.run(
             [sys.executable, "-m", "pytest", *words],
