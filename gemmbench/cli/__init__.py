@@ -101,6 +101,7 @@ class _Lazy(click.Group):
             drop_output()
             return 0
 
+    # click overloads main() for its standalone mode.
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run the command and exit with its status.
 

@@ -461,7 +461,7 @@ _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are bl
 def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run, device and type: bars of the kernels at one problem, the fastest first.
 
-    The measured peak is the first bar. Panes with fewer than two rows on the device are left out.
+    The measured peak is the first bar. Panes with fewer than two rows on the device are omitted.
     """
     drawn = []
     for subject in pane.subjects(runs):

@@ -90,7 +90,7 @@ def _workloads_sheet(
 ) -> Sheet:
     """The table of one device and data type, with the geometric means of all columns and the conclusions.
 
-    Columns without any figure are left out, and energy and comparison columns appear only if measured.
+    Columns without any figure are omitted, and energy and comparison columns appear only if measured.
     """
     inner = scope if scope != "host" else "device"  # next to the host scope
     figures = [line.figures(run, inner) for line in lines]

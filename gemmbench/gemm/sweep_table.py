@@ -364,7 +364,7 @@ def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Shee
 def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sheet:
     """The table of one problem on a device: each kernel's rate in the scope and with transfers.
 
-    Kernels that cannot run are left out unless named. The fastest is first, unless the whole ladder ran.
+    Kernels that cannot run are omitted unless named. The fastest is first, unless the whole ladder ran.
     """
     problem, dtype = rows[0].problem, rows[0].dtype
     assert problem is not None
@@ -430,7 +430,7 @@ def pages(run: Run) -> list[Sheet]:
 
 
 def _page(row: Row, scope: str) -> Iterator[Sheet]:
-    """The tables of one row; those without contents are left out."""
+    """The tables of one row; those without contents are omitted."""
     rate = rates.median_rate(row, scope)
     shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
     yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")

@@ -323,7 +323,7 @@ class Variant:
     def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """The parameters that kernels for a problem are compiled with: the given ones and those of `chosen`.
 
-        Chosen values that are no parameters, or only shape the launch, are left out.
+        Chosen values that are no parameters, or only shape the launch, are omitted.
         """
         chosen = self.chosen(problem, device, parameters)
         known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)

@@ -228,7 +228,7 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
     """The files with limit, usage and statistics of each control group that limits this process's memory.
 
-    Groups without a limit are left out, because a plan asks for the free memory once per case.
+    Groups without a limit are omitted, because a plan asks for the free memory once per case.
     """
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):

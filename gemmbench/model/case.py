@@ -184,7 +184,7 @@ Plan = tuple[Case | Skip, ...]
 
 
 def saved_problem(problem: Gemm) -> Problem:
-    """The problem as a row stores it. The data type is left out, because the row has it."""
+    """The problem as a row stores it. The data type is omitted, because the row has it."""
     lengths = problem.m, problem.n, problem.k
     layout = problem.ld or UNSET, problem.trans_a or UNSET, problem.trans_b or UNSET
     several = problem.batch if problem.batch > 1 else UNSET

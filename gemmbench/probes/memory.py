@@ -106,7 +106,7 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
     """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
 
-    Ways whose arrays exceed local memory or the set are left out.
+    Ways whose arrays exceed local memory or the set are omitted.
     """
     if probe.kind == "latency":
         return ({},)

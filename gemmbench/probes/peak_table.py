@@ -176,7 +176,7 @@ def _believed(row: Row, rate: Rate | None) -> Rate | None:
 def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
     """A table of verified rates by line and column, with the best of each line.
 
-    Lines without a row that ran, and columns without a text, are left out.
+    Lines without a row that ran, and columns without a text, are omitted.
     """
     lines = by_key((grid.line(row), row) for row in rows)
     lines = {name: each for name, each in lines.items() if any(row.status not in _LACKING for row in each)}

@@ -390,7 +390,7 @@ class AAReport:
 def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
     """Find the largest slowdown between any two measurements of each row, over all runs.
 
-    A slowdown is the smaller ratio of medians and minima. Rows with fewer than two times are left out.
+    A slowdown is the smaller ratio of medians and minima. Rows with fewer than two times are omitted.
     """
     baseline = BaselineSet(tuple(runs), rules)
     rows = []

@@ -103,7 +103,8 @@ def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others:
     largest, line = max(ratios, key=lambda each: each[0])
     rows = counted(len(lines), "other row" if are_others else "row")
     largest_change = f"the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
-    return f"{rows} stay within {limits}, {largest_change}"
+    stay = "stays" if len(lines) == 1 else "stay"
+    return f"{rows} {stay} within {limits}, {largest_change}"
 
 
 def conclusion(comparison: Comparison) -> str:

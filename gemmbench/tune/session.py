@@ -264,7 +264,7 @@ class _Session:
     def finals(self) -> None:
         """Time the best few and the shipped preset again, then alternate the winner with the preset.
 
-        The alternating rounds add other sizes if the budget allows. Sizes left out are saved as skipped rows.
+        The alternating rounds add other sizes if the budget allows. Omitted sizes are saved as skipped rows.
         """
         task = self.task
         outcome = facts.result(self.cache.run())
