@@ -232,6 +232,7 @@ class _Session:
     default_s: dict[Gemm, float | None] = field(default_factory=dict)  # of the shipped preset
     search_end: float = 0.0  # on the clock
     took: list[float] = field(default_factory=list)  # seconds of each attempt that was measured in this call
+    announced: dict[tuple[int, ...], Case | Skip] = field(default_factory=dict)  # planned for other workers
 
     def search(self) -> None:
         """Measure the shipped preset, then search until the share of the budget for the search is spent.
@@ -377,7 +378,13 @@ class _Session:
         return ", ".join(words)
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
-        steps = (self._case(self.task.problems[0], configuration) for configuration in configurations)
+        """Plan each configuration once, and have other workers compile those that can run."""
+        steps = []
+        for configuration in configurations:
+            key = tuple(configuration.values())
+            if key not in self.announced:
+                self.announced[key] = self._case(self.task.problems[0], configuration)
+            steps.append(self.announced[key])
         self.ahead([step for step in steps if isinstance(step, Case)])
 
 

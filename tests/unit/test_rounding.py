@@ -75,7 +75,7 @@ def test_drawn_right_cases_pass_in_every_type_and_order(seed: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", KINDS)
-@pytest.mark.parametrize("size", [17, 100, 300])
+@pytest.mark.parametrize("size", [17, 150])
 @pytest.mark.parametrize("fault", ["element", "row", "swapped", "short", "nan", "zero"])
 def test_a_wrong_answer_is_caught(dtype: str, size: int, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "ROWS", 1 << 10)  # all
