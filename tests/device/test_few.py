@@ -65,10 +65,7 @@ MANY = {"MANY": 64, "THIN": 16}
         ("thin", {**COLUMNS, "WIDE": 2}, "NN"),
         ("thin", {"THIN": 1, "WIDE": 4, "LX": 16}, "NT"),
         ("thin", MANY, "NN"),
-        ("thin", {**MANY, "COLUMNS": 1, "PARTS": 2}, "NN"),
-        ("thin", MANY, "TN"),
-        ("thin", {**MANY, "COLUMNS": 1}, "NT"),
-        ("thin", {**MANY, "COLUMNS": 1}, "TT"),
+        ("thin", {**MANY, "COLUMNS": 1, "PARTS": 2}, "NT"),
         ("thin", MANY, "TT"),
     ],
 )
