@@ -42,21 +42,20 @@ class Whole(click.IntRange):
 
 
 class Number(click.types.FloatParamType):
-    """A number. NaN and infinity are refused unless `finite` is false."""
+    """A finite number greater than `above`."""
 
     name = "number"
 
-    def __init__(self, above: float = -math.inf, finite: bool = True) -> None:
-        """Accept numbers greater than `above`. Allow NaN and infinity if `finite` is false."""
-        self._above, self._finite = above, finite
+    def __init__(self, above: float = -math.inf) -> None:
+        self._above = above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse a number. Refuse values up to the bound, and non-finite values unless they are allowed."""
+        """Parse a number. Refuse NaN, infinity, and values that are not above the bound."""
         try:
             number = float(value)
         except (TypeError, ValueError):
             self.fail(f"{value!r} is not a valid number.", param, ctx)
-        if self._finite and not math.isfinite(number):
+        if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
         if number <= self._above:
             self.fail(f"{value} is not above {self._above:g}", param, ctx)

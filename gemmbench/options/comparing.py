@@ -1,13 +1,14 @@
-"""The options of the commands that compare and report runs, and of `doctor`."""
+"""The options of the commands that compare, report, tune and list, and the rules of a comparison."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import click
 
@@ -21,7 +22,7 @@ from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.instrument import PROTOCOL
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.row import SCOPES
+from gemmbench.model.row import SCOPES, Row
 from gemmbench.options import (
     CHART,
     COMPARISON,
@@ -42,7 +43,6 @@ from gemmbench.options import (
     names,
     option,
 )
-from gemmbench.options.rules import DIFFERENCES, Rules
 from gemmbench.plan import OwnKernels
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
@@ -50,6 +50,71 @@ from gemmbench.plan import OwnKernels
 
 _INTERLEAVED_S = 2.0  # for each row: a ratio within 2.5 % needs 40 pairs of batches
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
+DEFAULT_THRESHOLD = 0.1
+_PERCENT = re.compile(r"\s*([0-9.]+)\s*%\s*")
+
+Kind = Literal["device", "driver", "source", "sampling", "memory"]
+DIFFERENCES: dict[Kind, str] = {
+    "device": "measure the baseline on this device",
+    "driver": "measure the baseline with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
+    "source": "check --against interleaves two versions of a kernel",
+    "sampling": "give both runs the same --cold",
+    "memory": "give both runs the same --memory",
+}
+"""Differences that make two rows not comparable unless `--across` allows them, and what to do about each."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How runs are compared. A threshold is how much longer a row may take, as a fraction: 0.1 is 10 %."""
+
+    default: float | None = None  # the threshold of all rows; None: the user gave none
+    by_name: Mapping[str, float] = field(default_factory=dict)  # thresholds of single kernels and libraries
+    scope: str | None = None  # None: the finest that was measured
+    across: frozenset[str] = frozenset()  # of DIFFERENCES
+    interleaved: bool = False  # the new run's rows alternated with the baseline's kernels
+    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills or local memory fail
+    old_kernels: frozenset[str] = frozenset()  # the variants with an old version; empty: every kernel
+
+    def given_threshold(self, row: Row) -> float | None:
+        """The threshold that the user gave for a row. Rows above it fail."""
+        return self.by_name.get(row.variant, self.default)
+
+    def threshold(self, row: Row) -> float:
+        """The threshold of a row: the user's, else 10 %."""
+        given = self.given_threshold(row)
+        return DEFAULT_THRESHOLD if given is None else given
+
+    def has_old_kernel(self, row: Row) -> bool:
+        """Whether a row's kernel can have an old version."""
+        is_kernel = row.kind == "gemm" and bool(row.source and row.samples)
+        return is_kernel and (not self.old_kernels or row.variant in self.old_kernels)
+
+
+def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
+    """Parse a --threshold list such as `5 %, register=0.1` into the default and the thresholds by name.
+
+    None gives no threshold. Raise `UsageError` unless each is above 0 and below 100 % (below 10,000 % with a
+    percent sign).
+    """
+    default: float | None = None
+    by_name = {}
+    for part in text.split(",") if text is not None else ():
+        name, equals, word = part.rpartition("=")
+        percent = _PERCENT.fullmatch(word)
+        try:
+            value = float(percent[1]) / 100 if percent else float(word)
+        except ValueError:
+            raise UsageError(f"--threshold: {word!r} is not a threshold; write '5 %' or 0.05") from None
+        if not 0 < value < (100 if percent else 1):
+            hint = f"; for {value:g} % write '{value:g} %'" if value >= 1 and not percent else ""
+            most = "10,000 %" if percent else "100 %"
+            raise UsageError(f"--threshold: a threshold is above 0 and below {most}, not {word}{hint}")
+        if equals:
+            by_name[name.strip()] = value
+        else:
+            default = value
+    return default, by_name
 
 
 def _threshold_option(help: str) -> Any:
@@ -115,7 +180,7 @@ class ComparisonOptions(Options):
             () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
         )
         return Rules(
-            thresholds=names.threshold_of(self.threshold),
+            *parse_thresholds(self.threshold),
             scope=None if self.scope == "finest" else self.scope,
             across=frozenset(differences),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
@@ -472,7 +537,7 @@ class ReportOptions(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(names.threshold_of(self.threshold))
+        return Rules(*parse_thresholds(self.threshold))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What options name (kernels, types, sizes, thresholds, files): looked up and checked."""
+"""What options name (kernels, types, sizes, files): looked up and checked."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.units import reason_of
-from gemmbench.options import rules
-from gemmbench.options.rules import ThresholdError, Thresholds
 
 _ALIASES = {"int8": "char"}  # other names of data types
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
@@ -142,9 +140,9 @@ def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Parse NAME=VALUE[,VALUE...] texts into values by name, without duplicates.
 
-    A repeated name replaces the earlier one. Raise `UsageError` if a value is not a whole number.
+    Raise `UsageError` if a name is repeated, or a value is not a whole number.
     """
-    chosen = {}
+    chosen: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         words = [word.strip() for word in values.split(",")]
@@ -152,7 +150,10 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
             raise UsageError(
                 f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
             )
-        chosen[name.strip()] = tuple(dict.fromkeys(map(int, words)))
+        if (name := name.strip()) in chosen:
+            both = dict.fromkeys([*map(str, chosen[name]), *words])
+            raise UsageError(f"--param {name} is given twice: write --param {name}={','.join(both)}")
+        chosen[name] = tuple(dict.fromkeys(map(int, words)))
     return chosen
 
 
@@ -313,26 +314,6 @@ def _same_file(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except OSError:
         return os.path.realpath(path) == os.path.realpath(other)
-
-
-def threshold_of(text: str | None) -> Thresholds:
-    """Parse a --threshold list such as `5 %, register=10 %`.
-
-    None returns thresholds with nothing set. Raise `UsageError` if a threshold is invalid.
-    """
-    default: float | None = None
-    by_name = {}
-    for part in text.split(",") if text is not None else ():
-        name, equals, value = part.rpartition("=")
-        try:
-            threshold = rules.parse(value)
-        except ThresholdError as error:
-            raise UsageError(f"--threshold: {error}") from None
-        if equals:
-            by_name[name.strip()] = threshold
-        else:
-            default = threshold
-    return Thresholds(default, by_name)
 
 
 def format_and_file(text: str, formats: Sequence[str]) -> tuple[str, Path]:

@@ -24,8 +24,7 @@ from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import by_key, clean, counted
-from gemmbench.options.comparing import CheckOptions
-from gemmbench.options.rules import DEFAULT, Rules
+from gemmbench.options.comparing import DEFAULT_THRESHOLD, CheckOptions, Rules
 from gemmbench.plan import rebuild, select
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
@@ -310,7 +309,7 @@ def _broken(line: ComparedRow, row: Row) -> ComparedRow:
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
     """Warn if a control got over 10 % slower, or if old and new kernels are equal; then the first remarks."""
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
-    if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT:
+    if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
         yield (
             f"The machine is slower than in the baseline: its control {name(slowest.control.row)} takes "
             f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."
