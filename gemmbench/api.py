@@ -32,14 +32,12 @@ from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
 from gemmbench.opencl.drivers import Problem, sentence
-from gemmbench.options import Options, build, command_line, comparing, measuring, specs
+from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
 from gemmbench.options.names import (
     check_folder,
     check_overwriting,
-    check_plot_path,
-    check_report_path,
     choose,
 )
 from gemmbench.plan import select
@@ -128,7 +126,7 @@ class Run(run_file.Run):
             UsageError: there is nothing to draw, no such kind, or the file cannot be written.
         """
         path = Path(path)
-        check_plot_path(path)
+        CHART.check("--plot", path)
         draw([self], kind, path)
 
     def report(self, path: str | Path, **values: Any) -> None:
@@ -484,7 +482,7 @@ def compared(
     resolved = {path.resolve() for path in old_paths}
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both baseline and new run")
-    chosen.check_paths((*old_paths, *new_paths), chosen.plot)
+    check_overwriting(chosen.outputs, [("", path) for path in (*old_paths, *new_paths)])
     for run in (*baselines, *news):
         _check_rows(run)
     return _with_table(comparisons.compare(baselines, news, chosen.rules))
@@ -571,7 +569,7 @@ def checked(
     Raise `UsageError` if the runs, options or devices do not match. `command` is stored in the header; by
     default it is built from the options.
     """
-    chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
+    check_overwriting(chosen.outputs, [("", path) for path in _paths(baselines)])
     for run in baselines:
         _check_rows(run)
     baseline = BaselineSet(tuple(baselines), chosen.rules)
@@ -659,7 +657,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     """
     from gemmbench.pages import html  # matplotlib takes a second to import
 
-    check_report_path(path, "--out")
+    PAGE.check("--out", path)
     check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")

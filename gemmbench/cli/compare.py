@@ -19,10 +19,9 @@ from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.options import CHART
+from gemmbench.options import CHART, CHART_NAME
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
-from gemmbench.options.names import check_plot_path
 from gemmbench.regress import results
 from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
@@ -206,7 +205,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
     "--plot",
     "out",
     type=click.Path(path_type=Path),
-    metavar=CHART,
+    metavar=CHART_NAME,
     help="Chart file.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
@@ -226,7 +225,7 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
         raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)} and all")
     runs = api.runs_of(files)
     path = out or Path(f"{files[0].stem}.png")
-    check_plot_path(path)
+    CHART.check("--plot", path)
     if kind == "all":
         _draw_all(runs, path)
     else:
@@ -242,7 +241,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 
     paths = {kind: named(path, kind) for kind in chart_views.suited(runs, families(runs))}
     for each in paths.values():
-        check_plot_path(each)
+        CHART.check("--plot", each)
     if not paths:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():

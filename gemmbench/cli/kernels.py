@@ -56,7 +56,6 @@ def kernels(options: KernelsOptions) -> None:
     own, plot = names.own_kernels(options.kernel_files), options.plot
     chosen = names.choose_kernels(options.kernels, own=own)
     dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
-    names.check_overwriting([("--plot", plot)] if plot else [], names.kernel_inputs(options.kernel_files))
     if options.resources:
         _show_resources(options, chosen, dtypes)
         return
@@ -83,7 +82,6 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
-    names.check_plot_path(options.plot)
     run = built(options.device, written, dtypes, running.command_words())
     running.show(stack(sheets(run)))
     if options.plot:

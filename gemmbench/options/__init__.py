@@ -9,15 +9,15 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import click
 
-from gemmbench import UsageError
-from gemmbench.options.names import hint
+from gemmbench import UsageError, charts
+from gemmbench.options import names
 
 
 class Text(click.types.StringParamType):
@@ -63,7 +63,7 @@ class Number(click.types.FloatParamType):
 
 
 class File(click.Path):
-    """A file's name; whether it exists, and must, is for its reader or writer to find out."""
+    """A file to read. Its reader reports whether it exists."""
 
     def __init__(self, folder: bool = True) -> None:
         super().__init__(path_type=Path, dir_okay=folder)
@@ -72,6 +72,20 @@ class File(click.Path):
         if not isinstance(value, (str, Path)):
             self.fail(f"{value!r} is not the name of a file.", param, ctx)
         return super().convert(value, param, ctx)
+
+
+class Output(File):
+    """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so in a sentence."""
+
+    def __init__(self, folder: bool = True, suffixes: Sequence[str] = (), what: str = "") -> None:
+        super().__init__(folder)
+        self._suffixes, self._what = suffixes, what
+
+    def check(self, option: str, path: Path) -> None:
+        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission."""
+        if self._suffixes and path.suffix.lower() not in self._suffixes:
+            raise UsageError(f"{option} {path}: {self._what}")
+        names.check_folder(option, path)
 
 
 class Flag(click.types.BoolParamType):
@@ -85,8 +99,10 @@ class Flag(click.types.BoolParamType):
 
 COUNT = Whole(0)  # how often a flag is given
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
-CHART = "FILE.png|svg|pdf"
-PAGE = "FILE.html"
+CHART = Output(suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file")
+CHART_NAME = "FILE.png|svg|pdf"
+PAGE = Output(suffixes=(".html", ".htm"), what="a report is an .html file")
+PAGE_NAME = "FILE.html"
 GROUPS = ("Problem", "Kernels", "Timing", "Comparison", "Output")
 """Of options in ``--help``, in this order."""
 PROBLEM, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS
@@ -155,7 +171,7 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
-            raise UsageError(f"{kind.command} has no option {name!r}; {hint(name, known)}")
+            raise UsageError(f"{kind.command} has no option {name!r}; {names.hint(name, known)}")
         if value is not None:
             given[name] = _converted(name, known[name], value)
     for name, spec in known.items():
@@ -218,4 +234,20 @@ class Options:
     command: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Check what the options say together; `UsageError` if they contradict each other."""
+        """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""
+        for name, (spec, _) in specs(type(self)).items():
+            if isinstance(spec.kind, Output) and (path := getattr(self, name)):
+                spec.kind.check(max(spec.spellings(name), key=len), path)
+        names.check_overwriting(self.outputs, self.inputs)
+
+    @property
+    def outputs(self) -> list[tuple[str, Path]]:
+        """The options that name an output file, with the file."""
+        kinds = {name: spec.kind for name, (spec, _) in specs(type(self)).items()}
+        files = {name: getattr(self, name) for name, kind in kinds.items() if isinstance(kind, Output)}
+        return [(f"--{name}", path) for name, path in files.items() if path]
+
+    @property
+    def inputs(self) -> list[tuple[str, Path]]:
+        """The files that must not be replaced, each after its role in an error message."""
+        return names.kernel_inputs(getattr(self, "kernel_files", ()))

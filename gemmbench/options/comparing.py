@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -25,17 +25,19 @@ from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.options import (
     CHART,
+    CHART_NAME,
     COMPARISON,
     COUNT,
     FILE,
-    INPUT,
     KERNELS,
     LENGTH,
     PAGE,
+    PAGE_NAME,
     PROBLEM,
     SIZE,
     TIMING,
     Options,
+    Output,
     Whole,
     flag,
     hidden,
@@ -171,7 +173,9 @@ class ComparisonOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.rules, self.written
+        _ = self.rules
+        for _, path in self.written:
+            names.check_folder("--write", path)
 
     @cached_property
     def rules(self) -> Rules:
@@ -188,18 +192,12 @@ class ComparisonOptions(Options):
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
+        """The formats and files of --write."""
         return tuple(names.format_and_file(text, COMPARISON_FORMATS) for text in self.write)
 
-    def check_paths(
-        self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
-    ) -> None:
-        """Raise `UsageError` if an output cannot be written, or would replace an input or another output."""
-        names.check_plot_path(plot)
-        for _, path in self.written:
-            names.check_folder("--write", path)
-        outputs = names.given(save=save, plot=plot, report=report)
-        outputs += [("--write", path) for _, path in self.written]
-        names.check_overwriting(outputs, [("", path) for path in runs])
+    @property
+    def outputs(self) -> list[tuple[str, Path]]:
+        return [*super().outputs, *(("--write", path) for _, path in self.written)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,7 +206,7 @@ class CompareOptions(ComparisonOptions):
 
     command: ClassVar[str] = "compare"
 
-    plot: Path | None = option("Draw the changes.", FILE, metavar=CHART, common=True)
+    plot: Path | None = option("Draw the changes.", CHART, metavar=CHART_NAME, common=True)
     verbose: bool = flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
@@ -290,16 +288,12 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         )
 
     @property
-    def outputs(self) -> list[tuple[str, Path]]:
-        return [*super().outputs, *(("--write", path) for _, path in self.written)]
-
-    @property
-    def kernel_inputs(self) -> list[tuple[str, Path]]:
+    def inputs(self) -> list[tuple[str, Path]]:
         """The kernel files as they are, and as they were where --against names them."""
         former = self.against
         old = [former / file.name for file in self.kernel_files] if former else []
         old += [former] if former and former.suffix == KERNEL else []
-        return names.kernel_inputs(self.kernel_files) + names.kernel_inputs(old, "--against")
+        return super().inputs + names.kernel_inputs(old, "--against")
 
     @cached_property
     def rules(self) -> Rules:
@@ -426,7 +420,7 @@ class TuneOptions(Options):
     cache: Path | None = option(
         "File for all measured configurations. The same command resumes it.  [default: in the user's cache "
         "folder]",
-        INPUT,
+        Output(folder=False),
         metavar="FILE.jsonl",
     )
     force: bool = flag("Discard the measured configurations.")
@@ -437,7 +431,7 @@ class TuneOptions(Options):
         group=TIMING,
     )
     top: int = option("Configurations to show.", SIZE, 10, shell=True, common=True)
-    report: Path | None = option("Write a page with all tables.", FILE, metavar=PAGE, common=True)
+    report: Path | None = option("Write a page with all tables.", PAGE, metavar=PAGE_NAME, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
     forget: bool = flag(
         "Delete the device's tuned parameters; with --kernel or --dtype, only those.", shell=True
@@ -453,11 +447,6 @@ class TuneOptions(Options):
         _ = self.only_dtype
         if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
-        names.check_report_path(self.report)
-        if self.cache:
-            names.check_folder("--cache", self.cache)
-        outputs = names.given(cache=self.cache, report=self.report)
-        names.check_overwriting(outputs, names.kernel_inputs(self.kernel_files))
 
     @cached_property
     def only_dtype(self) -> str:
@@ -516,9 +505,9 @@ class ReportOptions(Options):
 
     out: Path | None = option(
         "The page; replaced if it exists.  [default: the first file or folder's name, .html]",
-        FILE,
+        PAGE,
         flags=("-o", "--out"),
-        metavar=PAGE,
+        metavar=PAGE_NAME,
         common=True,
     )
     title: str | None = option("Page title.  [default: the devices]", metavar="TEXT", common=True)
@@ -532,7 +521,6 @@ class ReportOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names.check_report_path(self.out, "--out")
         _ = self.rules
 
     @cached_property
@@ -571,7 +559,9 @@ class KernelsOptions(Options):
         common=True,
     )
     resources: bool = flag("Build kernels and show registers and memory.", group=KERNELS, common=True)
-    plot: Path | None = option("With --resources: draw work-group sizes.", FILE, metavar=CHART, common=True)
+    plot: Path | None = option(
+        "With --resources: draw work-group sizes.", CHART, metavar=CHART_NAME, common=True
+    )
     new: Path | None = option(
         "Write an example kernel to start from.", FILE, metavar="FILE.cl", group=KERNELS, common=True
     )

@@ -24,17 +24,20 @@ from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options import (
     CHART,
+    CHART_NAME,
     COUNT,
     FILE,
     INPUT,
     KERNELS,
     LENGTH,
     PAGE,
+    PAGE_NAME,
     PROBLEM,
     SIZE,
     TIMING,
     Number,
     Options,
+    Output,
     Whole,
     flag,
     hidden,
@@ -137,11 +140,11 @@ class MeasurementOptions(Options):
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
 
     device: str = device_option()
-    save: Path | None = option("Save every sample.", FILE, metavar="FILE.jsonl", common=True)
+    save: Path | None = option("Save every sample.", Output(), metavar="FILE.jsonl", common=True)
     resume: bool = flag("Continue an interrupted --save file.")
     force: bool = flag("Replace an existing --save file.")
-    plot: Path | None = option("Draw the result.", FILE, metavar=CHART, common=True)
-    report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
+    plot: Path | None = option("Draw the result.", CHART, metavar=CHART_NAME, common=True)
+    report: Path | None = option("Write a page with all tables and charts.", PAGE, metavar=PAGE_NAME)
     budget: float | None = seconds_option(
         "Sampling time for each row. Problems slower than both this and 2 s are skipped.  "
         f"[default: {Policy.budget_s}]",
@@ -169,29 +172,13 @@ class MeasurementOptions(Options):
         super().__post_init__()
         if self.resume and self.save is None:
             raise UsageError("--resume needs --save FILE")
-        if self.force and self.save is None and self.other_output is None:
+        if self.force and not {"--save", "--out"} & {name for name, _ in self.outputs}:
             raise UsageError("--force needs --save FILE")
         if self.resume and self.force:
             raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
-        names.check_plot_path(self.plot)
-        names.check_report_path(self.report)
-        names.check_overwriting(self.outputs, self.kernel_inputs)
-        names.check_save_path(self.save, self.resume or self.force, "resume" in specs(type(self)))
-
-    @property
-    def outputs(self) -> list[tuple[str, Path]]:
-        """Options and the files that they write."""
-        return names.given(report=self.report, save=self.save, plot=self.plot, out=self.other_output)
-
-    @property
-    def kernel_inputs(self) -> list[tuple[str, Path]]:
-        """The user's own kernel files: none is written over."""
-        return []
-
-    @property
-    def other_output(self) -> Path | None:
-        """A file beside --save that --force replaces."""
-        return None
+        if self.save and self.save.exists() and not self.resume and not self.force:
+            resume = "--resume goes on with it, " if "resume" in specs(type(self)) else ""
+            raise UsageError(f"{self.save} exists already; {resume}--force replaces it")
 
     @property
     def policy(self) -> Policy:
@@ -366,10 +353,6 @@ class GemmCommandOptions(MeasurementOptions):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         return names.choose_kernels(self.kernels, self.baseline, self.own)
-
-    @property
-    def kernel_inputs(self) -> list[tuple[str, Path]]:
-        return names.kernel_inputs(self.kernel_files)
 
     @cached_property
     def own(self) -> tuple[Variant, ...]:
@@ -613,7 +596,9 @@ class GemmOptions(GemmCommandOptions):
         "Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy", group=PROBLEM
     )
     c: Path | None = option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy", group=PROBLEM)
-    out: Path | None = option("Write C to a file; needs a single --kernel.", INPUT, metavar="OUT.npy")
+    out: Path | None = option(
+        "Write C to a file; needs a single --kernel.", Output(folder=False), metavar="OUT.npy"
+    )
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
 
@@ -640,13 +625,8 @@ class GemmOptions(GemmCommandOptions):
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
                 raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
-            names.check_folder("--out", self.out)
             if self.out.exists() and not self.force:
                 raise UsageError(f"--out {self.out} exists already; --force replaces it")
-
-    @property
-    def other_output(self) -> Path | None:
-        return self.out
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:

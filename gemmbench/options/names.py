@@ -8,7 +8,7 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gemmbench import UsageError, charts, ladder
+from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
@@ -221,39 +221,6 @@ def hint(word: str, known: Collection[str]) -> str:
     return "gemmbench kernels lists them" if ladder.ORDER[0] in known else f"there are {', '.join(known)}"
 
 
-def check_plot_path(path: Path | None) -> None:
-    """Raise `UsageError` if a chart cannot be written to the path: wrong suffix, bad folder. None passes."""
-    if path is not None:
-        if path.suffix.lower() not in charts.SUFFIXES:
-            raise UsageError(f"--plot {path}: a chart is a {', '.join(charts.SUFFIXES)} file")
-        check_folder("--plot", path)
-
-
-def check_report_path(path: Path | None, option: str = "--report") -> None:
-    """Raise `UsageError` if a report cannot be written to the path: no .html or .htm suffix, bad folder.
-
-    None passes.
-    """
-    if path is not None:
-        if path.suffix.lower() not in (".html", ".htm"):
-            raise UsageError(f"{option} {path}: a report is an .html file")
-        check_folder(option, path)
-
-
-def check_save_path(path: Path | None, overwrite: bool, resumable: bool) -> None:
-    """Check before measuring that a run can be saved.
-
-    Raise `UsageError` if the folder cannot be used, or the file exists and `overwrite` is false. None passes.
-    `resumable` adds advice about --resume to the message.
-    """
-    if path is None:
-        return
-    check_folder("--save", path)
-    if path.exists() and not overwrite:
-        resume = "--resume goes on with it, " if resumable else ""
-        raise UsageError(f"{path} exists already; {resume}--force replaces it")
-
-
 def check_folder(option: str, path: Path) -> None:
     """Raise `UsageError` if the file cannot be written: its folder is missing, it is a folder, or permission
     is denied.
@@ -268,11 +235,6 @@ def check_folder(option: str, path: Path) -> None:
         raise UsageError(f"{option} {path}: {reason_of(error)}") from None
     if not os.access(target, os.W_OK):
         raise UsageError(f"{option} {path}: permission denied")
-
-
-def given(**files: Path | None) -> list[tuple[str, Path]]:
-    """Options with their files, of those that are given."""
-    return [(f"--{name}", path) for name, path in files.items() if path is not None]
 
 
 def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tuple[str, Path]]) -> None:
