@@ -19,7 +19,7 @@ from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
-from gemmbench.options import CHART, CHART_NAME
+from gemmbench.options import CHART
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.options.measuring import FORMAT, RUN_FORMATS
 from gemmbench.regress import results
@@ -205,7 +205,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
     "--plot",
     "out",
     type=click.Path(path_type=Path),
-    metavar=CHART_NAME,
+    metavar=CHART.metavar,
     help="Chart file.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:

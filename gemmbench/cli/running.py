@@ -23,7 +23,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, counted
-from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, Whole, specs
+from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, specs
 from gemmbench.options.measuring import MeasurementOptions
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
@@ -113,7 +113,7 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra |= {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        metavar = spec.metavar or ("N" if isinstance(spec.kind, Whole) else None)
+        metavar = spec.metavar or getattr(spec.kind, "metavar", None)
         extra |= {"type": spec.kind, "metavar": metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}

@@ -21,7 +21,7 @@ from gemmbench.options import names
 
 
 class Text(click.types.StringParamType):
-    """Words; from Python also a list of them, or a number."""
+    """Text. The API also accepts a number, a path, or a list of them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Accept text, a number or a path. A list or tuple is joined with commas."""
@@ -33,7 +33,9 @@ class Text(click.types.StringParamType):
 
 
 class Whole(click.IntRange):
-    """A whole number; click's own cuts off a fraction that Python gives it."""
+    """A whole number. Refuse fractions, which click truncates."""
+
+    metavar = "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, float):
@@ -77,9 +79,11 @@ class File(click.Path):
 class Output(File):
     """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so in a sentence."""
 
-    def __init__(self, folder: bool = True, suffixes: Sequence[str] = (), what: str = "") -> None:
+    def __init__(
+        self, metavar: str = "", folder: bool = True, suffixes: Sequence[str] = (), what: str = ""
+    ) -> None:
         super().__init__(folder)
-        self._suffixes, self._what = suffixes, what
+        self.metavar, self._suffixes, self._what = metavar, suffixes, what
 
     def check(self, option: str, path: Path) -> None:
         """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission."""
@@ -89,7 +93,7 @@ class Output(File):
 
 
 class Flag(click.types.BoolParamType):
-    """Yes or no; from Python no word for them."""
+    """A flag. The API accepts only True and False."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         if not isinstance(value, bool):
@@ -99,10 +103,10 @@ class Flag(click.types.BoolParamType):
 
 COUNT = Whole(0)  # how often a flag is given
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
-CHART = Output(suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file")
-CHART_NAME = "FILE.png|svg|pdf"
-PAGE = Output(suffixes=(".html", ".htm"), what="a report is an .html file")
-PAGE_NAME = "FILE.html"
+CHART = Output(
+    "FILE.png|svg|pdf", suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file"
+)
+PAGE = Output("FILE.html", suffixes=(".html", ".htm"), what="a report is an .html file")
 GROUPS = ("Problem", "Kernels", "Timing", "Comparison", "Output")
 """Of options in ``--help``, in this order."""
 PROBLEM, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS

@@ -25,14 +25,12 @@ from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.row import SCOPES, Row
 from gemmbench.options import (
     CHART,
-    CHART_NAME,
     COMPARISON,
     COUNT,
     FILE,
     KERNELS,
     LENGTH,
     PAGE,
-    PAGE_NAME,
     PROBLEM,
     SIZE,
     TIMING,
@@ -206,7 +204,7 @@ class CompareOptions(ComparisonOptions):
 
     command: ClassVar[str] = "compare"
 
-    plot: Path | None = option("Draw the changes.", CHART, metavar=CHART_NAME, common=True)
+    plot: Path | None = option("Draw the changes.", CHART, common=True)
     verbose: bool = flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
@@ -420,8 +418,7 @@ class TuneOptions(Options):
     cache: Path | None = option(
         "File for all measured configurations. The same command resumes it.  [default: in the user's cache "
         "folder]",
-        Output(folder=False),
-        metavar="FILE.jsonl",
+        Output("FILE.jsonl", folder=False),
     )
     force: bool = flag("Discard the measured configurations.")
     time_limit: float = measuring.seconds_option("Stop a configuration after this time.", 30.0)
@@ -431,7 +428,7 @@ class TuneOptions(Options):
         group=TIMING,
     )
     top: int = option("Configurations to show.", SIZE, 10, shell=True, common=True)
-    report: Path | None = option("Write a page with all tables.", PAGE, metavar=PAGE_NAME, common=True)
+    report: Path | None = option("Write a page with all tables.", PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
     forget: bool = flag(
         "Delete the device's tuned parameters; with --kernel or --dtype, only those.", shell=True
@@ -507,7 +504,6 @@ class ReportOptions(Options):
         "The page; replaced if it exists.  [default: the first file or folder's name, .html]",
         PAGE,
         flags=("-o", "--out"),
-        metavar=PAGE_NAME,
         common=True,
     )
     title: str | None = option("Page title.  [default: the devices]", metavar="TEXT", common=True)
@@ -559,9 +555,7 @@ class KernelsOptions(Options):
         common=True,
     )
     resources: bool = flag("Build kernels and show registers and memory.", group=KERNELS, common=True)
-    plot: Path | None = option(
-        "With --resources: draw work-group sizes.", CHART, metavar=CHART_NAME, common=True
-    )
+    plot: Path | None = option("With --resources: draw work-group sizes.", CHART, common=True)
     new: Path | None = option(
         "Write an example kernel to start from.", FILE, metavar="FILE.cl", group=KERNELS, common=True
     )

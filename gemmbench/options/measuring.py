@@ -24,14 +24,12 @@ from gemmbench.model.problem import leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options import (
     CHART,
-    CHART_NAME,
     COUNT,
     FILE,
     INPUT,
     KERNELS,
     LENGTH,
     PAGE,
-    PAGE_NAME,
     PROBLEM,
     SIZE,
     TIMING,
@@ -140,11 +138,11 @@ class MeasurementOptions(Options):
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
 
     device: str = device_option()
-    save: Path | None = option("Save every sample.", Output(), metavar="FILE.jsonl", common=True)
+    save: Path | None = option("Save every sample.", Output("FILE.jsonl"), common=True)
     resume: bool = flag("Continue an interrupted --save file.")
     force: bool = flag("Replace an existing --save file.")
-    plot: Path | None = option("Draw the result.", CHART, metavar=CHART_NAME, common=True)
-    report: Path | None = option("Write a page with all tables and charts.", PAGE, metavar=PAGE_NAME)
+    plot: Path | None = option("Draw the result.", CHART, common=True)
+    report: Path | None = option("Write a page with all tables and charts.", PAGE)
     budget: float | None = seconds_option(
         "Sampling time for each row. Problems slower than both this and 2 s are skipped.  "
         f"[default: {Policy.budget_s}]",
@@ -596,9 +594,7 @@ class GemmOptions(GemmCommandOptions):
         "Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy", group=PROBLEM
     )
     c: Path | None = option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy", group=PROBLEM)
-    out: Path | None = option(
-        "Write C to a file; needs a single --kernel.", Output(folder=False), metavar="OUT.npy"
-    )
+    out: Path | None = option("Write C to a file; needs a single --kernel.", Output("OUT.npy", folder=False))
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
 
