@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -51,6 +51,7 @@ from gemmbench.report.table import stack, stdout
 from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome
+from gemmbench.tune import session as tuning
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
 
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from gemmbench.pages import Wanted
-    from gemmbench.tune.session import Tuning
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
@@ -338,12 +338,6 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     return report, machine
 
 
-def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
-    """A line on stderr where a run stays far below its peaks."""
-    if not quiet and (line := pointer(run)):
-        say(line)
-
-
 def load(path: str | Path) -> Run:
     """A saved run.
 
@@ -353,16 +347,6 @@ def load(path: str | Path) -> Run:
     run = run_file.load(path)
     # A row above what its device can do: the file was edited, or is of a version that did not know.
     return _shown(replace(run, rows=tuple(within_ceiling(row, run.device(row)) for row in run.rows)))
-
-
-@contextmanager
-def prepared(chosen: MeasurementOptions) -> Iterator[Measurement]:
-    """What a command would measure, ready to run; no kernel is built yet.
-
-    `UsageError` if there is no such device, or the options do not fit it.
-    """
-    with suite.prepared(chosen, make_machine) as measurement:
-        yield measurement
 
 
 def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
@@ -377,27 +361,19 @@ def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcom
 
 def _measured(chosen: MeasurementOptions) -> Run:
     """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
-    with prepared(chosen) as measurement:
+    with suite.prepared(chosen, make_machine) as measurement:
         outcome, run = follow(measurement, chosen)
     finish(outcome, run, chosen)
     return run
 
 
-def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, tell: bool = False) -> None:
-    """Draw and report what a command has measured, then end as it ended; a wrong result is no exception.
+def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool = False) -> None:
+    """Draw and report what a command has measured. `verbose` prints what was written, unless --quiet.
 
-    Args:
-        outcome: how it ended.
-        run: what came of it.
-        chosen: what is drawn and reported.
-        tell: say what was written.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the rows so far are saved and drawn.
-        NothingMeasured: no case gave a result.
-        UsageError: a row could not be saved, or a chart or page not be written.
+    Raise `KeyboardInterrupt` after Ctrl-C, `NothingMeasured` without a result on the device, and `UsageError`
+    if a row, chart or page could not be written. A wrong result is no exception.
     """
-    quiet = chosen.quiet or not tell
+    quiet = chosen.quiet or not verbose
     if outcome.error:
         raise UsageError(str(outcome.error))
     if chosen.save and not outcome.interrupted:
@@ -414,7 +390,8 @@ def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, tell: bool = 
         raise KeyboardInterrupt
     if run.ok:
         run.check_measured()
-        point_to_doctor(run, chosen.quiet)
+        if line := pointer(run):
+            say(line, chosen.quiet)
 
 
 _CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
@@ -466,8 +443,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     """
     chosen = build(comparing.CompareOptions, values)
     comparison = compared(runs_of(baseline), runs_of(new), chosen)
-    if chosen.plot:
-        draw_comparison(comparison, chosen.plot)
+    draw_and_report(comparison, chosen)
     return comparison
 
 
@@ -483,23 +459,31 @@ def compared(
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both baseline and new run")
     check_overwriting(chosen.outputs, [("", path) for path in (*old_paths, *new_paths)])
-    for run in (*baselines, *news):
-        _check_rows(run)
+    _check_rows((*baselines, *news))
     return _with_table(comparisons.compare(baselines, news, chosen.rules))
 
 
-def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
-    """Draw the ratios of a comparison.
+def draw_and_report(
+    comparison: comparisons.Comparison,
+    chosen: comparing.CompareOptions | comparing.CheckOptions,
+    quiet: bool = True,
+) -> None:
+    """Draw a comparison's ratios, if it has any, and write its page, as the options ask.
 
-    Return False, and write nothing, if it has none. Raise `UsageError` if the file cannot be written.
+    Print the names of the files unless `quiet`. Raise `UsageError` if a file cannot be written.
     """
-    if not any(line.ratio for line in comparison.lines):
-        return False
-    from gemmbench.chart_views import ratios
-    from gemmbench.charts import pane
+    if chosen.plot and any(line.ratio for line in comparison.lines):
+        from gemmbench.chart_views import ratios
+        from gemmbench.charts import pane
 
-    pane.draw_panes(lambda: ratios(comparison), path, "compared rows")
-    return True
+        pane.draw_panes(lambda: ratios(comparison), chosen.plot, "compared rows")
+        say(f"Drew {chosen.plot}.", quiet)
+    if isinstance(chosen, comparing.CheckOptions) and chosen.report:
+        from gemmbench.pages import Wanted
+
+        runs = [*comparison.bases, *comparison.news]
+        write_report(runs, chosen.report, Wanted(comparison=comparison, rules=comparison.rules))
+        say(f"Wrote {chosen.report}.", quiet)
 
 
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
@@ -513,9 +497,11 @@ def _paths(runs: Iterable[run_file.Run]) -> list[Path]:
     return [Path(run.path) for run in runs if run.path]
 
 
-def _check_rows(run: run_file.Run) -> None:
-    if not run.rows:
-        raise UsageError(f"{run.path} has no rows to compare")
+def _check_rows(runs: Iterable[run_file.Run]) -> None:
+    """Raise `UsageError` if a run has no rows."""
+    for run in runs:
+        if not run.rows:
+            raise UsageError(f"{run.path} has no rows to compare")
 
 
 @_takes(comparing.CheckOptions)
@@ -546,10 +532,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
         raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
-    if chosen.plot:
-        draw_comparison(comparison, chosen.plot)
-    if chosen.report:
-        report_comparison(comparison, chosen.report)
+    draw_and_report(comparison, chosen)
     return _with_table(comparison)
 
 
@@ -560,22 +543,19 @@ def check_repeated(job: checking.Job) -> None:
         raise NothingMeasured(what, _shown(job.run))
 
 
-@contextmanager
 def checked(
     baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
-) -> Iterator[checking.Job]:
+) -> AbstractContextManager[checking.Job]:
     """Prepare the measurements of `gemmbench check`.
 
     Raise `UsageError` if the runs, options or devices do not match. `command` is stored in the header; by
     default it is built from the options.
     """
     check_overwriting(chosen.outputs, [("", path) for path in _paths(baselines)])
-    for run in baselines:
-        _check_rows(run)
+    _check_rows(baselines)
     baseline = BaselineSet(tuple(baselines), chosen.rules)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    with checking.prepared(baseline, chosen, words, make_machine) as job:
-        yield job
+    return checking.prepared(baseline, chosen, words, make_machine)
 
 
 def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
@@ -664,14 +644,6 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     write_text(path, html(runs, wanted))
 
 
-def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
-    """Write a page of a comparison, its runs and the verdicts; errors as of `write_report`."""
-    from gemmbench.pages import Wanted
-
-    runs = [*comparison.bases, *comparison.news]
-    write_report(runs, path, Wanted(comparison=comparison, rules=comparison.rules))
-
-
 # --- tuning -------------------------------------------------------------------------------------------------
 
 
@@ -685,41 +657,34 @@ def tune(**values: Any) -> Result:
         UsageError: an option, a file or a device cannot be used.
     """
     chosen = build(TuneOptions, values)
-    with tuning(chosen) as prepared_tuning:
-        outcome = follow_tuning(prepared_tuning, chosen)
-    finish_tuning(prepared_tuning, outcome, chosen)
+    with tuning.prepared(chosen, make_machine, make_caching_machine) as search:
+        outcome = follow_tuning(search, chosen)
+    finish_tuning(search, outcome, chosen)
     return check_tuned(outcome.run)
 
 
-@contextmanager
-def tuning(chosen: TuneOptions) -> Iterator[Tuning]:
-    """What ``gemmbench tune`` would search; `UsageError` if nothing suits the device, or there is none."""
-    from gemmbench.tune import session
-
-    with session.prepared(chosen, make_machine, make_caching_machine) as prepared_tuning:
-        yield prepared_tuning
-
-
-def follow_tuning(prepared_tuning: Tuning, chosen: TuneOptions) -> Outcome:
+def follow_tuning(search: tuning.Tuning, chosen: TuneOptions) -> Outcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
-    warn(prepared_tuning.host, prepared_tuning.worker, chosen.quiet)
+    warn(search.host, search.worker, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
-        return prepared_tuning.run(progress.handle)
+        return search.run(progress.handle)
 
 
-def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: TuneOptions, tell: bool = False) -> None:
+def finish_tuning(
+    search: tuning.Tuning, outcome: Outcome, chosen: TuneOptions, verbose: bool = False
+) -> None:
     """Save the winner unless the search was interrupted, then write the page.
 
-    Raise `KeyboardInterrupt` after an interruption, and `UsageError` if a row could not be saved. `tell`
-    allows a message about the page.
+    Raise `KeyboardInterrupt` after an interruption, and `UsageError` if a row could not be saved. `verbose`
+    prints the page's name, unless --quiet.
     """
     if outcome.error:
         raise UsageError(str(outcome.error))
-    for note in () if outcome.interrupted else prepared_tuning.keep(outcome.run):
+    for note in () if outcome.interrupted else search.keep(outcome.run):
         say(note, chosen.quiet)
     if chosen.report and outcome.run.rows:
         write_report([outcome.run], chosen.report)
-        say(f"Wrote {chosen.report}.", chosen.quiet or not tell)
+        say(f"Wrote {chosen.report}.", chosen.quiet or not verbose)
     if outcome.interrupted:
         raise KeyboardInterrupt
 

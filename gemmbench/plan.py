@@ -7,12 +7,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from gemmbench import UsageError
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
@@ -39,14 +39,14 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Axes:
-    """What a kernel or library is measured with, beside its parameters: a row for each."""
+    """The math modes and parameter values that a kernel is measured with: a row for each combination."""
 
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
     grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
 
     @property
     def math(self) -> str:
-        """The only one; "" of several."""
+        """The only math mode, or "" if there are several."""
         return self.maths[0] if len(self.maths) == 1 else ""
 
     def combinations(self, variant: Variant) -> list[dict[str, int]]:
@@ -68,21 +68,18 @@ def gemm_plan(
     tuned: FindTuned = lambda *_: None,
     axes: Axes = Axes(),  # frozen
 ) -> Plan:
-    """Every variant on every problem and device, problem by problem, so that variants are interleaved.
+    """Plan every variant on every problem and device, problem by problem, so that variants are interleaved.
 
-    Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept. A
-    kernel with strict and fast math is timed with the second in turn with the first. A combination of a grid
-    that its constraints do not allow is skipped with the constraint's sentence.
-
-    Raises:
-        variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
-            alpha or beta of an integer problem has a fraction.
+    `overrides` replace the shipped preset. Without them, `tuned` parameters do. If a kernel has strict and
+    fast math, fast alternates with strict. A grid combination that breaks a constraint is skipped with the
+    constraint's sentence. Raise `ParameterError` if no variant has an override's parameter, a variant cannot
+    use it, or alpha or beta of an integer problem has a fraction.
     """
     overrides = overrides or {}
     for name in (*overrides, *axes.grid):
         if not any(name in variant.parameters for variant in chosen):
             known = sorted({parameter for variant in chosen for parameter in variant.parameters})
-            raise variants.ParameterError(
+            raise ParameterError(
                 f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
             )
     plan: list[Case | Skip] = []
@@ -95,7 +92,7 @@ def gemm_plan(
                     maths = axes.maths if variant.executor == "opencl" else ("",)
                     for values in axes.combinations(variant):
                         own, grid = {**overrides, **values}, tuple(values)
-                        plan += _in_turn_with_first(
+                        plan += _alternating_with_first(
                             _gemm_case(index, device, variant, problem, own, operands, tuned, math, grid)
                             for math in maths
                         )
@@ -104,14 +101,15 @@ def gemm_plan(
     return tuple(plan)
 
 
-def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
+def _alternating_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
+    """Return steps whose cases after the first alternate with it, if the first is a case."""
     first, *others = steps
     if not isinstance(first, Case):
         return (first, *others)
     return (first, *(replace(step, versus=first) if isinstance(step, Case) else step for step in others))
 
 
-def in_turn_with(
+def alternating_with(
     plan: Plan,
     devices: Sequence[DeviceFacts],
     partner: Variant,
@@ -174,11 +172,11 @@ def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}
     return tuple(
         step
-        for step, variant, place in asked
+        for step, variant, target in asked
         if isinstance(step, Case)
         or variant in named
         or step.row.status != "unsupported"
-        or place not in served
+        or target not in served
     )
 
 
@@ -252,14 +250,14 @@ def _gemm_case(
     """
     variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
-    kept = None if own else tuned(device, variant, problem.dtype)
+    tuned_preset = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
-    parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device)
-    given = tuple(kept.parameters) if kept else tuple(own)
+    parameters = fill(device.family, tuned_preset.parameters if tuned_preset else own, problem.dtype, device)
+    given = tuple(tuned_preset.parameters) if tuned_preset else tuple(own)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
     reason = "" if broken else _unsupported(device, variant, problem, full, given)
-    notes = tuple(filter(None, (kept.note if kept else "", variant.limits)))
+    notes = tuple(filter(None, (tuned_preset.note if tuned_preset else "", variant.limits)))
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
         notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
@@ -426,13 +424,13 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
     for problem in problems:
         for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
             if not problem.result.is_float and not float(value).is_integer():
-                raise variants.ParameterError(
+                raise ParameterError(
                     f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
                     f"not {value:g}"
                 )
             scalar = DTYPES[DTYPES[problem.dtype].scalar]
             if abs(value) > scalar.largest:
-                raise variants.ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
+                raise ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
 
 
 # --- Which devices ``--device`` means -----------------------------------------------------------------------
@@ -521,36 +519,15 @@ def _plain(text: str) -> str:
 # --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------
 
 
-@dataclass(frozen=True)
-class OwnKernels:
-    """A user's kernels by name: as they are, and as they were, where they are timed in turn with that."""
-
-    now: Mapping[str, Variant] = field(default_factory=dict)
-    former: Mapping[str, Variant] = field(default_factory=dict)
-
-    def in_turn(self, step: Case, device: DeviceFacts, row: Row) -> Case:
-        """Return the case alternating with the old version of its kernel.
-
-        Without an old version, return it unchanged. The old version uses the saved row's parameters and math
-        mode. Raise `ParameterError` if it cannot use them.
-        """
-        was = self.former.get(step.variant)
-        if was is None:
-            return step
-        shared = {name: int(value) for name, value in row.parameters.items() if name in was.parameters}
-        parameters = was.preset(device.family, shared, step.dtype, device)
-        math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}
-        return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters, **math})
-
-
 def rebuild(
     rows: Iterable[Row],
     devices: Sequence[DeviceFacts],
     positions: Mapping[int, int],
     former: str = "",
-    own: OwnKernels = OwnKernels(),  # frozen
+    user_kernels: Mapping[str, Variant] = MappingProxyType({}),
+    old_kernels: Mapping[str, Variant] = MappingProxyType({}),
 ) -> Plan:
-    """The cases that would measure rows of a saved run again, in their order.
+    """Return the cases that would measure rows of a saved run again, in their order.
 
     A parameter that was the preset's is today's preset again, and one that the user gave stays.
 
@@ -558,8 +535,9 @@ def rebuild(
         rows: of a saved run.
         devices: those to measure on.
         positions: for each device of the saved run that is here, its position in `devices`.
-        former: a kernels folder with whose kernels they are to be timed in turn.
-        own: the user's kernels, and those with which they are to be timed in turn.
+        former: what every kernel alternates with, as in `Case.former`.
+        user_kernels: the user's kernels by name.
+        old_kernels: the old versions of user kernels, by their current names. They alternate with them.
 
     Returns:
         A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
@@ -576,26 +554,38 @@ def rebuild(
             continue
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
-            step = _gemm(row, devices[max(position, 0)], own)
+            step = _rebuilt_gemm(row, devices[max(position, 0)], user_kernels)
         else:
-            kept = probes.get(position, {})  # of the host there are none
-            step = kept.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
+            known = probes.get(position, {})  # of the host there are none
+            step = known.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
         if isinstance(step, Skip):
             steps.append(Skip(replace(step.row, device=position)))
             continue
         values = row.parameters if former and row.parameters != step.parameters else None
         step = replace(step, device=position, former=former, given=row.given, former_parameters=values)
-        steps.append(step if position == HOST else own.in_turn(step, devices[position], row))
+        old = old_kernels.get(step.variant) if position != HOST else None
+        steps.append(_alternating_with_old(step, old, devices[position], row) if old else step)
     return tuple(steps)
 
 
-def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
+def _alternating_with_old(step: Case, old: Variant, device: DeviceFacts, row: Row) -> Case:
+    """Return the case alternating with an old version of its kernel.
+
+    The old version uses the saved row's parameters and math mode. Raise `ParameterError` if it cannot.
+    """
+    shared = {name: int(value) for name, value in row.parameters.items() if name in old.parameters}
+    parameters = old.preset(device.family, shared, step.dtype, device)
+    math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}
+    return replace(step, former=old.source, former_own=old.own, former_parameters={**parameters, **math})
+
+
+def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Variant]) -> Case | Skip:
     """Plan the case of a saved GEMM row.
 
     Explicit parameters are kept; the others use the current preset. Return an unsupported row if the kernel
     is missing or the case is not valid.
     """
-    problem, variant = row.problem, (own.now if row.own else BY_NAME).get(row.variant)
+    problem, variant = row.problem, (user_kernels if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
     if variant is None and row.own:
         reason = f"{clean(row.variant)} is a kernel of your own: --kernel-file {clean(row.own)} brings it"
@@ -616,6 +606,7 @@ def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
 
 
 def _unknown(row: Row, what: str) -> Skip:
+    """Return an unsupported row: this gemmbench has no `what`."""
     empty = Row(row.kind, row.device, row.variant, row.dtype, row.parameters, "unsupported")
     reason = f"this gemmbench has no {what}"
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))

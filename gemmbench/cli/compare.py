@@ -71,11 +71,7 @@ def finish(
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
     running.show(_rendered(comparison, options.format, options))
-    if options.plot and api.draw_comparison(comparison, options.plot):
-        api.say(f"Drew {options.plot}.", quiet)
-    if isinstance(options, CheckOptions) and options.report:
-        api.report_comparison(comparison, options.report)
-        api.say(f"Wrote {options.report}.", quiet)
+    api.draw_and_report(comparison, options, quiet)
     if not ends:
         return
     if not comparison.ok or (options.missing == "fail" and comparison.lost):

@@ -53,20 +53,21 @@ def kernels(options: KernelsOptions) -> None:
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own, plot = names.own_kernels(options.kernel_files), options.plot
-    chosen = names.choose_kernels(options.kernels, own=own)
+    user_kernels = names.own_kernels(options.kernel_files)
+    chosen = names.choose_kernels(options.kernels, user_kernels=user_kernels)
     dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
     if options.resources:
         _show_resources(options, chosen, dtypes)
         return
-    if plot:
+    if options.plot:
         raise UsageError("--plot is for --resources")
     if options.describe is None:
         before = [variant for variant in VARIANTS if variant.executor == "opencl"]
         rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
-        running.show(ladder([*before, *own, *rest]))
+        running.show(ladder([*before, *user_kernels, *rest]))
         return
-    for variant in names.named_variants(options.describe, own):
+    described = names.choose_kernels(options.describe, user_kernels=user_kernels, add_unnamed=False)
+    for variant in described:
         running.show(entry_page(entry(variant, picture(variant))))
 
 

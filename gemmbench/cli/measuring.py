@@ -145,7 +145,7 @@ def tune(options: TuneOptions) -> None:
     if options.forget:
         _forget(options)
         return
-    with api.tuning(options) as prepared:
+    with tuning.prepared(options, api.make_machine, api.make_caching_machine) as prepared:
         if options.dry_run:
             _say_space(prepared, options)
             return
@@ -154,7 +154,7 @@ def tune(options: TuneOptions) -> None:
     if run.rows:
         running.show(stack(sheets(run, options.top)))
     try:
-        api.finish_tuning(prepared, outcome, options, tell=True)
+        api.finish_tuning(prepared, outcome, options, verbose=True)
     except KeyboardInterrupt:
         where = f"{len(run.rows)} rows are saved in {run.path}; the same command continues"
         api.say(f"gemmbench: interrupted; {where}")

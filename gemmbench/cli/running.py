@@ -28,6 +28,7 @@ from gemmbench.options.measuring import MeasurementOptions
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
+from gemmbench.suite.run import prepared
 
 Command = Callable[..., Any]
 
@@ -152,7 +153,7 @@ def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = 
     With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result. `as_text`
     replaces the command's table.
     """
-    with api.prepared(options) as measurement:
+    with prepared(options, api.make_machine) as measurement:
         if options.dry_run:
             header = measurement.header
             print_plan(measurement.plan, header.devices, header.policy)
@@ -167,7 +168,7 @@ def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = 
             where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
         api.say(f"gemmbench: interrupted; {where}")
     try:
-        api.finish(outcome, run, options, tell=True)
+        api.finish(outcome, run, options, verbose=True)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     if not run.ok:

@@ -43,7 +43,6 @@ from gemmbench.options import (
     names,
     option,
 )
-from gemmbench.plan import OwnKernels
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
@@ -262,8 +261,11 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             if self.report:
                 raise UsageError("--aa writes no report: it compares nothing")
         if self.against is not None:
-            self._check_against(self.against)
-        _ = self.own
+            try:
+                self._check_against(self.against)
+            except OSError:  # no permission, too long a name
+                raise UsageError(f"--against {self.against} cannot be read") from None
+        _ = self.user_kernels
 
     def policy_of(self, base: Policy) -> Policy:
         """Return the baseline's policy with the options that were given.
@@ -287,10 +289,10 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @property
     def inputs(self) -> list[tuple[str, Path]]:
-        """The kernel files as they are, and as they were where --against names them."""
-        former = self.against
-        old = [former / file.name for file in self.kernel_files] if former else []
-        old += [former] if former and former.suffix == KERNEL else []
+        """The kernel files, and their old versions if --against names them."""
+        against = self.against
+        old = [against / file.name for file in self.kernel_files] if against else []
+        old += [against] if against and against.suffix == KERNEL else []
         return super().inputs + names.kernel_inputs(old, "--against")
 
     @cached_property
@@ -298,17 +300,16 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         return replace(
             super().rules,
             interleaved=self.against is not None,
-            old_kernels=frozenset(self.former_kernels),
+            old_kernels=frozenset(self.old_kernels),
         )
 
     @cached_property
-    def own(self) -> OwnKernels:
-        """The user's own kernels as they are and, where --against names their old files, as they were."""
-        now = {each.name: each for each in names.own_kernels(self.kernel_files)}
-        return OwnKernels(now, self.former_kernels)
+    def user_kernels(self) -> dict[str, Variant]:
+        """The user's kernels by name."""
+        return {each.name: each for each in names.own_kernels(self.kernel_files)}
 
     @cached_property
-    def former_kernels(self) -> dict[str, Variant]:
+    def old_kernels(self) -> dict[str, Variant]:
         """Load the old versions of the user's kernels from --against, by their current names.
 
         Return none without --against or for another driver. A folder may lack some of the files. Raise
@@ -316,59 +317,46 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         """
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
-        now = [
-            (each.name, file)
-            for each, file in zip(names.own_kernels(self.kernel_files), self.kernel_files, strict=True)
-        ]
         try:
             is_file = self.against.suffix == KERNEL and not self.against.is_dir()
         except OSError:  # too long a name
             raise UsageError(f"--against {self.against} cannot be read") from None
-        if is_file:
-            if len(now) != 1:
-                raise UsageError(
-                    f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
-                    + (", or name a folder" if now else "")
-                )
-            return {name: own_kernel(self.against) for name, _ in now}
-        old = [(name, self.against / file.name) for name, file in now]
+        if not is_file:
+            files = [self.against / file.name for file in self.kernel_files]
+        elif len(self.kernel_files) == 1:
+            return {name: own_kernel(self.against) for name in self.user_kernels}
+        else:
+            raise UsageError(
+                f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
+                + (", or name a folder" if self.kernel_files else "")
+            )
+        old = zip(self.user_kernels, files, strict=True)
         return {name: own_kernel(file) for name, file in old if file.is_file()}
 
-    def _check_against(self, folder: Path) -> None:
-        """Check --against: its path is valid, and neither --aa nor --energy is given.
-
-        Otherwise raise `UsageError`.
-        """
-        try:
-            self._check_former(folder)
-        except OSError:  # no permission, too long a name
-            raise UsageError(f"--against {folder} cannot be read") from None
-        if self.aa:
-            raise UsageError("--aa compares nothing: it takes no --against")
-        if self.energy:
-            raise UsageError("--against interleaves two kernels: it takes no --energy")
-
-    def _check_former(self, folder: Path) -> None:
-        """Raise `UsageError` unless --against is usable.
+    def _check_against(self, path: Path) -> None:
+        """Raise `UsageError` unless --against is usable, or with --aa or --energy.
 
         It may be a driver, a checkout with the current protocol, a kernels folder, or old user kernels. A
         driver's library must exist only if it is given as a path.
         """
-        former = str(folder)
-        if folder.suffix == KERNEL and self.former_kernels:
-            return
-        if former.startswith(DRIVER):
-            library = former.removeprefix(DRIVER)
+        if str(path).startswith(DRIVER):
+            library = str(path).removeprefix(DRIVER)
             if os.sep in library and not Path(library).is_file():
-                raise UsageError(f"--against {folder}: there is no driver {library}")
-        elif checkout_of(former):
-            if protocol_of(folder) != PROTOCOL:
+                raise UsageError(f"--against {path}: there is no driver {library}")
+        elif path.suffix == KERNEL and self.old_kernels:
+            pass
+        elif checkout_of(str(path)):
+            if protocol_of(path) != PROTOCOL:
                 raise UsageError(
-                    f"--against {folder}: that gemmbench is too old to interleave with; name its folder of "
+                    f"--against {path}: that gemmbench is too old to interleave with; name its folder of "
                     "kernels instead"
                 )
-        elif not (folder / MARK).is_file() and not self.former_kernels:
-            raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
+        elif not (path / MARK).is_file() and not self.old_kernels:
+            raise UsageError(f"--against {path} is no folder of kernels: it has no {MARK}")
+        if self.aa:
+            raise UsageError("--aa compares nothing: it takes no --against")
+        if self.energy:
+            raise UsageError("--against interleaves two kernels: it takes no --energy")
 
 
 _Item = TypeVar("_Item")
@@ -454,11 +442,11 @@ class TuneOptions(Options):
     @cached_property
     def variant(self) -> Variant | None:
         """The kernel of --kernel, or the single --kernel-file. None if neither is given."""
-        own = {each.name: each for each in names.own_kernels(self.kernel_files)}
+        by_name = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
-            return only(tuple(own.values()), "--kernel-file") if own else None
-        name = only(names.choose(self.kernel, (*ladder.LADDER, *own), "kernel"), "--kernel")
-        return own.get(name) or ladder.BY_NAME[name]
+            return only(tuple(by_name.values()), "--kernel-file") if by_name else None
+        name = only(names.choose(self.kernel, (*ladder.LADDER, *by_name), "kernel"), "--kernel")
+        return by_name.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
         """Return the problems to search: -m, -n, -k, or square problems.

@@ -47,9 +47,9 @@ from gemmbench.plan import (
     Axes,
     FindTuned,
     Reach,
+    alternating_with,
     fitting,
     gemm_plan,
-    in_turn_with,
     measured_by,
     peak_plan,
     quick_widths,
@@ -350,10 +350,10 @@ class GemmCommandOptions(MeasurementOptions):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        return names.choose_kernels(self.kernels, self.baseline, self.own)
+        return names.choose_kernels(self.kernels, self.baseline, self.user_kernels)
 
     @cached_property
-    def own(self) -> tuple[Variant, ...]:
+    def user_kernels(self) -> tuple[Variant, ...]:
         return names.own_kernels(self.kernel_files)
 
     @cached_property
@@ -372,7 +372,7 @@ class GemmCommandOptions(MeasurementOptions):
         """The kernel or library of --versus, which alternates with the others. None without --versus."""
         if self.versus is None:
             return None
-        by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
+        by_name = {**ladder.BY_NAME, **{each.name: each for each in self.user_kernels}}
         chosen = names.choose(self.versus, tuple(by_name), "kernel")
         if len(chosen) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
@@ -381,7 +381,7 @@ class GemmCommandOptions(MeasurementOptions):
     @property
     def named(self) -> tuple[str, ...]:
         """The kernels that were asked for by name: tables tell why one of them cannot run."""
-        return names.named_kernels(self.kernels, self.own)
+        return names.named_kernels(self.kernels, self.user_kernels)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -425,7 +425,11 @@ class GemmCommandOptions(MeasurementOptions):
         ]
 
     def _gemms(
-        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
+        self,
+        devices: Sequence[DeviceFacts],
+        dtype: str,
+        find_tuned: FindTuned,
+        operands: Operands | None = None,
     ) -> Plan:
         """Plan all kernels and shapes in one data type.
 
@@ -434,10 +438,12 @@ class GemmCommandOptions(MeasurementOptions):
         problems = self._problems(dtype)
         params = names.choose_params(self.params)
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
-        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
+        cases = gemm_plan(devices, self.variants, problems, fixed, operands, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        groups = [names.of_groups(self.kernels, self.baseline, self.own, device) for device in devices]
+            cases = alternating_with(cases, devices, self.partner, fixed, operands, find_tuned, self.axes)
+        groups = [
+            names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
+        ]
         return fitting(cases, groups, (*self.named, *self.baseline.split(",")))
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
@@ -627,7 +633,7 @@ class GemmOptions(GemmCommandOptions):
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """The kernels and libraries; no library where a result is written."""
-        return names.choose_kernels(self.kernels, "none" if self.out else self.baseline, self.own)
+        return names.choose_kernels(self.kernels, "none" if self.out else self.baseline, self.user_kernels)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -695,10 +701,10 @@ class GemmOptions(GemmCommandOptions):
             raise UsageError("--out needs exactly one --device, whose result it holds")
         files = (self.a, self.b, self.c, self.out)
         a, b, c, out = (str(file.absolute()) if file else None for file in files)
-        own = Operands(a, b, c, out)
+        operands = Operands(a, b, c, out)
         steps: Plan = ()
         for dtype in self.dtypes:
             if self.peak and all(self._size[:3]):
                 steps += self._peaks(devices, dtype)
-            steps += self._gemms(devices, dtype, find_tuned, own)
+            steps += self._gemms(devices, dtype, find_tuned, operands)
         return steps

@@ -53,45 +53,37 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     return tuple(made)
 
 
-def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
+def choose_kernels(
+    text: str, baseline: str = "none", user_kernels: Sequence[Variant] = (), add_unnamed: bool = True
+) -> tuple[Variant, ...]:
     """Return the kernels of a comma-separated list, and the libraries of `baseline`, in ladder order.
 
-    If the list names none of the user's `own` kernels, add all of them. Raise `UsageError` if a name is
-    unknown.
+    If the list names none of the user's kernels, `add_unnamed` adds all of them. Raise `UsageError` if a name
+    is unknown.
     """
-    names = _variant_names(text, own)
-    by_name = {each.name: each for each in own}
-    if names.isdisjoint(by_name):
+    groups = _groups(user_kernels)
+    names = {name for word in _kernel_words(text, user_kernels) for name in groups.get(word, (word,))}
+    by_name = {each.name: each for each in user_kernels}
+    if add_unnamed and names.isdisjoint(by_name):
         names.update(by_name)
     names.update(choose_baselines(baseline))
     return tuple({**ladder.BY_NAME, **by_name}[name] for name in ladder.order(by_name) if name in names)
 
 
-def named_variants(text: str, own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
-    """What a list names, and nothing beside it; otherwise as `choose_kernels`."""
-    names = _variant_names(text, own)
-    return tuple(each for each in choose_kernels(text, own=own) if each.name in names)
+def _groups(user_kernels: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
+    return {**_MEMBERS, _OWN: tuple(each.name for each in user_kernels)} if user_kernels else _MEMBERS
 
 
-def _variant_names(text: str, own: Sequence[Variant]) -> set[str]:
-    groups = _groups(own)
-    return {name for word in _kernel_words(text, own) for name in groups.get(word, (word,))}
-
-
-def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
-    return {**_MEMBERS, _OWN: tuple(each.name for each in own)} if own else _MEMBERS
-
-
-def of_groups(text: str, baseline: str, own: Sequence[Variant], device: DeviceFacts) -> set[str]:
+def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device: DeviceFacts) -> set[str]:
     """Return the names that the groups in --kernel and --baseline select on this device.
 
     Names listed explicitly are not included.
     """
-    groups = {**_groups(own), DEFAULT: ladder.DEFAULT[broad_type(device)]}
+    groups = {**_groups(user_kernels), DEFAULT: ladder.DEFAULT[broad_type(device)]}
     libraries = {"all": ladder.BASELINES, DEFAULT: ladder.default_libraries(device)}
     return {
         name
-        for words, members in ((_kernel_words(text, own), groups), (_words(baseline), libraries))
+        for words, members in ((_kernel_words(text, user_kernels), groups), (_words(baseline), libraries))
         for word in words
         for name in members.get(word, ())
     }
@@ -102,13 +94,14 @@ def has_default(text: str) -> bool:
     return DEFAULT in _words(text)
 
 
-def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
     """Return the kernels named explicitly in a list, and the selected kernels of the user.
 
     Members of groups are excluded.
     """
-    words = (*_kernel_words(text, own), *(each.name for each in choose_kernels(text, own=own) if each.own))
-    return tuple(dict.fromkeys(word for word in words if word not in _groups(own)))
+    chosen = choose_kernels(text, user_kernels=user_kernels)
+    words = (*_kernel_words(text, user_kernels), *(each.name for each in chosen if each.own))
+    return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
@@ -125,14 +118,14 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
 
-def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
     """Split a list of kernel names and groups, without duplicates.
 
     Raise `UsageError` if a word is unknown, or is `own` without user kernels.
     """
-    known = (*ladder.order(each.name for each in own), *_groups(own))
+    known = (*ladder.order(each.name for each in user_kernels), *_groups(user_kernels))
     for word in _words(text):
-        if word == _OWN and not own:
+        if word == _OWN and not user_kernels:
             raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
     return choose(text, known, "kernel")
 

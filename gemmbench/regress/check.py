@@ -90,16 +90,17 @@ def prepared(
 
     Raises `UsageError` if the baseline, the options and this machine do not fit together.
     """
-    against, own, policy = options.against, options.own, options.policy_of(baseline.header.policy)
+    against, policy = options.against, options.policy_of(baseline.header.policy)
     if against is not None:  # two kernels are built and verified
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
         devices, places = _chosen(baseline, all_devices, options.device)
         folder = ""  # or what else `Case.former` names
-        if against and not own.former:
+        if against and not options.old_kernels:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
-        plan = rebuild(_wanted(baseline), devices, places, folder, own)
+        kernels = options.user_kernels, options.old_kernels
+        plan = rebuild(_wanted(baseline), devices, places, folder, *kernels)
         for step in plan:  # the user's own kernels must be there
             if isinstance(step, Skip) and step.row.own and not step.row.source:
                 raise UsageError(step.row.reason)
