@@ -74,24 +74,16 @@ def stderr() -> Console:
 
 
 def say(sentence: str, quiet: bool = False) -> None:
-    """A line on stderr, unless only the table is wanted or there is no stderr (pythonw, a service)."""
-    if sys.stderr and not quiet:
-        try:
-            print(sentence, file=sys.stderr, flush=True)
-        except BrokenPipeError:
-            _drop_messages()
+    """Print a line on stderr, unless `quiet`."""
+    if not quiet:
+        stderr().print(sentence, soft_wrap=True)
 
 
 class _Messages(Console):
     def on_broken_pipe(self) -> None:
-        """Go on measuring if nobody reads the messages: rich would end the process."""
-        _drop_messages()
-
-
-def _drop_messages() -> None:
-    """Send further messages nowhere."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        """Discard further messages if nobody reads them: rich would end the process."""
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @dataclass(frozen=True, eq=False)

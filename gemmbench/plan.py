@@ -125,18 +125,13 @@ def alternating_with(
     device. Other arguments are as for `gemm_plan`.
     """
     own = {name: value for name, value in overrides.items() if name in partner.parameters}
-    partners: dict[tuple[int, Gemm], Case | Skip] = {}
-    for step in plan:
-        if isinstance(step, Case) and step.device != HOST and step.problem:
-            index, problem = step.device, step.problem
-            math, device = axes.math if partner.executor == "opencl" else "", devices[index]
-            partners[index, problem] = (
-                _host_case(partner, problem, operands)
-                if partner.on_host
-                else _gemm_case(index, device, partner, problem, own, operands, tuned, math)
-            )
+    cases = [step for step in plan if isinstance(step, Case) and step.device != HOST]
+    problems = tuple(dict.fromkeys(case.problem for case in cases if case.problem))
+    steps = gemm_plan(devices, [partner], problems, own, operands, tuned, Axes((axes.math,)))
+    steps *= len(devices) if partner.on_host else 1
+    partners = dict(zip(itertools.product(range(len(devices)), problems), steps, strict=True))
     for index in range(len(devices)):
-        others = [other for (device, _), other in partners.items() if device == index]
+        others = [partners[index, case.problem] for case in cases if case.device == index and case.problem]
         rows = [other.row for other in others if isinstance(other, Skip)]
         if rows and len(rows) == len(others):
             where = f"--versus {partner.name} cannot run on {devices[index].name}"

@@ -20,7 +20,7 @@ from gemmbench.ladder import BASELINE, VARIANTS
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
+from gemmbench.model.case import Finished, Planned, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts, HostFacts, driver_name
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES
 from gemmbench.model.kernel_files import opening, shown_name
@@ -215,20 +215,17 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
         present, host = every_device(worker)
         devices = select(present, selector)
         header = header_of(devices, host, policy, command)
-        plan: Plan = ()
-        for dtype in dtypes:
-            plan += gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype)])
+        plan = gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in dtypes])
         rows: list[Row] = []
         with Progress(api.stderr(), quiet=False, verbose=0) as progress:
-            tell = progress.handle
-            tell(Planned(len(plan)))
+            progress.handle(Planned(len(plan)))
             for number, step in enumerate(plan, 1):
                 if isinstance(step, Skip):
                     rows.append(step.row)
                 else:
-                    tell(Started(number, step.label))
+                    progress.handle(Started(number, step.label))
                     rows.append(worker.inspect(step, devices[step.device], policy))
-                tell(Finished(rows[-1]))
+                progress.handle(Finished(rows[-1]))
     return Run(header, tuple(rows))
 
 

@@ -16,7 +16,7 @@ from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import protocol_of
-from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
+from gemmbench.model.case import DRIVER, KERNEL, Policy, checkout_of
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.instrument import PROTOCOL
@@ -121,17 +121,17 @@ def _threshold_option(help: str) -> Any:
     return option(f"{help}. {more}", metavar="PERCENT", group=COMPARISON, common=True)
 
 
-def _scope_option() -> Any:
-    help = "Time to compare. finest: the kernel's, or the host's for host libraries."
-    return option(help, click.Choice(("finest", *SCOPES)), "finest", group=COMPARISON)
-
-
 @dataclass(frozen=True, kw_only=True)
 class ComparisonOptions(Options):
     """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
-    scope: str = _scope_option()
+    scope: str = option(
+        "Time to compare. finest: the kernel's, or the host's for host libraries.",
+        click.Choice(("finest", *SCOPES)),
+        "finest",
+        group=COMPARISON,
+    )
     across: str | None = option(
         f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated.",
         metavar="WHAT",
@@ -241,12 +241,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "Stop a row after this time, including builds.  [default: the baseline's; with --budget 60 + 20 x "
         "budget]"
     )
-    memory: str | None = option(
-        f"How operands reach the device: {', '.join(('auto', *MEMORY_MODES))}.  [default: the baseline's]",
-        click.Choice(("auto", *MEMORY_MODES)),
-        metavar="MODE",
-        group=TIMING,
-    )
+    memory: str | None = measuring.memory_option("the baseline's")
     cold: bool = flag("Rotate operands past the last-level cache.  [default: the baseline's]", group=TIMING)
 
     def __post_init__(self) -> None:
@@ -270,22 +265,12 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     def policy_of(self, base: Policy) -> Policy:
         """Return the baseline's policy with the options that were given.
 
-        --against raises a budget below 2 s unless --budget is given. --budget sets the time limit to 60 s +
-        20 budgets unless --time-limit is given. --cold and the baseline's cold both count. Energy is measured
-        only with --energy.
+        --against raises a budget below 2 s unless --budget is given.
         """
-        budget_s = base.budget_s if self.budget is None else self.budget
+        policy = super().policy_of(base)
         if self.against is not None and self.budget is None:
-            budget_s = max(budget_s, _INTERLEAVED_S)
-        limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
-        return replace(
-            base,
-            budget_s=budget_s,
-            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
-            memory=base.memory if self.memory is None else self.memory,
-            cold=self.cold or base.cold,
-            energy=self.energy,
-        )
+            policy = replace(policy, budget_s=max(policy.budget_s, _INTERLEAVED_S))
+        return policy
 
     @property
     def inputs(self) -> list[tuple[str, Path]]:

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.problem import leading
+from gemmbench.model.problem import Leading, leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options import (
     CHART,
@@ -116,9 +116,15 @@ def seconds_option(help: str, default: float | None = None, common: bool = False
     return option(help, Number(0), default, metavar="SECONDS", group=TIMING, common=common)
 
 
-def format_option() -> Any:
-    """What is printed instead of the table."""
-    return option(FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True)
+def memory_option(default: str) -> Any:
+    """The option --memory; `default` is shown in the help."""
+    modes = ("auto", *MEMORY_MODES)
+    return option(
+        f"How operands reach the device: {', '.join(modes)}.  [default: {default}]",
+        click.Choice(modes),
+        metavar="MODE",
+        group=TIMING,
+    )
 
 
 def batch_option() -> Any:
@@ -151,12 +157,7 @@ class MeasurementOptions(Options):
     time_limit: float | None = seconds_option(
         "Stop a row after this time, including builds.  [default: 60 + 20 x budget]"
     )
-    memory: str | None = option(
-        f"How operands reach the device: {', '.join(('auto', *MEMORY_MODES))}.  [default: auto]",
-        click.Choice(("auto", *MEMORY_MODES)),
-        metavar="MODE",
-        group=TIMING,
-    )
+    memory: str | None = memory_option("auto")
     cold: bool = flag("Rotate operands past the last-level cache.  [default: warm]", group=TIMING)
     energy: bool = flag("Also measure joules; adds 2 to 3 s per row.", group=TIMING)
     dry_run: bool = flag("List what would be measured, and stop.", shell=True, common=True)
@@ -180,19 +181,25 @@ class MeasurementOptions(Options):
 
     @property
     def policy(self) -> Policy:
-        """The measurement policy: budget, time limit, cold operands, memory mode and energy."""
-        budget_s = Policy.budget_s if self.budget is None else self.budget
-        return Policy(
-            budget_s,
-            time_limit_s=self.limit_s(budget_s),
-            cold=self.cold,
-            memory=self.memory or "auto",
+        """How rows are measured."""
+        return self.policy_of(Policy())
+
+    def policy_of(self, base: Policy) -> Policy:
+        """Return a policy with the options that were given.
+
+        --budget sets the time limit to 60 s + 20 budgets unless --time-limit is given. --cold and the base's
+        cold both count. Energy is measured only with --energy.
+        """
+        budget_s = base.budget_s if self.budget is None else self.budget
+        limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
+        return replace(
+            base,
+            budget_s=budget_s,
+            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
             energy=self.energy,
         )
-
-    def limit_s(self, budget_s: float) -> float:
-        """What a row may take altogether, with such a budget."""
-        return 60 + 20 * budget_s if self.time_limit is None else self.time_limit
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices; `UsageError` or `ParameterError` if something does not fit."""
@@ -234,7 +241,9 @@ class PeakOptions(MeasurementOptions):
         shell=True,
         names=(*PROBES, *memory.BY_NAME),
     )
-    format: str = format_option()
+    format: str = option(
+        FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True
+    )
 
     def __post_init__(self) -> None:
         """Validate --only, --all and --types, unless --describe only explains probes."""
@@ -402,24 +411,37 @@ class GemmCommandOptions(MeasurementOptions):
         return steps
 
     def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
-        """Plan short peaks for the arithmetic units that these kernels use, in the layouts of the shapes."""
+        """Plan the short peak measurements that these kernels are compared with.
+
+        Each device that supports `dtype` gets the plain peak. If any kernel uses tensor cores for `dtype` in
+        the layouts of the shapes, every device also gets the matrix peak.
+        """
         layouts = {
-            Problem(1, 1, 1, dtype, trans_a=trans_a, trans_b=trans_b)
-            for trans_a, trans_b in map(self._transposed, self.shapes)
+            Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes
         }
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
-        return peak_steps(devices, dtype, kernels)
+        uses_tensor_cores = any(
+            kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes
+        )
+        steps: Plan = ()
+        for index, device in enumerate(devices):
+            if dtype in device.dtypes:
+                steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
+            if uses_tensor_cores:
+                kind = DTYPES[dtype].instruction
+                steps += peak_plan([device], [kind], (), first=index, reach="matrix")
+        return steps
 
-    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
-        return self.trans_a, self.trans_b
+    def _shape(self, m: int, n: int, k: int, ld: Leading | None = None) -> Shape:
+        """A shape with the options' transposition and batch."""
+        return Shape("", m, n, k, ld, self.trans_a, self.trans_b, self.batch)
 
     def _problems(self, dtype: str) -> list[Problem]:
         """The problem of each shape in one data type, with alpha, beta, strides, transposition and batch."""
         return [
             Problem(
                 *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
-                *self._transposed(shape),
-                shape.batch,
+                *(shape.trans_a, shape.trans_b, shape.batch),
             )
             for shape in self.shapes
         ]
@@ -458,23 +480,6 @@ class GemmCommandOptions(MeasurementOptions):
         return len(measured_by(gemm_plan(devices, others, problems)))
 
 
-def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
-    """Plan the short peak measurements that these kernels are compared with.
-
-    Each device that supports `dtype` gets the plain peak. If any kernel uses tensor cores for `dtype`, every
-    device also gets the matrix peak.
-    """
-    steps: Plan = ()
-    matrix = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
-    for index, device in enumerate(devices):
-        if dtype in device.dtypes:
-            steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
-        if matrix:
-            kind = DTYPES[dtype].instruction
-            steps += peak_plan([device], [kind], (), first=index, reach="matrix")
-    return steps
-
-
 @dataclass(frozen=True, kw_only=True)
 class SquareOptions(GemmCommandOptions):
     """Sweep square problems: m = n = k.
@@ -492,7 +497,7 @@ class SquareOptions(GemmCommandOptions):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = names.choose_sizes(self.sizes, self.min, self.max)
-        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
+        return tuple(self._shape(size, size, size) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -513,7 +518,7 @@ class SweepKOptions(GemmCommandOptions):
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max)
-        return tuple(Shape("", self.m, self.n, size, batch=self.batch) for size in sizes)
+        return tuple(self._shape(self.m, self.n, size) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -567,9 +572,6 @@ class WorkloadsOptions(GemmCommandOptions):
         if self.file:
             shapes += read_shapes(self.file, self.trans_a, self.trans_b)
         return merged(shapes)
-
-    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
-        return shape.trans_a, shape.trans_b
 
 
 def _length(help: str, **spec: Any) -> Any:
@@ -647,7 +649,7 @@ class GemmOptions(GemmCommandOptions):
         lengths = self._size[:3]
         try:
             ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
-            return (Shape("", *lengths, ld, batch=self.batch),)
+            return (self._shape(*lengths, ld),)
         except ValueError as error:
             raise UsageError(f"--{error}") from None
 
