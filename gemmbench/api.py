@@ -35,11 +35,7 @@ from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
-from gemmbench.options.names import (
-    check_folder,
-    check_overwriting,
-    choose,
-)
+from gemmbench.options.names import check_folder, check_overwriting, choose
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons

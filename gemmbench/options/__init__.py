@@ -11,6 +11,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -141,6 +142,12 @@ def option(help: str, kind: click.ParamType[Any] | None = None, default: Any = N
 def flag(help: str, default: bool = False, **spec: Any) -> Any:
     """An option that is on or off."""
     return option(help, Flag(), default, **spec)
+
+
+problem_option = partial(option, group=PROBLEM)
+kernel_option = partial(option, group=KERNELS)
+timing_option = partial(option, group=TIMING)
+comparison_option = partial(option, group=COMPARISON)
 
 
 def hidden(default: Any) -> Any:

@@ -37,11 +37,15 @@ from gemmbench.options import (
     Options,
     Output,
     Whole,
+    comparison_option,
     flag,
     hidden,
+    kernel_option,
     measuring,
     names,
     option,
+    problem_option,
+    timing_option,
 )
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
@@ -118,7 +122,7 @@ def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
 
 def _threshold_option(help: str) -> Any:
     more = "'5 %', or 'NAME=10 %' for one kernel; comma-separated.  [default: 10 %]"
-    return option(f"{help}. {more}", metavar="PERCENT", group=COMPARISON, common=True)
+    return comparison_option(f"{help}. {more}", metavar="PERCENT", common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,29 +130,21 @@ class ComparisonOptions(Options):
     """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
-    scope: str = option(
+    scope: str = comparison_option(
         "Time to compare. finest: the kernel's, or the host's for host libraries.",
         click.Choice(("finest", *SCOPES)),
         "finest",
-        group=COMPARISON,
     )
-    across: str | None = option(
+    across: str | None = comparison_option(
         f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
-        group=COMPARISON,
     )
-    missing: str = option(
-        "What to do if a baseline row has no new result.",
-        click.Choice(("tell", "fail")),
-        "tell",
-        shell=True,
-        group=COMPARISON,
+    missing: str = comparison_option(
+        "What to do if a baseline row has no new result.", click.Choice(("tell", "fail")), "tell", shell=True
     )
-    fail_on: str | None = option(
-        "Fail if a kernel uses different registers, spills or local memory.",
-        click.Choice(("resources",)),
-        group=COMPARISON,
+    fail_on: str | None = comparison_option(
+        "Fail if a kernel uses different registers, spills or local memory.", click.Choice(("resources",))
     )
     strict: bool = flag("Exit 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
     format: str = option(
@@ -213,20 +209,15 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     command: ClassVar[str] = "check"
 
-    aa: int | None = option(
-        "Measure run-to-run variation; compare nothing.",
-        Whole(1),
-        metavar="TIMES",
-        group=COMPARISON,
-        common=True,
+    aa: int | None = comparison_option(
+        "Measure run-to-run variation; compare nothing.", Whole(1), metavar="TIMES", common=True
     )
-    against: Path | None = option(
+    against: Path | None = comparison_option(
         "Alternate each kernel with its old version. PATH is a folder of kernels, a checkout (a folder with "
         "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (for several "
         "files, their folder).",
         FILE,
         metavar="PATH",
-        group=COMPARISON,
         common=True,
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
@@ -283,9 +274,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     @cached_property
     def rules(self) -> Rules:
         return replace(
-            super().rules,
-            interleaved=self.against is not None,
-            old_kernels=frozenset(self.old_kernels),
+            super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.old_kernels)
         )
 
     @cached_property
@@ -349,7 +338,7 @@ _LARGE, _HUGE = 1024, 4096  # m = n = k of a search where none is asked for
 
 
 def _size(help: str, name: str) -> Any:
-    return option(help, SIZE, flags=(name,), group=PROBLEM)
+    return problem_option(help, SIZE, flags=(name,))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -358,23 +347,18 @@ class TuneOptions(Options):
 
     command: ClassVar[str] = "tune"
 
-    kernel: str | None = option(
-        "The kernel to tune (see gemmbench kernels).",
-        metavar="NAME",
-        names=ladder.ORDER,
-        group=KERNELS,
-        common=True,
+    kernel: str | None = kernel_option(
+        "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "Your own kernel, described in its file (see kernels --new)."
     )
-    dtype: str | None = option(
-        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, group=PROBLEM, common=True
+    dtype: str | None = problem_option(
+        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True
     )
-    sizes: str | None = option(
+    sizes: str | None = problem_option(
         "Comma-separated m = n = k.  [default: 4096 on a graphics card, else 1024]",
         metavar="LIST",
-        group=PROBLEM,
         common=True,
     )
     m: int | None = _size("Rows of A and C, for a non-square problem.", "-m")
@@ -386,7 +370,7 @@ class TuneOptions(Options):
     budget: float = measuring.seconds_option(
         "Time for the whole search. Two thirds to search, the rest to retime the best.", 300.0, common=True
     )
-    seed: int = option("Seed for the search.", LENGTH, 1, group=TIMING)
+    seed: int = timing_option("Seed for the search.", LENGTH, 1)
     device: str = measuring.device_option()
     cache: Path | None = option(
         "File for all measured configurations. The same command resumes it.  [default: in the user's cache "
@@ -395,10 +379,9 @@ class TuneOptions(Options):
     )
     force: bool = flag("Discard the measured configurations.")
     time_limit: float = measuring.seconds_option("Stop a configuration after this time.", 30.0)
-    builders: int | None = option(
+    builders: int | None = timing_option(
         "Processes that compile ahead.  [default: half the cores, at most 4; none on a CPU device]",
         Whole(0, 8),
-        group=TIMING,
     )
     top: int = option("Configurations to show.", SIZE, 10, shell=True, common=True)
     report: Path | None = option("Write a page with all tables.", PAGE, common=True)
@@ -520,17 +503,13 @@ class KernelsOptions(Options):
 
     command: ClassVar[str] = "kernels"
 
-    describe: str | None = option(
-        "Explain one kernel: idea, tiles, parameters.",
-        metavar="NAME",
-        names=names.KERNELS,
-        group=KERNELS,
-        common=True,
+    describe: str | None = kernel_option(
+        "Explain one kernel: idea, tiles, parameters.", metavar="NAME", names=names.KERNELS, common=True
     )
     resources: bool = flag("Build kernels and show registers and memory.", group=KERNELS, common=True)
     plot: Path | None = option("With --resources: draw work-group sizes.", CHART, common=True)
-    new: Path | None = option(
-        "Write an example kernel to start from.", FILE, metavar="FILE.cl", group=KERNELS, common=True
+    new: Path | None = kernel_option(
+        "Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True
     )
     device: str = measuring.device_option()
     kernels: str = measuring.kernels_option(default="all")

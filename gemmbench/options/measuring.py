@@ -39,9 +39,12 @@ from gemmbench.options import (
     Whole,
     flag,
     hidden,
+    kernel_option,
     names,
     option,
+    problem_option,
     specs,
+    timing_option,
 )
 from gemmbench.plan import (
     Axes,
@@ -75,11 +78,10 @@ _DEFAULT_SIZE = 1024
 
 def device_option(default: str = "the best found") -> Any:
     """Which device; `default` is what help says is used without it."""
-    return option(
+    return problem_option(
         "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
         f"comma-separated.  [default: {default}]",
         default="",
-        group=PROBLEM,
         common=True,
         env=DEVICE_VARIABLE,
         metavar="WHICH",
@@ -103,37 +105,33 @@ def kernel_files_option(
     "named there. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """The option --kernel-file: files with the user's own kernels."""
-    return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl", group=KERNELS)
+    return kernel_option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
 
 
 def dtype_option(help: str = DTYPES_HELP, default: str | None = "float") -> Any:
     """Data types of operands."""
-    return option(help, default=default, metavar="TYPES", names=GEMM_DTYPES, group=PROBLEM, common=True)
+    return problem_option(help, default=default, metavar="TYPES", names=GEMM_DTYPES, common=True)
 
 
 def seconds_option(help: str, default: float | None = None, common: bool = False) -> Any:
     """A time above zero."""
-    return option(help, Number(0), default, metavar="SECONDS", group=TIMING, common=common)
+    return timing_option(help, Number(0), default, metavar="SECONDS", common=common)
 
 
 def memory_option(default: str) -> Any:
     """The option --memory; `default` is shown in the help."""
     modes = ("auto", *MEMORY_MODES)
-    return option(
+    return timing_option(
         f"How operands reach the device: {', '.join(modes)}.  [default: {default}]",
         click.Choice(modes),
         metavar="MODE",
-        group=TIMING,
     )
 
 
 def batch_option() -> Any:
     """``--batch``."""
-    return option(
-        "Independent problems of this shape in one launch or call.",
-        Whole(1, MOST_PROBLEMS),
-        1,
-        group=PROBLEM,
+    return problem_option(
+        "Independent problems of this shape in one launch or call.", Whole(1, MOST_PROBLEMS), 1
     )
 
 
@@ -218,18 +216,16 @@ class PeakOptions(MeasurementOptions):
 
     command: ClassVar[str] = "peak"
 
-    types: str | None = option(
+    types: str | None = problem_option(
         f"Comma-separated data types.  [default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
         names=ALL_DTYPES,
-        group=PROBLEM,
         common=True,
     )
-    only: str | None = option(
+    only: str | None = problem_option(
         f"Comma-separated: {', '.join(FAMILIES)}.  [default: {COMPUTE}]",
         metavar="FAMILIES",
         names=tuple(FAMILIES),
-        group=PROBLEM,
         common=True,
     )
     all: bool = flag("Measure every family, type and probe.", group=PROBLEM, common=True)
@@ -283,36 +279,29 @@ class GemmCommandOptions(MeasurementOptions):
     kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = dtype_option()
-    baseline: str = option(
+    baseline: str = kernel_option(
         f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
         "BLAS) and, on a GPU, cublas or else clblast, if installed.",
         default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
-        group=KERNELS,
     )
-    params: tuple[str, ...] = option(
+    params: tuple[str, ...] = kernel_option(
         "Set a kernel parameter; may be repeated. Comma-separated values measure every valid "
         f"combination, at most {names.MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
         metavar="NAME=VALUES",
         many=True,
-        group=KERNELS,
     )
-    math: str | None = option(
+    math: str | None = kernel_option(
         "Compile OpenCL kernels with strict or fast math (-cl-fast-relaxed-math). With both, batches "
         "alternate and the table shows the ratio.  [default: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
         names=MATHS,
-        group=KERNELS,
     )
-    versus: str | None = option(
-        "Alternate with this kernel and show the ratio.",
-        metavar="NAME",
-        names=ladder.ORDER,
-        group=KERNELS,
-        common=True,
+    versus: str | None = kernel_option(
+        "Alternate with this kernel and show the ratio.", metavar="NAME", names=ladder.ORDER, common=True
     )
     tuned: bool = flag(
         "Use the parameters that `gemmbench tune` saved for this device.",
@@ -320,12 +309,12 @@ class GemmCommandOptions(MeasurementOptions):
         flags=("--tuned/--no-tuned",),
         group=KERNELS,
     )
-    alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0, group=PROBLEM)
-    beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0, group=PROBLEM)
+    alpha: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
+    beta: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
     trans_a: bool = flag(TRANS_A, group=PROBLEM)
     trans_b: bool = flag(TRANS_B, group=PROBLEM)
     batch: int = batch_option()
-    seed: int = option("Seed for generated operands.", LENGTH, Policy.seed, group=PROBLEM)
+    seed: int = problem_option("Seed for generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "Time to show: the kernel alone, all device work, or from host memory to host memory.  "
         "[default: kernel; device with a library, which reports no kernel time]",
@@ -490,9 +479,9 @@ class SquareOptions(GemmCommandOptions):
 
     command: ClassVar[str] = "square"
 
-    min: int | None = option("Smallest size.  [default: 64]", SIZE, group=PROBLEM)
-    max: int = option("Largest size.", SIZE, 1024, group=PROBLEM, common=True)
-    sizes: str | None = option(SIZES, metavar="LIST", group=PROBLEM, common=True)
+    min: int | None = problem_option("Smallest size.  [default: 64]", SIZE)
+    max: int = problem_option("Largest size.", SIZE, 1024, common=True)
+    sizes: str | None = problem_option(SIZES, metavar="LIST", common=True)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -509,11 +498,11 @@ class SweepKOptions(GemmCommandOptions):
 
     command: ClassVar[str] = "sweep-k"
 
-    m: int = option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), group=PROBLEM, common=True)
-    n: int = option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), group=PROBLEM, common=True)
-    k_min: int | None = option("Smallest k.  [default: 64]", SIZE, group=PROBLEM)
-    k_max: int = option("Largest k.", SIZE, 2048, group=PROBLEM, common=True)
-    sizes: str | None = option(SIZES, metavar="LIST", group=PROBLEM)
+    m: int = problem_option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), common=True)
+    n: int = problem_option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), common=True)
+    k_min: int | None = problem_option("Smallest k.  [default: 64]", SIZE)
+    k_max: int = problem_option("Largest k.", SIZE, 2048, common=True)
+    sizes: str | None = problem_option(SIZES, metavar="LIST")
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
@@ -533,22 +522,20 @@ class WorkloadsOptions(GemmCommandOptions):
     command: ClassVar[str] = "workloads"
 
     kernels: str = kernels_option(default="best")
-    set: str | None = option(
+    set: str | None = problem_option(
         f"Comma-separated: {', '.join(SETS)} or all.  [default: all but llm; none with --file]",
         metavar="NAMES",
         names=(*SETS, "all"),
-        group=PROBLEM,
         common=True,
     )
-    file: Path | None = option(
+    file: Path | None = problem_option(
         "Your own shapes. Columns: m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
         FILE,
         metavar="FILE.csv",
-        group=PROBLEM,
         common=True,
     )
-    batch: int = option("Images or sequences per batch.", SIZE, 1, group=PROBLEM)
-    prompt: int = option("Tokens per prompt.", SIZE, PROMPT, group=PROBLEM)
+    batch: int = problem_option("Images or sequences per batch.", SIZE, 1)
+    prompt: int = problem_option("Tokens per prompt.", SIZE, PROMPT)
 
     @cached_property
     def set_names(self) -> tuple[str, ...]:
@@ -575,7 +562,7 @@ class WorkloadsOptions(GemmCommandOptions):
 
 
 def _length(help: str, **spec: Any) -> Any:
-    return option(help, LENGTH, group=PROBLEM, **spec)
+    return problem_option(help, LENGTH, **spec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -595,13 +582,9 @@ class GemmOptions(GemmCommandOptions):
     lda: int | None = _length("Row stride of A as stored, in elements.  [default: k; m with --trans-a]")
     ldb: int | None = _length("Row stride of B as stored, in elements.  [default: n; k with --trans-b]")
     ldc: int | None = _length("Row stride of C, in elements.  [default: n]")
-    a: Path | None = option(
-        "Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy", group=PROBLEM
-    )
-    b: Path | None = option(
-        "Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy", group=PROBLEM
-    )
-    c: Path | None = option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy", group=PROBLEM)
+    a: Path | None = problem_option("Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy")
+    b: Path | None = problem_option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
+    c: Path | None = problem_option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy")
     out: Path | None = option("Write C to a file; needs a single --kernel.", Output("OUT.npy", folder=False))
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
