@@ -304,21 +304,18 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    chosen: tuple[DeviceFacts, ...] = ()
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
-            problems = worker.problems
+            chosen = select(listed, selector) if listed else ()
         except WorkerError as error:
             trouble = str(error)
-    chosen: tuple[DeviceFacts, ...] = ()
-    try:
-        chosen = select(listed, selector) if listed else ()
-    except UsageError as error:
-        if selector != os.environ.get(DEVICE_VARIABLE):
-            raise
-        missing = str(error)
-    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=problems)
+        except UsageError as error:
+            if selector != os.environ.get(DEVICE_VARIABLE):
+                raise
+            missing = str(error)
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=worker.problems)
     report = examine(machine)
     if missing:
         finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")
@@ -626,10 +623,9 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     from gemmbench.pages import html  # matplotlib takes a second to import
 
     PAGE.check("--out", path)
-    check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    write_text(path, html(runs, wanted))
+    write_text(path, html(runs, wanted), _paths(runs))
 
 
 # --- tuning -------------------------------------------------------------------------------------------------

@@ -44,11 +44,6 @@ class Axes:
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
     grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
 
-    @property
-    def math(self) -> str:
-        """The only math mode, or "" if there are several."""
-        return self.maths[0] if len(self.maths) == 1 else ""
-
     def combinations(self, variant: Variant) -> list[dict[str, int]]:
         """Every combination of the grid's values of a variant's own parameters; the empty one without any."""
         own = {name: values for name, values in self.grid.items() if name in variant.parameters}
@@ -122,12 +117,12 @@ def alternating_with(
 
     Host cases, skipped rows and the partner's own cases without a grid are unchanged. A case whose partner
     cannot run gets a note with the reason. Raise `ParameterError` if the partner cannot run any problem on a
-    device. Other arguments are as for `gemm_plan`.
+    device. Other arguments are as for `gemm_plan`; `axes` has one math mode.
     """
     own = {name: value for name, value in overrides.items() if name in partner.parameters}
     cases = [step for step in plan if isinstance(step, Case) and step.device != HOST]
     problems = tuple(dict.fromkeys(case.problem for case in cases if case.problem))
-    steps = gemm_plan(devices, [partner], problems, own, operands, tuned, Axes((axes.math,)))
+    steps = gemm_plan(devices, [partner], problems, own, operands, tuned, replace(axes, grid={}))
     steps *= len(devices) if partner.on_host else 1
     partners = dict(zip(itertools.product(range(len(devices)), problems), steps, strict=True))
     for index in range(len(devices)):
@@ -436,12 +431,10 @@ _OTHERS_DRIVERS = ("pocl", "portable computing", "rusticl", "clover", "mesa")  #
 _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
 
 
-class SelectionError(UsageError, ValueError):
-    """The selector names no device; the message is one sentence for the user."""
-
-
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
-    """The devices that a selector names, in its order, none twice; `SelectionError` if a term names none.
+    """Return the devices that a selector names, in its order, none twice.
+
+    Raise `UsageError` if a term names none.
 
     Terms are separated by commas, each one of
 
@@ -457,7 +450,7 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
     come first, then Intel's, then PoCL.
     """
     if not devices:
-        raise SelectionError("there is no OpenCL device to select from")
+        raise UsageError("there is no OpenCL device to select from")
     ranked = sorted(devices, key=_rank)  # stable: the list's order decides among equals
     terms = [term.strip() for term in selector.split(",")]
     if terms == [""]:
@@ -482,7 +475,7 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
     """Return the devices that one selector term names: all for `all`, else at most one.
 
-    Raise `SelectionError` if there is none.
+    Raise `UsageError` if there is none.
     """
 
     def driver_words(device: DeviceFacts) -> str:
@@ -502,7 +495,7 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
     if not matches:
         what = f"no device is {term!r}" if term else "a device is missing beside a comma"
         listing = ", ".join(f"{device.index} ({device.title})" for device in devices)
-        raise SelectionError(f"{what}; choose {listing} or all")
+        raise UsageError(f"{what}; choose {listing} or all")
     return matches[:1]
 
 

@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from gemmbench import UsageError, api
 from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
-from gemmbench.cli.running import Grouped, takes
+from gemmbench.cli.running import Grouped, click_option, takes
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options import CHART
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
-from gemmbench.options.measuring import FORMAT, RUN_FORMATS
+from gemmbench.options.measuring import PeakOptions
 from gemmbench.regress import results
 from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
@@ -148,34 +148,26 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 
 @click.command(cls=Grouped)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(RUN_FORMATS),
-    default="table",
-    show_default=True,
-    metavar="FORMAT",
-    help=FORMAT,
-)
+@click_option(PeakOptions, "format")
 @click.option(
     "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file, replacing it."
 )
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and every scope.")
-def show(file: Path | None, form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
+def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
     The schemas describe a saved run's header (line 1), its rows, and the records of --format json.
     """
     if schema is not None:
-        if file or form != "table":
+        if file or format != "table":
             raise UsageError("--schema takes no FILE and no --format")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
         run = api.load(file)
-        text = running.as_text(form)
+        text = running.as_text(format)
         output = text(run) if text else run.table(verbose)
     if out is None:
         running.show(output)

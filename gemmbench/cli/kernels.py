@@ -68,7 +68,7 @@ def kernels(options: KernelsOptions) -> None:
         return
     described = names.choose_kernels(options.describe, user_kernels=user_kernels, add_unnamed=False)
     for variant in described:
-        running.show(entry_page(entry(variant, picture(variant))))
+        running.show(entry_page(entry(variant)))
 
 
 def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
@@ -89,11 +89,8 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
         running.draw([run], "resources", options.plot)
 
 
-def entry(variant: Variant, picture: str = "") -> Entry:
-    """Describe a variant: source, types, requirements, passes, parameters and named configurations.
-
-    `picture` follows if it is given.
-    """
+def entry(variant: Variant) -> Entry:
+    """Describe a variant: source, types, requirements, passes, parameters, named configurations, picture."""
     needed = ", ".join(_needs_of(variant, "default"))
     passes = [
         f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)
@@ -109,7 +106,7 @@ def entry(variant: Variant, picture: str = "") -> Entry:
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
         *zip(("named", *[""] * len(variant.named)), _named(variant), strict=False),
     ]
-    pictures = [picture] if picture else []
+    pictures = [opening(step.file) for step in variant.passes if step.role == "multiply"][:1]
     return Entry(variant.name, variant.family, variant.idea, facts, pictures)
 
 
@@ -195,11 +192,6 @@ def _named(variant: Variant) -> list[str]:
     ]
 
 
-def picture(variant: Variant) -> str:
-    """The comment that the multiplying kernel's file opens with."""
-    return next((opening(step.file) for step in variant.passes if step.role == "multiply"), "")
-
-
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
 
 _SIZE = 1024  # of the problem that groups are shaped for
@@ -238,13 +230,8 @@ _LEGEND = {
 
 def sheets(run: Run) -> list[Sheet]:
     """A table for each device and data type: a line for each kernel of each variant."""
-    tables = []
-    for device in dict.fromkeys(row.device for row in run.rows):
-        for dtype in dict.fromkeys(row.dtype for row in run.rows):
-            rows = [row for row in run.rows if (row.device, row.dtype) == (device, dtype)]
-            if rows:
-                tables.append(_sheet(run, device, dtype, rows))
-    return tables
+    tables = units.by_key(((row.device, row.dtype), row) for row in run.rows)
+    return [_sheet(run, *key, rows) for key, rows in tables.items()]
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
@@ -287,14 +274,12 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     Registers and spills are added if `reported`; missing values show -.
     """
 
-    def text(value: int | None) -> str:
-        return "-" if value is None else str(value)
-
     cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
     cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
     if reported:
-        spilled = units.size(kernel.spill_bytes) if kernel.spill_bytes is not None else "-"
-        cells += [Cell(text(kernel.registers)), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
+        registers = "-" if kernel.registers is None else str(kernel.registers)
+        spilled = "-" if kernel.spill_bytes is None else units.size(kernel.spill_bytes)
+        cells += [Cell(registers), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
     return tuple(cells)
 
 

@@ -69,7 +69,6 @@ FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", 
 TRANS_A = "Store A as k x m: op(A) is its transpose, as in BLAS."
 TRANS_B = "Store B as n x k: op(B) is its transpose."
 RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetrics")
-FORMAT = f"What to print: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 SIZES = "Comma-separated sizes, instead of a range."
 DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
@@ -238,7 +237,12 @@ class PeakOptions(MeasurementOptions):
         names=(*PROBES, *memory.BY_NAME),
     )
     format: str = option(
-        FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True
+        f"What to print: {', '.join(RUN_FORMATS)}.",
+        click.Choice(RUN_FORMATS),
+        "table",
+        shell=True,
+        metavar="FORMAT",
+        common=True,
     )
 
     def __post_init__(self) -> None:
@@ -275,6 +279,8 @@ class PeakOptions(MeasurementOptions):
 @dataclass(frozen=True, kw_only=True)
 class GemmCommandOptions(MeasurementOptions):
     """What is measured of the GEMM kernels, and how it is shown."""
+
+    has_bandwidth: ClassVar[bool] = True  # the bandwidth is measured with the peaks
 
     kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
@@ -386,14 +392,20 @@ class GemmCommandOptions(MeasurementOptions):
         """The problems, of every data type alike."""
         raise NotImplementedError
 
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the bandwidth once.
+    @property
+    def operands(self) -> Operands:
+        """The files of the user's matrices."""
+        return Operands()
 
-        Then, for each type, plan its peaks and its GEMMs. Bandwidth and peaks are omitted with --no-peak.
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """Plan the bandwidth once, for a sweep. Then, for each type, plan its peaks and its GEMMs.
+
+        Bandwidth and peaks are omitted with --no-peak or if every shape is empty.
         """
-        steps: Plan = bandwidth_plan(devices) if self.peak else ()
+        has_peaks = self.peak and any(shape.m and shape.n and shape.k for shape in self.shapes)
+        steps: Plan = bandwidth_plan(devices) if has_peaks and self.has_bandwidth else ()
         for dtype in self.dtypes:
-            if self.peak:
+            if has_peaks:
                 peaks = self._peaks(devices, dtype)
                 steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
             steps += self._gemms(devices, dtype, find_tuned)
@@ -435,13 +447,7 @@ class GemmCommandOptions(MeasurementOptions):
             for shape in self.shapes
         ]
 
-    def _gemms(
-        self,
-        devices: Sequence[DeviceFacts],
-        dtype: str,
-        find_tuned: FindTuned,
-        operands: Operands | None = None,
-    ) -> Plan:
+    def _gemms(self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned) -> Plan:
         """Plan all kernels and shapes in one data type.
 
         Add the --versus partner to each case. Drop kernels of a group that do not suit the device.
@@ -449,9 +455,11 @@ class GemmCommandOptions(MeasurementOptions):
         problems = self._problems(dtype)
         params = names.choose_params(self.params)
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
-        cases = gemm_plan(devices, self.variants, problems, fixed, operands, find_tuned, self.axes)
+        cases = gemm_plan(devices, self.variants, problems, fixed, self.operands, find_tuned, self.axes)
         if self.partner:
-            cases = alternating_with(cases, devices, self.partner, fixed, operands, find_tuned, self.axes)
+            cases = alternating_with(
+                cases, devices, self.partner, fixed, self.operands, find_tuned, self.axes
+            )
         groups = [
             names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
         ]
@@ -462,7 +470,7 @@ class GemmCommandOptions(MeasurementOptions):
 
         Return 0 unless --kernel includes default.
         """
-        if not names.has_default(self.kernels):
+        if names.DEFAULT not in names.split(self.kernels):
             return 0
         others = [ladder.BY_NAME[name] for name in ladder.LADDER if name not in measured_by(plan)]
         problems = [problem for dtype in self.dtypes for problem in self._problems(dtype)]
@@ -575,6 +583,7 @@ class GemmOptions(GemmCommandOptions):
 
     command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
+    has_bandwidth: ClassVar[bool] = False
 
     m: int | None = _length(f"Rows of op(A) and C.  [default: {_DEFAULT_SIZE}]", flags=("-m",), common=True)
     n: int | None = _length("Columns of op(B) and C.  [default: m]", flags=("-n",), common=True)
@@ -677,19 +686,13 @@ class GemmOptions(GemmCommandOptions):
         assert dtype is not None
         return lengths["m"][0], lengths["n"][0], lengths["k"][0], dtype[0]
 
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the peaks and every kernel, in each data type.
+    @property
+    def operands(self) -> Operands:
+        files = (self.a, self.b, self.c, self.out)
+        return Operands(*(str(file.absolute()) if file else None for file in files))
 
-        Omit peaks with --no-peak or if m, n or k is 0. Raise `UsageError` if --out has several devices.
-        """
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """Plan the peaks and every kernel. Raise `UsageError` if --out has several devices."""
         if self.out and len(devices) > 1:
             raise UsageError("--out needs exactly one --device, whose result it holds")
-        files = (self.a, self.b, self.c, self.out)
-        a, b, c, out = (str(file.absolute()) if file else None for file in files)
-        operands = Operands(a, b, c, out)
-        steps: Plan = ()
-        for dtype in self.dtypes:
-            if self.peak and all(self._size[:3]):
-                steps += self._peaks(devices, dtype)
-            steps += self._gemms(devices, dtype, find_tuned, operands)
-        return steps
+        return super().plan(devices, find_tuned)

@@ -31,7 +31,7 @@ _RESERVED = (*_MEMBERS, _OWN, _NONE)  # what --kernel and --baseline take beside
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Data types from a comma-separated list, in the order given; `UsageError` if one is unknown."""
-    return choose(",".join(_ALIASES.get(word, word) for word in _words(text)), known, "data type")
+    return choose(",".join(_ALIASES.get(word, word) for word in split(text)), known, "data type")
 
 
 def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
@@ -83,15 +83,10 @@ def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device:
     libraries = {"all": ladder.BASELINES, DEFAULT: ladder.default_libraries(device)}
     return {
         name
-        for words, members in ((_kernel_words(text, user_kernels), groups), (_words(baseline), libraries))
+        for words, members in ((_kernel_words(text, user_kernels), groups), (split(baseline), libraries))
         for word in words
         for name in members.get(word, ())
     }
-
-
-def has_default(text: str) -> bool:
-    """Whether a list of kernels has the default ones."""
-    return DEFAULT in _words(text)
 
 
 def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
@@ -124,7 +119,7 @@ def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
     Raise `UsageError` if a word is unknown, or is `own` without user kernels.
     """
     known = (*ladder.order(each.name for each in user_kernels), *_groups(user_kernels))
-    for word in _words(text):
+    for word in split(text):
         if word == _OWN and not user_kernels:
             raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
     return choose(text, known, "kernel")
@@ -168,7 +163,7 @@ def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...
     is empty, or both a list and `low` are given.
     """
     if text is not None:
-        words = _words(text)
+        words = split(text)
         if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
         if low is not None:
@@ -187,7 +182,8 @@ def _is_number(word: str) -> bool:
     return word.isdecimal() and len(word) <= 18
 
 
-def _words(text: str) -> list[str]:
+def split(text: str) -> list[str]:
+    """Split a comma-separated list, without empty words."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -196,7 +192,7 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
 
     Raise `UsageError` if the list is empty or a name is unknown; `what` names the thing in the message.
     """
-    words = _words(text)
+    words = split(text)
     if not words:
         raise UsageError(f"no {what} is given; {hint('', known)}")
     for word in words:
