@@ -97,8 +97,6 @@ class _LazyGroup(click.Group):
                 stream.reconfigure(errors="replace")
         try:
             status = super().main(args, **extra)
-        except click.exceptions.Exit as wanted:
-            status = wanted.exit_code
         except click.ClickException as error:
             status = _print_error(_click_sentence(error), error.exit_code)
         except (UsageError, NothingMeasured) as error:

@@ -166,9 +166,7 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        run = api.load(file)
-        text = running.as_text(format)
-        output = text(run) if text else run.table(verbose)
+        output = running.rendered(api.load(file), format, verbose)
     if out is None:
         running.show(output)
     else:

@@ -16,7 +16,7 @@ from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.cli.running import Grouped, takes
 from gemmbench.doctor import page, to_record
-from gemmbench.ladder import BASELINE, VARIANTS
+from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
@@ -62,12 +62,9 @@ def kernels(options: KernelsOptions) -> None:
     if options.plot:
         raise UsageError("--plot is for --resources")
     if options.describe is None:
-        before = [variant for variant in VARIANTS if variant.executor == "opencl"]
-        rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
-        running.show(ladder([*before, *user_kernels, *rest]))
+        running.show(ladder(names.choose_kernels("all", "all", user_kernels)))
         return
-    described = names.choose_kernels(options.describe, user_kernels=user_kernels, add_unnamed=False)
-    for variant in described:
+    for variant in names.choose_kernels(options.describe, "none", user_kernels, add_unnamed=False):
         running.show(entry_page(entry(variant)))
 
 

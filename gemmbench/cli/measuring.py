@@ -35,7 +35,7 @@ gemm, square, sweep_k = map(
 def _peak(options: measuring.PeakOptions) -> None:
     """Measure peaks, or explain the probes that --describe names."""
     if options.describe is None:
-        running.measure(options, running.as_text(options.format, options.quiet))
+        running.measure(options)
     elif options.describe == measuring.EVERY_PROBE:
         heads = {family: f"{family}: {idea}" for family, idea in measuring.FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads)))

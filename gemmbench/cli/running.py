@@ -16,7 +16,6 @@ from rich.text import Text
 
 from gemmbench import api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
-from gemmbench.ladder import order_of
 from gemmbench.model import units
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import HOST, DeviceFacts
@@ -147,11 +146,10 @@ def given_options() -> list[str]:
     ]
 
 
-def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = None) -> None:
+def measure(options: MeasurementOptions) -> None:
     """Measure, print, draw and save as the options say.
 
-    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result. `as_text`
-    replaces the command's table.
+    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result.
     """
     with prepared(options, api.make_machine) as measurement:
         if options.dry_run:
@@ -161,7 +159,8 @@ def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = 
         outcome, run = api.follow(measurement, options)
     rows = len(run.rows)
     if rows:
-        show(as_text(run) if as_text else run.table(bool(options.verbose)))
+        format = getattr(options, "format", "table")
+        show(rendered(run, format, bool(options.verbose), options.quiet))
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
@@ -209,20 +208,16 @@ def _estimated_s(case: Case, policy: Policy) -> float:
     return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
 
 
-def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
-    """Return a function that converts a run to the text format `form`, or None for other formats.
+def rendered(run: api.Run, format: str, verbose: bool, quiet: bool = False) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`.
 
-    The function prints how many rows the format excludes on stderr, unless `quiet`.
+    Print how many rows a text format excludes on stderr, unless `quiet`.
     """
-    if form not in exports.FORMATS:
-        return None
-
-    def text(run: Run) -> str:
-        if sentence := exports.left_out(run, form):
-            api.say(sentence, quiet)
-        return exports.FORMATS[form].text(run, order_of(run))
-
-    return text
+    if format not in exports.FORMATS:
+        return run.table(verbose)
+    if sentence := exports.left_out(run, format):
+        api.say(sentence, quiet)
+    return run.text(format)
 
 
 def show(output: RenderableType) -> None:

@@ -167,8 +167,6 @@ class ComparisonOptions(Options):
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.rules
-        for _, path in self.written:
-            names.check_folder("--write", path)
 
     @cached_property
     def rules(self) -> Rules:
@@ -185,8 +183,14 @@ class ComparisonOptions(Options):
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        """The formats and files of --write."""
-        return tuple(names.format_and_file(text, COMPARISON_FORMATS) for text in self.write)
+        """The formats and files of --write. Raise `UsageError` if one is invalid or cannot be written."""
+        pairs = [(form, name) for form, _, name in (text.partition("=") for text in self.write)]
+        for text, (form, name) in zip(self.write, pairs, strict=True):
+            if not name or form not in COMPARISON_FORMATS:
+                formats = ", ".join(COMPARISON_FORMATS)
+                raise UsageError(f"--write takes FORMAT=FILE with one of {formats}, not {text!r}")
+            names.check_folder("--write", Path(name))
+        return tuple((form, Path(name)) for form, name in pairs)
 
     @property
     def outputs(self) -> list[tuple[str, Path]]:

@@ -267,14 +267,6 @@ def _same_file(path: Path, other: Path) -> bool:
         return os.path.realpath(path) == os.path.realpath(other)
 
 
-def format_and_file(text: str, formats: Sequence[str]) -> tuple[str, Path]:
-    """The two that ``--write`` names; `UsageError` if it does not name both."""
-    form, equals, name = text.partition("=")
-    if not equals or not name or form not in formats:
-        raise UsageError(f"--write takes FORMAT=FILE with one of {', '.join(formats)}, not {text!r}")
-    return form, Path(name)
-
-
 # --- What a shell completes ---------------------------------------------------------------------------------
 
 KERNELS = (*_MEMBERS, *ladder.ORDER)
