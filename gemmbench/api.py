@@ -31,7 +31,7 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.opencl.drivers import Problem, sentence
+from gemmbench.opencl.drivers import sentence
 from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
@@ -272,13 +272,8 @@ def devices() -> list[DeviceFacts]:
     Raises:
         UsageError: there is none.
     """
-    return list(devices_and_host()[0])
-
-
-def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts, tuple[Problem, ...]]:
-    """Every OpenCL device, the machine around them and problems of drivers; `UsageError` without a device."""
     with Worker(make_machine) as worker:
-        return *suite.every_device(worker), worker.problems
+        return list(suite.every_device(worker)[0])
 
 
 @_takes(DoctorOptions)

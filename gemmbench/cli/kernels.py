@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 import click
+from click.core import ParameterSource
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -46,8 +47,12 @@ def kernels(options: KernelsOptions) -> None:
     --device, --kernel and --dtype apply to --resources.
     """
     if new := options.new:
-        if others := [name for name in running.given_options() if name != "--new"]:
-            raise UsageError(f"--new writes a file, and does nothing else: {others[0]} does not fit")
+        context = click.get_current_context()
+        for param in context.command.params:
+            is_given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+            if is_given and param.name != "new":
+                word = max(param.opts, key=len)
+                raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
         click.echo(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
@@ -172,13 +177,13 @@ def _parameter(variant: Variant, name: str) -> str:
     families: dict[int, list[str]] = {}
     for family, preset in variant.presets.items():
         if name in preset and preset[name] != default:
-            own = preset[name]
-            if variant.presets.get(family.partition(":")[0], {}).get(name) != own or ":" not in family:
-                families.setdefault(own, []).append(family)
-    others = [f"{', '.join(alike)} {own}" for own, alike in families.items()]
+            value = preset[name]
+            if variant.presets.get(family.partition(":")[0], {}).get(name) != value or ":" not in family:
+                families.setdefault(value, []).append(family)
+    others = [f"{', '.join(alike)} {value}" for value, alike in families.items()]
     known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
-    value = default if default is not None else "by problem and device"
-    return f"{value}: {item.idea} ({known})"
+    shown = default if default is not None else "by problem and device"
+    return f"{shown}: {item.idea} ({known})"
 
 
 def _named(variant: Variant) -> list[str]:
@@ -287,13 +292,14 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices(as_json: bool) -> None:
     """List the OpenCL devices and their drivers."""
-    listed, host, problems = api.devices_and_host()
+    with Worker(api.make_machine) as worker:
+        listed, host = every_device(worker)
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    content = devices_table(listed, host, problems)
+    content = devices_table(listed, host, worker.problems)
     table.stdout().print(stack([content, Text("More: gemmbench devices --json")]))
 
 

@@ -51,13 +51,11 @@ def _workloads(options: measuring.WorkloadsOptions) -> None:
     running.measure(options)
 
 
-peak, workloads = (
-    running.command(measuring.PeakOptions, _peak),
-    running.command(measuring.WorkloadsOptions, _workloads),
-)
+peak = running.command(measuring.PeakOptions, _peak)
+workloads = running.command(measuring.WorkloadsOptions, _workloads)
 
 
-# --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
+# --- What ``peak --describe`` prints of every probe, from the registries ------------------------------------
 
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
@@ -147,7 +145,7 @@ def tune(options: TuneOptions) -> None:
         return
     with tuning.prepared(options, api.make_machine, api.make_caching_machine) as prepared:
         if options.dry_run:
-            _say_space(prepared, options)
+            _print_space(prepared, options)
             return
         outcome = api.follow_tuning(prepared, options)
     run = outcome.run
@@ -181,7 +179,7 @@ def _forget(options: TuneOptions) -> None:
             click.echo(f"Nothing is saved for this in {KeptPresets().path(device)}.")
 
 
-def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
+def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     """Print the search space: problems, parameter values, counts and the estimated time."""
     console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
@@ -189,8 +187,8 @@ def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     console.print(Text(f"{prepared.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"))
     for parameter, values in space.values.items():
         marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        own = "; the kernel chooses for each problem" if parameter in space.own else ""
-        console.print(Text(f"  {parameter}: {marked}{own}"))
+        chosen = "; the kernel chooses for each problem" if parameter in space.own else ""
+        console.print(Text(f"  {parameter}: {marked}{chosen}"))
     console.print(Text("[ ] is the shipped preset."))
     counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
     console.print(Text(f"{counts}, {len(space.configurations):,} fit the device."))

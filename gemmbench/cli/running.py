@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.console import RenderableType
 from rich.text import Text
 
@@ -130,20 +129,6 @@ def command_words() -> tuple[str, ...]:
     """The words of the command line, for the header of a saved run."""
     words: tuple[str, ...] = click.get_current_context().meta[COMMAND_WORDS]
     return words
-
-
-def given_options() -> list[str]:
-    """Return the longest spelling of each option given on the command line.
-
-    Environment variables do not count.
-    """
-    context = click.get_current_context()
-    return [
-        max(param.opts, key=len)
-        for param in context.command.params
-        if isinstance(param, click.Option) and param.name
-        if context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
-    ]
 
 
 def measure(options: MeasurementOptions) -> None:

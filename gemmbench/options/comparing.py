@@ -341,10 +341,6 @@ _Item = TypeVar("_Item")
 _LARGE, _HUGE = 1024, 4096  # m = n = k of a search where none is asked for
 
 
-def _size(help: str, name: str) -> Any:
-    return problem_option(help, SIZE, flags=(name,))
-
-
 @dataclass(frozen=True, kw_only=True)
 class TuneOptions(Options):
     """The options of ``tune``."""
@@ -365,9 +361,9 @@ class TuneOptions(Options):
         metavar="LIST",
         common=True,
     )
-    m: int | None = _size("Rows of A and C, for a non-square problem.", "-m")
-    n: int | None = _size("Columns of B and C.  [default: m]", "-n")
-    k: int | None = _size("Columns of A, rows of B.  [default: m]", "-k")
+    m: int | None = problem_option("Rows of A and C, for a non-square problem.", SIZE, flags=("-m",))
+    n: int | None = problem_option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
+    k: int | None = problem_option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
     trans_a: bool = flag(measuring.TRANS_A, group=PROBLEM)
     trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
