@@ -164,10 +164,10 @@ class Run(run_file.Run):
         write_text(Path(path), self.text(format), _paths([self]))
 
     def check_measured(self) -> None:
-        """Whether there is a result of what was asked for.
+        """Check that a device row has a result. Of a run with GEMMs, only those count.
 
         Raises:
-            NothingMeasured: no case gave one on the device.
+            NothingMeasured: no case gave a result on the device.
         """
         on_device = [row for row in self.rows if row.device >= 0]
         # A peak beside GEMMs is no answer.
@@ -182,7 +182,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _shown(run: run_file.Run) -> Run:
-    """A run with its tables and charts."""
+    """Return the run as one that can show, plot and report itself."""
     return Run(run.header, run.rows, run.path)
 
 
@@ -226,7 +226,7 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 
 
 def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
-    """The function of a command that measures; its help is the command's."""
+    """Return the API function of a measuring command: it measures, draws, reports and returns the run."""
 
     def measure(**values: Any) -> Run:
         return _measured(build(kind, values))
@@ -244,9 +244,9 @@ gemm = _command(measuring.GemmOptions)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Write text into a file at once, so that no reader sees half of it; none of the inputs is replaced.
+    """Replace a file with text in one step, so that no reader sees half of it.
 
-    `UsageError` if it is one of the inputs, or cannot be written; then it is as it was.
+    Raise `UsageError` if it is one of the inputs or cannot be written. Then the file is unchanged.
     """
     check_overwriting([("--out", path)], [("", other) for other in inputs])
     try:
@@ -517,7 +517,7 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
 
 
 def check_repeated(job: checking.Job) -> None:
-    """Whether an A/A measurement has a result; `NothingMeasured` if it has none."""
+    """Raise `NothingMeasured` if no row of an A/A measurement has a result."""
     if all(row.status != "ok" for row in job.rows):
         what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
         raise NothingMeasured(what, _shown(job.run))
@@ -547,7 +547,7 @@ def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutc
 
 
 def comparison_of(job: checking.Job, outcome: CheckOutcome) -> comparisons.Comparison:
-    """What came of a check, or of its rows so far."""
+    """Return the comparison of a check. After an interruption, compare the rows measured so far."""
     baseline = job.baseline
     return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
 

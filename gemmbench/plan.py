@@ -132,7 +132,8 @@ def alternating_with(
             where = f"--versus {partner.name} cannot run on {devices[index].name}"
             raise ParameterError(f"{where}: {rows[0].reason}")
 
-    def paired(step: Case | Skip) -> Case | Skip:
+    def with_partner(step: Case | Skip) -> Case | Skip:
+        """Return a step that alternates with its partner, or has a note why not."""
         if not isinstance(step, Case) or step.device == HOST:
             return step
         if step.variant == partner.name and not step.grid:
@@ -143,7 +144,7 @@ def alternating_with(
             return replace(step, versus=other)
         return replace(step, notes=(*step.notes, f"not in turn with {partner.name}: {other.row.reason}"))
 
-    return tuple(map(paired, plan))
+    return tuple(map(with_partner, plan))
 
 
 def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str]) -> Plan:
@@ -313,7 +314,7 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.device_type.upper()}"
-    if missing := variant.unfit(problem) or _left_out(variant, problem):
+    if missing := variant.unfit(problem) or _unsupported_argument(variant, problem):
         return missing
     if problem.batch > 1 and not variant.batches:
         return f"{variant.name} computes one problem in a launch, and no batch"
@@ -331,8 +332,8 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
     return ""
 
 
-def _left_out(variant: Variant, problem: Gemm) -> str:
-    """Why a kernel that does not take all of a GEMM's arguments cannot compute a problem, or ""."""
+def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
+    """Return which argument of a problem (alpha, beta, lda, ldb, ldc) a kernel does not support, or ""."""
     layout, tight = vars(Layout.of(problem)), vars(Layout.tight(problem))
     wanted = {"alpha": (problem.alpha, 1), "beta": (problem.beta, 0)}
     wanted |= {name: (ld, tight[name]) for name, ld in layout.items()}

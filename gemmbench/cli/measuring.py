@@ -61,13 +61,13 @@ NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 
 def entries() -> list[Entry]:
-    """Every probe, without its pictures."""
+    """List every probe with its family and idea."""
     compute = [Entry(probe.name, measuring.COMPUTE, probe.idea) for probe in PROBES.values()]
     return compute + [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
 
 
 def entry(name: str) -> Entry:
-    """One probe with its facts and pictures."""
+    """Describe the probe of a name: idea, facts and the opening comments of its kernel files."""
     if name in PROBES:
         probe = PROBES[name]
         return Entry(name, measuring.COMPUTE, probe.idea, _compute_facts(probe), [*map(opening, probe.files)])
