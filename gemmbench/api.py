@@ -10,8 +10,8 @@ from __future__ import annotations
 import inspect
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -31,17 +31,11 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, reason_of
-from gemmbench.opencl.drivers import Problem, sentence
-from gemmbench.options import Options, build, command_line, comparing, measuring, specs
+from gemmbench.opencl.drivers import sentence
+from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
-from gemmbench.options.names import (
-    check_folder,
-    check_overwriting,
-    check_plot_path,
-    check_report_path,
-    choose,
-)
+from gemmbench.options.names import check_folder, check_overwriting, choose
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
@@ -53,6 +47,7 @@ from gemmbench.report.table import stack, stdout
 from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome
+from gemmbench.tune import session as tuning
 from gemmbench.tune.result import Result, result
 from gemmbench.views import show as show_table
 
@@ -60,7 +55,6 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from gemmbench.pages import Wanted
-    from gemmbench.tune.session import Tuning
 
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
@@ -76,24 +70,16 @@ def stderr() -> Console:
 
 
 def say(sentence: str, quiet: bool = False) -> None:
-    """A line on stderr, unless only the table is wanted or there is no stderr (pythonw, a service)."""
-    if sys.stderr and not quiet:
-        try:
-            print(sentence, file=sys.stderr, flush=True)
-        except BrokenPipeError:
-            _drop_messages()
+    """Print a line on stderr, unless `quiet`."""
+    if not quiet:
+        stderr().print(sentence, soft_wrap=True)
 
 
 class _Messages(Console):
     def on_broken_pipe(self) -> None:
-        """Go on measuring if nobody reads the messages: rich would end the process."""
-        _drop_messages()
-
-
-def _drop_messages() -> None:
-    """Send further messages nowhere."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
+        """Discard further messages if nobody reads them: rich would end the process."""
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,7 +114,7 @@ class Run(run_file.Run):
             UsageError: there is nothing to draw, no such kind, or the file cannot be written.
         """
         path = Path(path)
-        check_plot_path(path)
+        CHART.check("--plot", path)
         draw([self], kind, path)
 
     def report(self, path: str | Path, **values: Any) -> None:
@@ -178,10 +164,10 @@ class Run(run_file.Run):
         write_text(Path(path), self.text(format), _paths([self]))
 
     def check_measured(self) -> None:
-        """Whether there is a result of what was asked for.
+        """Check that a device row has a result. Of a run with GEMMs, only those count.
 
         Raises:
-            NothingMeasured: no case gave one on the device.
+            NothingMeasured: no case gave a result on the device.
         """
         on_device = [row for row in self.rows if row.device >= 0]
         # A peak beside GEMMs is no answer.
@@ -196,7 +182,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _shown(run: run_file.Run) -> Run:
-    """A run with its tables and charts."""
+    """Return the run as one that can show, plot and report itself."""
     return Run(run.header, run.rows, run.path)
 
 
@@ -240,7 +226,7 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
 
 
 def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
-    """The function of a command that measures; its help is the command's."""
+    """Return the API function of a measuring command: it measures, draws, reports and returns the run."""
 
     def measure(**values: Any) -> Run:
         return _measured(build(kind, values))
@@ -258,9 +244,9 @@ gemm = _command(measuring.GemmOptions)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Write text into a file at once, so that no reader sees half of it; none of the inputs is replaced.
+    """Replace a file with text in one step, so that no reader sees half of it.
 
-    `UsageError` if it is one of the inputs, or cannot be written; then it is as it was.
+    Raise `UsageError` if it is one of the inputs or cannot be written. Then the file is unchanged.
     """
     check_overwriting([("--out", path)], [("", other) for other in inputs])
     try:
@@ -286,13 +272,8 @@ def devices() -> list[DeviceFacts]:
     Raises:
         UsageError: there is none.
     """
-    return list(devices_and_host()[0])
-
-
-def devices_and_host() -> tuple[tuple[DeviceFacts, ...], HostFacts, tuple[Problem, ...]]:
-    """Every OpenCL device, the machine around them and problems of drivers; `UsageError` without a device."""
     with Worker(make_machine) as worker:
-        return *suite.every_device(worker), worker.problems
+        return list(suite.every_device(worker)[0])
 
 
 @_takes(DoctorOptions)
@@ -318,32 +299,23 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    chosen: tuple[DeviceFacts, ...] = ()
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
-            problems = worker.problems
+            chosen = select(listed, selector) if listed else ()
         except WorkerError as error:
             trouble = str(error)
-    chosen: tuple[DeviceFacts, ...] = ()
-    try:
-        chosen = select(listed, selector) if listed else ()
-    except UsageError as error:
-        if selector != os.environ.get(DEVICE_VARIABLE):
-            raise
-        missing = str(error)
-    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=problems)
+        except UsageError as error:
+            if selector != os.environ.get(DEVICE_VARIABLE):
+                raise
+            missing = str(error)
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=worker.problems)
     report = examine(machine)
     if missing:
         finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")
         report = replace(report, findings=(finding, *report.findings))
     return report, machine
-
-
-def point_to_doctor(run: run_file.Run, quiet: bool) -> None:
-    """A line on stderr where a run stays far below its peaks."""
-    if not quiet and (line := pointer(run)):
-        say(line)
 
 
 def load(path: str | Path) -> Run:
@@ -355,16 +327,6 @@ def load(path: str | Path) -> Run:
     run = run_file.load(path)
     # A row above what its device can do: the file was edited, or is of a version that did not know.
     return _shown(replace(run, rows=tuple(within_ceiling(row, run.device(row)) for row in run.rows)))
-
-
-@contextmanager
-def prepared(chosen: MeasurementOptions) -> Iterator[Measurement]:
-    """What a command would measure, ready to run; no kernel is built yet.
-
-    `UsageError` if there is no such device, or the options do not fit it.
-    """
-    with suite.prepared(chosen, make_machine) as measurement:
-        yield measurement
 
 
 def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
@@ -379,27 +341,19 @@ def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcom
 
 def _measured(chosen: MeasurementOptions) -> Run:
     """Measure, draw and report as the options say; `KeyboardInterrupt` after Ctrl-C, with the rows saved."""
-    with prepared(chosen) as measurement:
+    with suite.prepared(chosen, make_machine) as measurement:
         outcome, run = follow(measurement, chosen)
     finish(outcome, run, chosen)
     return run
 
 
-def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, tell: bool = False) -> None:
-    """Draw and report what a command has measured, then end as it ended; a wrong result is no exception.
+def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool = False) -> None:
+    """Draw and report what a command has measured. `verbose` prints what was written, unless --quiet.
 
-    Args:
-        outcome: how it ended.
-        run: what came of it.
-        chosen: what is drawn and reported.
-        tell: say what was written.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C; the rows so far are saved and drawn.
-        NothingMeasured: no case gave a result.
-        UsageError: a row could not be saved, or a chart or page not be written.
+    Raise `KeyboardInterrupt` after Ctrl-C, `NothingMeasured` without a result on the device, and `UsageError`
+    if a row, chart or page could not be written. A wrong result is no exception.
     """
-    quiet = chosen.quiet or not tell
+    quiet = chosen.quiet or not verbose
     if outcome.error:
         raise UsageError(str(outcome.error))
     if chosen.save and not outcome.interrupted:
@@ -416,7 +370,8 @@ def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, tell: bool = 
         raise KeyboardInterrupt
     if run.ok:
         run.check_measured()
-        point_to_doctor(run, chosen.quiet)
+        if line := pointer(run):
+            say(line, chosen.quiet)
 
 
 _CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
@@ -468,8 +423,7 @@ def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source],
     """
     chosen = build(comparing.CompareOptions, values)
     comparison = compared(runs_of(baseline), runs_of(new), chosen)
-    if chosen.plot:
-        draw_comparison(comparison, chosen.plot)
+    draw_and_report(comparison, chosen)
     return comparison
 
 
@@ -484,24 +438,32 @@ def compared(
     resolved = {path.resolve() for path in old_paths}
     if same := next((path for path in new_paths if path.resolve() in resolved), None):
         raise UsageError(f"{same} is both baseline and new run")
-    chosen.check_paths((*old_paths, *new_paths), chosen.plot)
-    for run in (*baselines, *news):
-        _check_rows(run)
+    check_overwriting(chosen.outputs, [("", path) for path in (*old_paths, *new_paths)])
+    _check_rows((*baselines, *news))
     return _with_table(comparisons.compare(baselines, news, chosen.rules))
 
 
-def draw_comparison(comparison: comparisons.Comparison, path: Path) -> bool:
-    """Draw the ratios of a comparison.
+def draw_and_report(
+    comparison: comparisons.Comparison,
+    chosen: comparing.CompareOptions | comparing.CheckOptions,
+    quiet: bool = True,
+) -> None:
+    """Draw a comparison's ratios, if it has any, and write its page, as the options ask.
 
-    Return False, and write nothing, if it has none. Raise `UsageError` if the file cannot be written.
+    Print the names of the files unless `quiet`. Raise `UsageError` if a file cannot be written.
     """
-    if not any(line.ratio for line in comparison.lines):
-        return False
-    from gemmbench.chart_views import ratios
-    from gemmbench.charts import pane
+    if chosen.plot and any(line.ratio for line in comparison.lines):
+        from gemmbench.chart_views import ratios
+        from gemmbench.charts import pane
 
-    pane.draw_panes(lambda: ratios(comparison), path, "compared rows")
-    return True
+        pane.draw_panes(lambda: ratios(comparison), chosen.plot, "compared rows")
+        say(f"Drew {chosen.plot}.", quiet)
+    if isinstance(chosen, comparing.CheckOptions) and chosen.report:
+        from gemmbench.pages import Wanted
+
+        runs = [*comparison.bases, *comparison.news]
+        write_report(runs, chosen.report, Wanted(comparison=comparison, rules=comparison.rules))
+        say(f"Wrote {chosen.report}.", quiet)
 
 
 def runs_of(sources: Source | Iterable[Source]) -> list[run_file.Run]:
@@ -515,9 +477,11 @@ def _paths(runs: Iterable[run_file.Run]) -> list[Path]:
     return [Path(run.path) for run in runs if run.path]
 
 
-def _check_rows(run: run_file.Run) -> None:
-    if not run.rows:
-        raise UsageError(f"{run.path} has no rows to compare")
+def _check_rows(runs: Iterable[run_file.Run]) -> None:
+    """Raise `UsageError` if a run has no rows."""
+    for run in runs:
+        if not run.rows:
+            raise UsageError(f"{run.path} has no rows to compare")
 
 
 @_takes(comparing.CheckOptions)
@@ -548,36 +512,30 @@ def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
     comparison = comparison_of(job, outcome)
     if not comparison.compared:
         raise NothingMeasured(f"nothing was compared: {comparisons.why_nothing(comparison)}", _shown(job.run))
-    if chosen.plot:
-        draw_comparison(comparison, chosen.plot)
-    if chosen.report:
-        report_comparison(comparison, chosen.report)
+    draw_and_report(comparison, chosen)
     return _with_table(comparison)
 
 
 def check_repeated(job: checking.Job) -> None:
-    """Whether an A/A measurement has a result; `NothingMeasured` if it has none."""
+    """Raise `NothingMeasured` if no row of an A/A measurement has a result."""
     if all(row.status != "ok" for row in job.rows):
         what = f"nothing was measured: {row_label(job.rows[0])}: {clean(comparisons.outcome(job.rows[0]))}"
         raise NothingMeasured(what, _shown(job.run))
 
 
-@contextmanager
 def checked(
     baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
-) -> Iterator[checking.Job]:
+) -> AbstractContextManager[checking.Job]:
     """Prepare the measurements of `gemmbench check`.
 
     Raise `UsageError` if the runs, options or devices do not match. `command` is stored in the header; by
     default it is built from the options.
     """
-    chosen.check_paths(_paths(baselines), chosen.plot, chosen.save, chosen.report)
-    for run in baselines:
-        _check_rows(run)
+    check_overwriting(chosen.outputs, [("", path) for path in _paths(baselines)])
+    _check_rows(baselines)
     baseline = BaselineSet(tuple(baselines), chosen.rules)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    with checking.prepared(baseline, chosen, words, make_machine) as job:
-        yield job
+    return checking.prepared(baseline, chosen, words, make_machine)
 
 
 def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
@@ -589,7 +547,7 @@ def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutc
 
 
 def comparison_of(job: checking.Job, outcome: CheckOutcome) -> comparisons.Comparison:
-    """What came of a check, or of its rows so far."""
+    """Return the comparison of a check. After an interruption, compare the rows measured so far."""
     baseline = job.baseline
     return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
 
@@ -659,19 +617,10 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     """
     from gemmbench.pages import html  # matplotlib takes a second to import
 
-    check_report_path(path, "--out")
-    check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
+    PAGE.check("--out", path)
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    write_text(path, html(runs, wanted))
-
-
-def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
-    """Write a page of a comparison, its runs and the verdicts; errors as of `write_report`."""
-    from gemmbench.pages import Wanted
-
-    runs = [*comparison.bases, *comparison.news]
-    write_report(runs, path, Wanted(comparison=comparison, rules=comparison.rules))
+    write_text(path, html(runs, wanted), _paths(runs))
 
 
 # --- tuning -------------------------------------------------------------------------------------------------
@@ -687,41 +636,34 @@ def tune(**values: Any) -> Result:
         UsageError: an option, a file or a device cannot be used.
     """
     chosen = build(TuneOptions, values)
-    with tuning(chosen) as prepared_tuning:
-        outcome = follow_tuning(prepared_tuning, chosen)
-    finish_tuning(prepared_tuning, outcome, chosen)
+    with tuning.prepared(chosen, make_machine, make_caching_machine) as search:
+        outcome = follow_tuning(search, chosen)
+    finish_tuning(search, outcome, chosen)
     return check_tuned(outcome.run)
 
 
-@contextmanager
-def tuning(chosen: TuneOptions) -> Iterator[Tuning]:
-    """What ``gemmbench tune`` would search; `UsageError` if nothing suits the device, or there is none."""
-    from gemmbench.tune import session
-
-    with session.prepared(chosen, make_machine, make_caching_machine) as prepared_tuning:
-        yield prepared_tuning
-
-
-def follow_tuning(prepared_tuning: Tuning, chosen: TuneOptions) -> Outcome:
+def follow_tuning(search: tuning.Tuning, chosen: TuneOptions) -> Outcome:
     """Search, with progress and warnings on stderr; `RunFileError` if the cache file cannot be used."""
-    warn(prepared_tuning.host, prepared_tuning.worker, chosen.quiet)
+    warn(search.host, search.worker, chosen.quiet)
     with Progress(stderr(), chosen.quiet, chosen.verbose) as progress:
-        return prepared_tuning.run(progress.handle)
+        return search.run(progress.handle)
 
 
-def finish_tuning(prepared_tuning: Tuning, outcome: Outcome, chosen: TuneOptions, tell: bool = False) -> None:
+def finish_tuning(
+    search: tuning.Tuning, outcome: Outcome, chosen: TuneOptions, verbose: bool = False
+) -> None:
     """Save the winner unless the search was interrupted, then write the page.
 
-    Raise `KeyboardInterrupt` after an interruption, and `UsageError` if a row could not be saved. `tell`
-    allows a message about the page.
+    Raise `KeyboardInterrupt` after an interruption, and `UsageError` if a row could not be saved. `verbose`
+    prints the page's name, unless --quiet.
     """
     if outcome.error:
         raise UsageError(str(outcome.error))
-    for note in () if outcome.interrupted else prepared_tuning.keep(outcome.run):
+    for note in () if outcome.interrupted else search.keep(outcome.run):
         say(note, chosen.quiet)
     if chosen.report and outcome.run.rows:
         write_report([outcome.run], chosen.report)
-        say(f"Wrote {chosen.report}.", chosen.quiet or not tell)
+        say(f"Wrote {chosen.report}.", chosen.quiet or not verbose)
     if outcome.interrupted:
         raise KeyboardInterrupt
 

@@ -7,12 +7,12 @@ import math
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Literal
 
 from gemmbench import UsageError
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import BY_NAME
-from gemmbench.ladder import variant as variants
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
@@ -39,15 +39,10 @@ class Tuned:
 
 @dataclass(frozen=True)
 class Axes:
-    """What a kernel or library is measured with, beside its parameters: a row for each."""
+    """The math modes and parameter values that a kernel is measured with: a row for each combination."""
 
     maths: tuple[str, ...] = ("",)  # OpenCL kernels, see `model.row.MATHS`; "": as their own flags have it
     grid: Mapping[str, Sequence[int]] = field(default_factory=dict)  # parameters with several values each
-
-    @property
-    def math(self) -> str:
-        """The only one; "" of several."""
-        return self.maths[0] if len(self.maths) == 1 else ""
 
     def combinations(self, variant: Variant) -> list[dict[str, int]]:
         """Every combination of the grid's values of a variant's own parameters; the empty one without any."""
@@ -68,21 +63,18 @@ def gemm_plan(
     tuned: FindTuned = lambda *_: None,
     axes: Axes = Axes(),  # frozen
 ) -> Plan:
-    """Every variant on every problem and device, problem by problem, so that variants are interleaved.
+    """Plan every variant on every problem and device, problem by problem, so that variants are interleaved.
 
-    Parameters are the user's own over the shipped preset; where there are none, those that the tuner kept. A
-    kernel with strict and fast math is timed with the second in turn with the first. A combination of a grid
-    that its constraints do not allow is skipped with the constraint's sentence.
-
-    Raises:
-        variants.ParameterError: an override does not fit a variant that has that parameter, or none has it;
-            alpha or beta of an integer problem has a fraction.
+    `overrides` replace the shipped preset. Without them, `tuned` parameters do. If a kernel has strict and
+    fast math, fast alternates with strict. A grid combination that breaks a constraint is skipped with the
+    constraint's sentence. Raise `ParameterError` if no variant has an override's parameter, a variant cannot
+    use it, or alpha or beta of an integer problem has a fraction.
     """
     overrides = overrides or {}
     for name in (*overrides, *axes.grid):
         if not any(name in variant.parameters for variant in chosen):
             known = sorted({parameter for variant in chosen for parameter in variant.parameters})
-            raise variants.ParameterError(
+            raise ParameterError(
                 f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
             )
     plan: list[Case | Skip] = []
@@ -95,7 +87,7 @@ def gemm_plan(
                     maths = axes.maths if variant.executor == "opencl" else ("",)
                     for values in axes.combinations(variant):
                         own, grid = {**overrides, **values}, tuple(values)
-                        plan += _in_turn_with_first(
+                        plan += _alternating_with_first(
                             _gemm_case(index, device, variant, problem, own, operands, tuned, math, grid)
                             for math in maths
                         )
@@ -104,14 +96,15 @@ def gemm_plan(
     return tuple(plan)
 
 
-def _in_turn_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
+def _alternating_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, ...]:
+    """Return steps whose cases after the first alternate with it, if the first is a case."""
     first, *others = steps
     if not isinstance(first, Case):
         return (first, *others)
     return (first, *(replace(step, versus=first) if isinstance(step, Case) else step for step in others))
 
 
-def in_turn_with(
+def alternating_with(
     plan: Plan,
     devices: Sequence[DeviceFacts],
     partner: Variant,
@@ -124,27 +117,23 @@ def in_turn_with(
 
     Host cases, skipped rows and the partner's own cases without a grid are unchanged. A case whose partner
     cannot run gets a note with the reason. Raise `ParameterError` if the partner cannot run any problem on a
-    device. Other arguments are as for `gemm_plan`.
+    device. Other arguments are as for `gemm_plan`; `axes` has one math mode.
     """
     own = {name: value for name, value in overrides.items() if name in partner.parameters}
-    partners: dict[tuple[int, Gemm], Case | Skip] = {}
-    for step in plan:
-        if isinstance(step, Case) and step.device != HOST and step.problem:
-            index, problem = step.device, step.problem
-            math, device = axes.math if partner.executor == "opencl" else "", devices[index]
-            partners[index, problem] = (
-                _host_case(partner, problem, operands)
-                if partner.on_host
-                else _gemm_case(index, device, partner, problem, own, operands, tuned, math)
-            )
+    cases = [step for step in plan if isinstance(step, Case) and step.device != HOST]
+    problems = tuple(dict.fromkeys(case.problem for case in cases if case.problem))
+    steps = gemm_plan(devices, [partner], problems, own, operands, tuned, replace(axes, grid={}))
+    steps *= len(devices) if partner.on_host else 1
+    partners = dict(zip(itertools.product(range(len(devices)), problems), steps, strict=True))
     for index in range(len(devices)):
-        others = [other for (device, _), other in partners.items() if device == index]
+        others = [partners[index, case.problem] for case in cases if case.device == index and case.problem]
         rows = [other.row for other in others if isinstance(other, Skip)]
         if rows and len(rows) == len(others):
             where = f"--versus {partner.name} cannot run on {devices[index].name}"
             raise ParameterError(f"{where}: {rows[0].reason}")
 
-    def paired(step: Case | Skip) -> Case | Skip:
+    def with_partner(step: Case | Skip) -> Case | Skip:
+        """Return a step that alternates with its partner, or has a note why not."""
         if not isinstance(step, Case) or step.device == HOST:
             return step
         if step.variant == partner.name and not step.grid:
@@ -155,7 +144,7 @@ def in_turn_with(
             return replace(step, versus=other)
         return replace(step, notes=(*step.notes, f"not in turn with {partner.name}: {other.row.reason}"))
 
-    return tuple(map(paired, plan))
+    return tuple(map(with_partner, plan))
 
 
 def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str]) -> Plan:
@@ -174,11 +163,11 @@ def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}
     return tuple(
         step
-        for step, variant, place in asked
+        for step, variant, target in asked
         if isinstance(step, Case)
         or variant in named
         or step.row.status != "unsupported"
-        or place not in served
+        or target not in served
     )
 
 
@@ -252,14 +241,14 @@ def _gemm_case(
     """
     variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
-    kept = None if own else tuned(device, variant, problem.dtype)
+    tuned_preset = None if own else tuned(device, variant, problem.dtype)
     fill = variant.filled if grid else variant.preset
-    parameters = fill(device.family, kept.parameters if kept else own, problem.dtype, device)
-    given = tuple(kept.parameters) if kept else tuple(own)
+    parameters = fill(device.family, tuned_preset.parameters if tuned_preset else own, problem.dtype, device)
+    given = tuple(tuned_preset.parameters) if tuned_preset else tuple(own)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
     reason = "" if broken else _unsupported(device, variant, problem, full, given)
-    notes = tuple(filter(None, (kept.note if kept else "", variant.limits)))
+    notes = tuple(filter(None, (tuned_preset.note if tuned_preset else "", variant.limits)))
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
         notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
@@ -325,7 +314,7 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.device_type.upper()}"
-    if missing := variant.unfit(problem) or _left_out(variant, problem):
+    if missing := variant.unfit(problem) or _unsupported_argument(variant, problem):
         return missing
     if problem.batch > 1 and not variant.batches:
         return f"{variant.name} computes one problem in a launch, and no batch"
@@ -343,8 +332,8 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
     return ""
 
 
-def _left_out(variant: Variant, problem: Gemm) -> str:
-    """Why a kernel that does not take all of a GEMM's arguments cannot compute a problem, or ""."""
+def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
+    """Return which argument of a problem (alpha, beta, lda, ldb, ldc) a kernel does not support, or ""."""
     layout, tight = vars(Layout.of(problem)), vars(Layout.tight(problem))
     wanted = {"alpha": (problem.alpha, 1), "beta": (problem.beta, 0)}
     wanted |= {name: (ld, tight[name]) for name, ld in layout.items()}
@@ -426,13 +415,13 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
     for problem in problems:
         for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
             if not problem.result.is_float and not float(value).is_integer():
-                raise variants.ParameterError(
+                raise ParameterError(
                     f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
                     f"not {value:g}"
                 )
             scalar = DTYPES[DTYPES[problem.dtype].scalar]
             if abs(value) > scalar.largest:
-                raise variants.ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
+                raise ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
 
 
 # --- Which devices ``--device`` means -----------------------------------------------------------------------
@@ -443,12 +432,10 @@ _OTHERS_DRIVERS = ("pocl", "portable computing", "rusticl", "clover", "mesa")  #
 _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
 
 
-class SelectionError(UsageError, ValueError):
-    """The selector names no device; the message is one sentence for the user."""
-
-
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
-    """The devices that a selector names, in its order, none twice; `SelectionError` if a term names none.
+    """Return the devices that a selector names, in its order, none twice.
+
+    Raise `UsageError` if a term names none.
 
     Terms are separated by commas, each one of
 
@@ -464,7 +451,7 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
     come first, then Intel's, then PoCL.
     """
     if not devices:
-        raise SelectionError("there is no OpenCL device to select from")
+        raise UsageError("there is no OpenCL device to select from")
     ranked = sorted(devices, key=_rank)  # stable: the list's order decides among equals
     terms = [term.strip() for term in selector.split(",")]
     if terms == [""]:
@@ -489,7 +476,7 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
     """Return the devices that one selector term names: all for `all`, else at most one.
 
-    Raise `SelectionError` if there is none.
+    Raise `UsageError` if there is none.
     """
 
     def driver_words(device: DeviceFacts) -> str:
@@ -509,7 +496,7 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
     if not matches:
         what = f"no device is {term!r}" if term else "a device is missing beside a comma"
         listing = ", ".join(f"{device.index} ({device.title})" for device in devices)
-        raise SelectionError(f"{what}; choose {listing} or all")
+        raise UsageError(f"{what}; choose {listing} or all")
     return matches[:1]
 
 
@@ -521,36 +508,15 @@ def _plain(text: str) -> str:
 # --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------
 
 
-@dataclass(frozen=True)
-class OwnKernels:
-    """A user's kernels by name: as they are, and as they were, where they are timed in turn with that."""
-
-    now: Mapping[str, Variant] = field(default_factory=dict)
-    former: Mapping[str, Variant] = field(default_factory=dict)
-
-    def in_turn(self, step: Case, device: DeviceFacts, row: Row) -> Case:
-        """Return the case alternating with the old version of its kernel.
-
-        Without an old version, return it unchanged. The old version uses the saved row's parameters and math
-        mode. Raise `ParameterError` if it cannot use them.
-        """
-        was = self.former.get(step.variant)
-        if was is None:
-            return step
-        shared = {name: int(value) for name, value in row.parameters.items() if name in was.parameters}
-        parameters = was.preset(device.family, shared, step.dtype, device)
-        math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}
-        return replace(step, former=was.source, former_own=was.own, former_parameters={**parameters, **math})
-
-
 def rebuild(
     rows: Iterable[Row],
     devices: Sequence[DeviceFacts],
     positions: Mapping[int, int],
     former: str = "",
-    own: OwnKernels = OwnKernels(),  # frozen
+    user_kernels: Mapping[str, Variant] = MappingProxyType({}),
+    old_kernels: Mapping[str, Variant] = MappingProxyType({}),
 ) -> Plan:
-    """The cases that would measure rows of a saved run again, in their order.
+    """Return the cases that would measure rows of a saved run again, in their order.
 
     A parameter that was the preset's is today's preset again, and one that the user gave stays.
 
@@ -558,8 +524,9 @@ def rebuild(
         rows: of a saved run.
         devices: those to measure on.
         positions: for each device of the saved run that is here, its position in `devices`.
-        former: a kernels folder with whose kernels they are to be timed in turn.
-        own: the user's kernels, and those with which they are to be timed in turn.
+        former: what every kernel alternates with, as in `Case.former`.
+        user_kernels: the user's kernels by name.
+        old_kernels: the old versions of user kernels, by their current names. They alternate with them.
 
     Returns:
         A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
@@ -576,26 +543,38 @@ def rebuild(
             continue
         position = positions.get(row.device, HOST)
         if row.kind == "gemm":
-            step = _gemm(row, devices[max(position, 0)], own)
+            step = _rebuilt_gemm(row, devices[max(position, 0)], user_kernels)
         else:
-            kept = probes.get(position, {})  # of the host there are none
-            step = kept.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
+            known = probes.get(position, {})  # of the host there are none
+            step = known.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
         if isinstance(step, Skip):
             steps.append(Skip(replace(step.row, device=position)))
             continue
         values = row.parameters if former and row.parameters != step.parameters else None
         step = replace(step, device=position, former=former, given=row.given, former_parameters=values)
-        steps.append(step if position == HOST else own.in_turn(step, devices[position], row))
+        old = old_kernels.get(step.variant) if position != HOST else None
+        steps.append(_alternating_with_old(step, old, devices[position], row) if old else step)
     return tuple(steps)
 
 
-def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
+def _alternating_with_old(step: Case, old: Variant, device: DeviceFacts, row: Row) -> Case:
+    """Return the case alternating with an old version of its kernel.
+
+    The old version uses the saved row's parameters and math mode. Raise `ParameterError` if it cannot.
+    """
+    shared = {name: int(value) for name, value in row.parameters.items() if name in old.parameters}
+    parameters = old.preset(device.family, shared, step.dtype, device)
+    math = {MATH: row.parameters[MATH]} if MATH in row.parameters else {}
+    return replace(step, former=old.source, former_own=old.own, former_parameters={**parameters, **math})
+
+
+def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Variant]) -> Case | Skip:
     """Plan the case of a saved GEMM row.
 
     Explicit parameters are kept; the others use the current preset. Return an unsupported row if the kernel
     is missing or the case is not valid.
     """
-    problem, variant = row.problem, (own.now if row.own else BY_NAME).get(row.variant)
+    problem, variant = row.problem, (user_kernels if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
     if variant is None and row.own:
         reason = f"{clean(row.variant)} is a kernel of your own: --kernel-file {clean(row.own)} brings it"
@@ -616,6 +595,7 @@ def _gemm(row: Row, device: DeviceFacts, own: OwnKernels) -> Case | Skip:
 
 
 def _unknown(row: Row, what: str) -> Skip:
+    """Return an unsupported row: this gemmbench has no `what`."""
     empty = Row(row.kind, row.device, row.variant, row.dtype, row.parameters, "unsupported")
     reason = f"this gemmbench has no {what}"
     return Skip(replace(empty, reason=reason, problem=row.problem, label=row.label))

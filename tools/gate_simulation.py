@@ -22,7 +22,7 @@ from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
 from gemmbench.model.run_file import Run, load
-from gemmbench.options.rules import Rules, Thresholds
+from gemmbench.options.comparing import Rules
 from gemmbench.regress import check
 from gemmbench.regress.baseline import BaselineSet, match_key, replicates_in
 from gemmbench.regress.compare import Comparison, compare
@@ -189,7 +189,7 @@ def interleaved(
     base = replace(base, rows=tuple(row for row in base.rows if match_key(row, row.device) in recording.keys))
     rows = {match_key(row, row.device): row for row in base.rows}
     worker = Interleaved(rows, factor, spread, pairs)
-    rules = Rules(Thresholds(threshold), interleaved=True)
+    rules = Rules(threshold, interleaved=True)
     counts: Counter[str] = Counter()
     for _ in range(jobs):
         counts += _job([base], cast(Worker, worker), rules).counts

@@ -30,8 +30,7 @@ def helps(columns: int) -> Iterator[tuple[str, str]]:
     root = click.Context(cli.main, info_name="gemmbench", **settings)
     yield "", cli.main.get_help(root)
     for name in cli.COMMANDS:
-        command = cli.main.get_command(root, name)
-        assert command is not None
+        command = cli.load_command(name)
         yield name, command.get_help(click.Context(command, info_name=name, parent=root))
 
 

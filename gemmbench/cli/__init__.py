@@ -51,38 +51,18 @@ _WIDEST = 100  # columns of help at most
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
-class _Lazy(click.Group):
-    """Knows its commands by name; imports one when it is called, or asked for its own help."""
+class _LazyGroup(click.Group):
+    """Imports a command only when it is called or completed. Help and completion use `COMMANDS`."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
 
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import and return a command, or None if there is none of that name.
-
-        Also install the signal handlers.
-        """
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"gemmbench.cli.{COMMANDS[cmd_name][0]}")
-        _stop_in_good_order()
-        command: click.Command = getattr(module, cmd_name.replace("-", "_"))
-        return command
-
-    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[Any]:
-        """Complete commands, without importing them, and options."""
-        from click.shell_completion import CompletionItem
-
-        commands = [
-            CompletionItem(name, help=line)
-            for name, (_, line) in COMMANDS.items()
-            if name.startswith(incomplete)
-        ]
-        return commands + click.Command.shell_complete(self, ctx, incomplete)
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Return the called command's name, the imported command, and its arguments."""
+        name, placeholder, rest = super().resolve_command(ctx, args)
+        return name, load_command(name) if name and placeholder else None, rest
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -111,47 +91,50 @@ class _Lazy(click.Group):
         extra["standalone_mode"] = False
         if os.environ.get("COLUMNS") == "0":
             del os.environ["COLUMNS"]  # the width is unknown; rich would print nothing
-        _fill_streams()
+        _open_closed_streams()
         for stream in (sys.stdout, sys.stderr):
             if isinstance(stream, io.TextIOWrapper):  # names of devices and shapes may have any letter
                 stream.reconfigure(errors="replace")
         try:
             status = super().main(args, **extra)
-        except click.exceptions.Exit as wanted:
-            status = wanted.exit_code
         except click.ClickException as error:
-            _say(f"gemmbench: {_sentence(error)}")
-            status = error.exit_code
+            status = _print_error(_click_sentence(error), error.exit_code)
         except (UsageError, NothingMeasured) as error:
-            _say(f"gemmbench: {' '.join(str(error).split())}")
-            status = EXIT_USAGE
+            status = _print_error(str(error), EXIT_USAGE)
         except click.Abort:
-            _say("gemmbench: interrupted")
-            status = EXIT_INTERRUPTED
+            status = _print_error("interrupted", EXIT_INTERRUPTED)
         except OSError as error:
             if "MPLCONFIGDIR" in str(error):  # matplotlib has no folder for its fonts
-                _say(f"gemmbench: no chart was drawn: {' '.join(str(error).split())}")
-                status = EXIT_USAGE
+                status = _print_error(f"no chart was drawn: {error}", EXIT_USAGE)
             elif error.filename is not None or error.errno not in _FULL:
-                status = _internal(error)
+                status = _print_internal_error(error)
             else:
                 from gemmbench.model.units import reason_of
 
                 drop_output()
-                _say(f"gemmbench: cannot write the output: {reason_of(error)}")
-                status = EXIT_USAGE
+                status = _print_error(f"cannot write the output: {reason_of(error)}", EXIT_USAGE)
         except Exception as error:
-            status = _internal(error)
+            status = _print_internal_error(error)
         sys.exit(status if isinstance(status, int) else 0)
 
 
-def _say(sentence: str) -> None:
-    """On stderr; where that cannot be written the exit status has to do."""
+def load_command(name: str) -> click.Command:
+    """Import a command of `COMMANDS`, and make Ctrl-C and SIGTERM raise KeyboardInterrupt from then on."""
+    module = importlib.import_module(f"gemmbench.cli.{COMMANDS[name][0]}")
+    _install_signal_handlers()
+    command: click.Command = getattr(module, name.replace("-", "_"))
+    return command
+
+
+def _print_error(sentence: str, status: int) -> int:
+    """Print an error as one line on stderr, if that can be written. Return the exit status."""
+    line = re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", " ".join(sentence.split()))
     with contextlib.suppress(OSError):
-        click.echo(re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", sentence), err=True)
+        click.echo(f"gemmbench: {line}", err=True)
+    return status
 
 
-def _internal(error: Exception) -> int:
+def _print_internal_error(error: Exception) -> int:
     """Print an unexpected error as one line, with its file and line but no traceback.
 
     Return EXIT_INTERNAL, because exit status 1 means a regression.
@@ -160,20 +143,19 @@ def _internal(error: Exception) -> int:
     from pathlib import Path
 
     frame = traceback.extract_tb(error.__traceback__)[-1]
-    what = " ".join(f"{type(error).__name__}: {error}".split())
-    _say(
-        f"gemmbench: internal error: {what} ({Path(frame.filename).name}, line {frame.lineno}); please "
-        "report this sentence and the command at https://github.com/gemmbench/gemmbench/issues"
+    return _print_error(
+        f"internal error: {type(error).__name__}: {error} ({Path(frame.filename).name}, line {frame.lineno});"
+        " please report this sentence and the command at https://github.com/gemmbench/gemmbench/issues",
+        EXIT_INTERNAL,
     )
-    return EXIT_INTERNAL
 
 
 def drop_output() -> None:
-    """What is left of the output goes nowhere, so that Python does not fail on it as it ends."""
+    """Send the rest of stdout to /dev/null, so that Python does not fail to flush it on exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _fill_streams() -> None:
+def _open_closed_streams() -> None:
     """Open /dev/null for each standard stream that is closed.
 
     Otherwise a pipe or saved run gets its file descriptor, and receives what libraries print.
@@ -183,7 +165,7 @@ def _fill_streams() -> None:
     os.close(descriptor)
 
 
-def _stop_in_good_order() -> None:
+def _install_signal_handlers() -> None:
     """Make Ctrl-C and SIGTERM raise KeyboardInterrupt.
 
     Only default handlers are replaced, and only in the main thread. See `gemmbench.__main__` for the time
@@ -209,12 +191,12 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     again.start()
 
 
-def _sentence(error: click.ClickException) -> str:
+def _click_sentence(error: click.ClickException) -> str:
     """Return a click error as one sentence, with a pointer to --help for usage errors.
 
     Suggest --kernel-file if an unexpected argument is a .cl file.
     """
-    message = " ".join(error.format_message().split()).replace("a valid integer range", "a whole number")
+    message = error.format_message().replace("a valid integer range", "a whole number")
     if message.startswith("Got unexpected") and ".cl)" in message:
         message = f"{message.rstrip('.')}: --kernel-file takes a kernel of your own"
     if isinstance(error, click.UsageError) and error.ctx is not None:
@@ -223,8 +205,8 @@ def _sentence(error: click.ClickException) -> str:
 
 
 @click.group(
-    cls=_Lazy,
-    commands={name: click.Command(name) for name in COMMANDS},  # what click suggests for a name that is none
+    cls=_LazyGroup,
+    commands={name: click.Command(name, short_help=line) for name, (_, line) in COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     epilog="Start with: gemmbench peak, then gemmbench square --max 2048",
 )

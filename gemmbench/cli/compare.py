@@ -13,7 +13,7 @@ from rich.console import Group, RenderableType
 from gemmbench import UsageError, api
 from gemmbench.charts import named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
-from gemmbench.cli.running import Grouped, takes
+from gemmbench.cli.running import Grouped, click_option, takes
 from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
@@ -21,8 +21,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean
 from gemmbench.options import CHART
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
-from gemmbench.options.measuring import FORMAT, RUN_FORMATS
-from gemmbench.options.names import check_plot_path
+from gemmbench.options.measuring import PeakOptions
 from gemmbench.regress import results
 from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
@@ -72,11 +71,7 @@ def finish(
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
     running.show(_rendered(comparison, options.format, options))
-    if options.plot and api.draw_comparison(comparison, options.plot):
-        api.say(f"Drew {options.plot}.", quiet)
-    if isinstance(options, CheckOptions) and options.report:
-        api.report_comparison(comparison, options.report)
-        api.say(f"Wrote {options.report}.", quiet)
+    api.draw_and_report(comparison, options, quiet)
     if not ends:
         return
     if not comparison.ok or (options.missing == "fail" and comparison.lost):
@@ -153,39 +148,25 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 
 @click.command(cls=Grouped)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
+@click_option(PeakOptions, "format")
 @click.option(
-    "--format",
-    "form",
-    type=click.Choice(RUN_FORMATS),
-    default="table",
-    show_default=True,
-    metavar="FORMAT",
-    help=FORMAT,
-)
-@click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to a file, replacing it.",
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file, replacing it."
 )
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and every scope.")
-def show(file: Path | None, form: str, out: Path | None, schema: str | None, verbose: bool) -> None:
+def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
     The schemas describe a saved run's header (line 1), its rows, and the records of --format json.
     """
     if schema is not None:
-        if file or form != "table":
+        if file or format != "table":
             raise UsageError("--schema takes no FILE and no --format")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        run = api.load(file)
-        text = running.as_text(form)
-        output = text(run) if text else run.table(verbose)
+        output = running.rendered(api.load(file), format, verbose)
     if out is None:
         running.show(output)
     else:
@@ -206,7 +187,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
     "--plot",
     "out",
     type=click.Path(path_type=Path),
-    metavar=CHART,
+    metavar=CHART.metavar,
     help="Chart file.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
@@ -226,7 +207,7 @@ def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
         raise UsageError(f"unknown kind of chart {kind!r}; there are {', '.join(chart_views.KINDS)} and all")
     runs = api.runs_of(files)
     path = out or Path(f"{files[0].stem}.png")
-    check_plot_path(path)
+    CHART.check("--plot", path)
     if kind == "all":
         _draw_all(runs, path)
     else:
@@ -242,7 +223,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 
     paths = {kind: named(path, kind) for kind in chart_views.suited(runs, families(runs))}
     for each in paths.values():
-        check_plot_path(each)
+        CHART.check("--plot", each)
     if not paths:
         raise UsageError(f"nothing to draw: no kind of chart suits {', '.join(run.path for run in runs)}")
     for kind, each in paths.items():

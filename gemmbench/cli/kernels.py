@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 import click
+from click.core import ParameterSource
 from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
@@ -16,11 +17,11 @@ from gemmbench import UsageError, api
 from gemmbench.cli import running
 from gemmbench.cli.running import Grouped, takes
 from gemmbench.doctor import page, to_record
-from gemmbench.ladder import BASELINE, VARIANTS
+from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import Worker
 from gemmbench.model import units
-from gemmbench.model.case import Finished, Plan, Planned, Policy, Skip, Started
+from gemmbench.model.case import Finished, Planned, Policy, Skip, Started
 from gemmbench.model.device import DeviceFacts, HostFacts, driver_name
 from gemmbench.model.dtypes import DEVICE_DTYPES, GEMM_DTYPES
 from gemmbench.model.kernel_files import opening, shown_name
@@ -46,29 +47,30 @@ def kernels(options: KernelsOptions) -> None:
     --device, --kernel and --dtype apply to --resources.
     """
     if new := options.new:
-        if others := [name for name in running.given_options() if name != "--new"]:
-            raise UsageError(f"--new writes a file, and does nothing else: {others[0]} does not fit")
+        context = click.get_current_context()
+        for param in context.command.params:
+            is_given = context.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+            if is_given and param.name != "new":
+                word = max(param.opts, key=len)
+                raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
         click.echo(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
-    own, plot = names.own_kernels(options.kernel_files), options.plot
-    chosen = names.choose_kernels(options.kernels, own=own)
+    user_kernels = names.own_kernels(options.kernel_files)
+    chosen = names.choose_kernels(options.kernels, user_kernels=user_kernels)
     dtypes = names.choose_dtypes(options.dtype, GEMM_DTYPES)
-    names.check_overwriting([("--plot", plot)] if plot else [], names.kernel_inputs(options.kernel_files))
     if options.resources:
         _show_resources(options, chosen, dtypes)
         return
-    if plot:
+    if options.plot:
         raise UsageError("--plot is for --resources")
     if options.describe is None:
-        before = [variant for variant in VARIANTS if variant.executor == "opencl"]
-        rest = [variant for variant in VARIANTS if variant.executor != "opencl"]
-        running.show(ladder([*before, *own, *rest]))
+        running.show(ladder(names.choose_kernels("all", "all", user_kernels)))
         return
-    for variant in names.named_variants(options.describe, own):
-        running.show(entry_page(entry(variant, picture(variant))))
+    for variant in names.choose_kernels(options.describe, "none", user_kernels, add_unnamed=False):
+        running.show(entry_page(entry(variant)))
 
 
 def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: Sequence[str]) -> None:
@@ -83,18 +85,14 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
         )
-    names.check_plot_path(options.plot)
     run = built(options.device, written, dtypes, running.command_words())
     running.show(stack(sheets(run)))
     if options.plot:
         running.draw([run], "resources", options.plot)
 
 
-def entry(variant: Variant, picture: str = "") -> Entry:
-    """Describe a variant: source, types, requirements, passes, parameters and named configurations.
-
-    `picture` follows if it is given.
-    """
+def entry(variant: Variant) -> Entry:
+    """Describe a variant: source, types, requirements, passes, parameters, named configurations, picture."""
     needed = ", ".join(_needs_of(variant, "default"))
     passes = [
         f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)
@@ -110,7 +108,7 @@ def entry(variant: Variant, picture: str = "") -> Entry:
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
         *zip(("named", *[""] * len(variant.named)), _named(variant), strict=False),
     ]
-    pictures = [picture] if picture else []
+    pictures = [opening(step.file) for step in variant.passes if step.role == "multiply"][:1]
     return Entry(variant.name, variant.family, variant.idea, facts, pictures)
 
 
@@ -179,13 +177,13 @@ def _parameter(variant: Variant, name: str) -> str:
     families: dict[int, list[str]] = {}
     for family, preset in variant.presets.items():
         if name in preset and preset[name] != default:
-            own = preset[name]
-            if variant.presets.get(family.partition(":")[0], {}).get(name) != own or ":" not in family:
-                families.setdefault(own, []).append(family)
-    others = [f"{', '.join(alike)} {own}" for own, alike in families.items()]
+            value = preset[name]
+            if variant.presets.get(family.partition(":")[0], {}).get(name) != value or ":" not in family:
+                families.setdefault(value, []).append(family)
+    others = [f"{', '.join(alike)} {value}" for value, alike in families.items()]
     known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
-    value = default if default is not None else "by problem and device"
-    return f"{value}: {item.idea} ({known})"
+    shown = default if default is not None else "by problem and device"
+    return f"{shown}: {item.idea} ({known})"
 
 
 def _named(variant: Variant) -> list[str]:
@@ -194,11 +192,6 @@ def _named(variant: Variant) -> list[str]:
         f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
         for name, each in variant.named.items()
     ]
-
-
-def picture(variant: Variant) -> str:
-    """The comment that the multiplying kernel's file opens with."""
-    return next((opening(step.file) for step in variant.passes if step.role == "multiply"), "")
 
 
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
@@ -216,20 +209,17 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
         present, host = every_device(worker)
         devices = select(present, selector)
         header = header_of(devices, host, policy, command)
-        plan: Plan = ()
-        for dtype in dtypes:
-            plan += gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype)])
+        plan = gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in dtypes])
         rows: list[Row] = []
         with Progress(api.stderr(), quiet=False, verbose=0) as progress:
-            tell = progress.handle
-            tell(Planned(len(plan)))
+            progress.handle(Planned(len(plan)))
             for number, step in enumerate(plan, 1):
                 if isinstance(step, Skip):
                     rows.append(step.row)
                 else:
-                    tell(Started(number, step.label))
+                    progress.handle(Started(number, step.label))
                     rows.append(worker.inspect(step, devices[step.device], policy))
-                tell(Finished(rows[-1]))
+                progress.handle(Finished(rows[-1]))
     return Run(header, tuple(rows))
 
 
@@ -242,13 +232,8 @@ _LEGEND = {
 
 def sheets(run: Run) -> list[Sheet]:
     """A table for each device and data type: a line for each kernel of each variant."""
-    tables = []
-    for device in dict.fromkeys(row.device for row in run.rows):
-        for dtype in dict.fromkeys(row.dtype for row in run.rows):
-            rows = [row for row in run.rows if (row.device, row.dtype) == (device, dtype)]
-            if rows:
-                tables.append(_sheet(run, device, dtype, rows))
-    return tables
+    tables = units.by_key(((row.device, row.dtype), row) for row in run.rows)
+    return [_sheet(run, *key, rows) for key, rows in tables.items()]
 
 
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
@@ -291,14 +276,12 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     Registers and spills are added if `reported`; missing values show -.
     """
 
-    def text(value: int | None) -> str:
-        return "-" if value is None else str(value)
-
     cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
     cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
     if reported:
-        spilled = units.size(kernel.spill_bytes) if kernel.spill_bytes is not None else "-"
-        cells += [Cell(text(kernel.registers)), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
+        registers = "-" if kernel.registers is None else str(kernel.registers)
+        spilled = "-" if kernel.spill_bytes is None else units.size(kernel.spill_bytes)
+        cells += [Cell(registers), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
     return tuple(cells)
 
 
@@ -309,13 +292,14 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices(as_json: bool) -> None:
     """List the OpenCL devices and their drivers."""
-    listed, host, problems = api.devices_and_host()
+    with Worker(api.make_machine) as worker:
+        listed, host = every_device(worker)
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    content = devices_table(listed, host, problems)
+    content = devices_table(listed, host, worker.problems)
     table.stdout().print(stack([content, Text("More: gemmbench devices --json")]))
 
 

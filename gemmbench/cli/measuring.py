@@ -35,7 +35,7 @@ gemm, square, sweep_k = map(
 def _peak(options: measuring.PeakOptions) -> None:
     """Measure peaks, or explain the probes that --describe names."""
     if options.describe is None:
-        running.measure(options, running.as_text(options.format, options.quiet))
+        running.measure(options)
     elif options.describe == measuring.EVERY_PROBE:
         heads = {family: f"{family}: {idea}" for family, idea in measuring.FAMILIES.items()}
         running.show(Group(*catalogue(entries(), heads)))
@@ -51,25 +51,23 @@ def _workloads(options: measuring.WorkloadsOptions) -> None:
     running.measure(options)
 
 
-peak, workloads = (
-    running.command(measuring.PeakOptions, _peak),
-    running.command(measuring.WorkloadsOptions, _workloads),
-)
+peak = running.command(measuring.PeakOptions, _peak)
+workloads = running.command(measuring.WorkloadsOptions, _workloads)
 
 
-# --- What ``peak --describe`` tells of every probe, from the registries -------------------------------------
+# --- What ``peak --describe`` prints of every probe, from the registries ------------------------------------
 
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 
 def entries() -> list[Entry]:
-    """Every probe, without its pictures."""
+    """List every probe with its family and idea."""
     compute = [Entry(probe.name, measuring.COMPUTE, probe.idea) for probe in PROBES.values()]
     return compute + [Entry(probe.name, probe.family, probe.idea) for probe in memory.PROBES]
 
 
 def entry(name: str) -> Entry:
-    """One probe with its facts and pictures."""
+    """Describe the probe of a name: idea, facts and the opening comments of its kernel files."""
     if name in PROBES:
         probe = PROBES[name]
         return Entry(name, measuring.COMPUTE, probe.idea, _compute_facts(probe), [*map(opening, probe.files)])
@@ -145,16 +143,16 @@ def tune(options: TuneOptions) -> None:
     if options.forget:
         _forget(options)
         return
-    with api.tuning(options) as prepared:
+    with tuning.prepared(options, api.make_machine, api.make_caching_machine) as prepared:
         if options.dry_run:
-            _say_space(prepared, options)
+            _print_space(prepared, options)
             return
         outcome = api.follow_tuning(prepared, options)
     run = outcome.run
     if run.rows:
         running.show(stack(sheets(run, options.top)))
     try:
-        api.finish_tuning(prepared, outcome, options, tell=True)
+        api.finish_tuning(prepared, outcome, options, verbose=True)
     except KeyboardInterrupt:
         where = f"{len(run.rows)} rows are saved in {run.path}; the same command continues"
         api.say(f"gemmbench: interrupted; {where}")
@@ -181,7 +179,7 @@ def _forget(options: TuneOptions) -> None:
             click.echo(f"Nothing is saved for this in {KeptPresets().path(device)}.")
 
 
-def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
+def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     """Print the search space: problems, parameter values, counts and the estimated time."""
     console, space, problems = stdout(), prepared.task.space, prepared.task.problems
     console.print(Text(clean(prepared.task.device.title)))
@@ -189,8 +187,8 @@ def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     console.print(Text(f"{prepared.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"))
     for parameter, values in space.values.items():
         marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        own = "; the kernel chooses for each problem" if parameter in space.own else ""
-        console.print(Text(f"  {parameter}: {marked}{own}"))
+        chosen = "; the kernel chooses for each problem" if parameter in space.own else ""
+        console.print(Text(f"  {parameter}: {marked}{chosen}"))
     console.print(Text("[ ] is the shipped preset."))
     counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
     console.print(Text(f"{counts}, {len(space.configurations):,} fit the device."))

@@ -10,24 +10,23 @@ from pathlib import Path
 from typing import Any
 
 import click
-from click.core import ParameterSource
 from rich.console import RenderableType
 from rich.text import Text
 
 from gemmbench import api, exports
 from gemmbench.cli import COMMAND_WORDS, EXIT_INTERRUPTED, EXIT_WRONG, drop_output
-from gemmbench.ladder import order_of
 from gemmbench.model import units
 from gemmbench.model.case import Case, Plan, Policy
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, counted
-from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, Whole, specs
+from gemmbench.options import COUNT, GROUPS, OUTPUT, Flag, Options, specs
 from gemmbench.options.measuring import MeasurementOptions
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
+from gemmbench.suite.run import prepared
 
 Command = Callable[..., Any]
 
@@ -113,7 +112,7 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra |= {"is_flag": True, "show_default": "/" in spec.spellings(name)[0]}
     else:
         shown = not spec.many and field.default not in (None, "")
-        metavar = spec.metavar or ("N" if isinstance(spec.kind, Whole) else None)
+        metavar = spec.metavar or getattr(spec.kind, "metavar", None)
         extra |= {"type": spec.kind, "metavar": metavar, "show_default": shown}
         extra |= {"multiple": True} if spec.many else {}
         extra |= {"is_flag": False, "flag_value": spec.bare} if spec.bare else {}
@@ -132,27 +131,12 @@ def command_words() -> tuple[str, ...]:
     return words
 
 
-def given_options() -> list[str]:
-    """Return the longest spelling of each option given on the command line.
-
-    Environment variables do not count.
-    """
-    context = click.get_current_context()
-    return [
-        max(param.opts, key=len)
-        for param in context.command.params
-        if isinstance(param, click.Option) and param.name
-        if context.get_parameter_source(param.name) is ParameterSource.COMMANDLINE
-    ]
-
-
-def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = None) -> None:
+def measure(options: MeasurementOptions) -> None:
     """Measure, print, draw and save as the options say.
 
-    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result. `as_text`
-    replaces the command's table.
+    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result.
     """
-    with api.prepared(options) as measurement:
+    with prepared(options, api.make_machine) as measurement:
         if options.dry_run:
             header = measurement.header
             print_plan(measurement.plan, header.devices, header.policy)
@@ -160,25 +144,22 @@ def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = 
         outcome, run = api.follow(measurement, options)
     rows = len(run.rows)
     if rows:
-        show(as_text(run) if as_text else run.table(bool(options.verbose)))
+        format = getattr(options, "format", "table")
+        show(rendered(run, format, bool(options.verbose), options.quiet))
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
             where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
         api.say(f"gemmbench: interrupted; {where}")
     try:
-        api.finish(outcome, run, options, tell=True)
+        api.finish(outcome, run, options, verbose=True)
     except KeyboardInterrupt:
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     if not run.ok:
         raise click.exceptions.Exit(EXIT_WRONG)
 
 
-def print_plan(
-    plan: Plan,
-    devices: Sequence[DeviceFacts],
-    policy: Policy,
-) -> None:
+def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> None:
     """Print the planned cases and skipped rows by device, with reasons.
 
     Then print the number of cases and the estimated time.
@@ -212,20 +193,16 @@ def _estimated_s(case: Case, policy: Policy) -> float:
     return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
 
 
-def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
-    """Return a function that converts a run to the text format `form`, or None for other formats.
+def rendered(run: api.Run, format: str, verbose: bool, quiet: bool = False) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`.
 
-    The function prints how many rows the format excludes on stderr, unless `quiet`.
+    Print how many rows a text format excludes on stderr, unless `quiet`.
     """
-    if form not in exports.FORMATS:
-        return None
-
-    def text(run: Run) -> str:
-        if sentence := exports.left_out(run, form):
-            api.say(sentence, quiet)
-        return exports.FORMATS[form].text(run, order_of(run))
-
-    return text
+    if format not in exports.FORMATS:
+        return run.table(verbose)
+    if sentence := exports.left_out(run, format):
+        api.say(sentence, quiet)
+    return run.text(format)
 
 
 def show(output: RenderableType) -> None:

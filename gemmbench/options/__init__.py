@@ -9,19 +9,20 @@ from __future__ import annotations
 import inspect
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import Field, dataclass, field, fields
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import click
 
-from gemmbench import UsageError
-from gemmbench.options.names import hint
+from gemmbench import UsageError, charts
+from gemmbench.options import names
 
 
 class Text(click.types.StringParamType):
-    """Words; from Python also a list of them, or a number."""
+    """Text. The API also accepts a number, a path, or a list of them."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         """Accept text, a number or a path. A list or tuple is joined with commas."""
@@ -33,7 +34,9 @@ class Text(click.types.StringParamType):
 
 
 class Whole(click.IntRange):
-    """A whole number; click's own cuts off a fraction that Python gives it."""
+    """A whole number. Refuse fractions, which click truncates."""
+
+    metavar = "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, float):
@@ -42,21 +45,20 @@ class Whole(click.IntRange):
 
 
 class Number(click.types.FloatParamType):
-    """A number. NaN and infinity are refused unless `finite` is false."""
+    """A finite number greater than `above`."""
 
     name = "number"
 
-    def __init__(self, above: float = -math.inf, finite: bool = True) -> None:
-        """Accept numbers greater than `above`. Allow NaN and infinity if `finite` is false."""
-        self._above, self._finite = above, finite
+    def __init__(self, above: float = -math.inf) -> None:
+        self._above = above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse a number. Refuse values up to the bound, and non-finite values unless they are allowed."""
+        """Parse a number. Refuse NaN, infinity, and values that are not above the bound."""
         try:
             number = float(value)
         except (TypeError, ValueError):
             self.fail(f"{value!r} is not a valid number.", param, ctx)
-        if self._finite and not math.isfinite(number):
+        if not math.isfinite(number):
             self.fail(f"{value} is not a finite number", param, ctx)
         if number <= self._above:
             self.fail(f"{value} is not above {self._above:g}", param, ctx)
@@ -64,7 +66,7 @@ class Number(click.types.FloatParamType):
 
 
 class File(click.Path):
-    """A file's name; whether it exists, and must, is for its reader or writer to find out."""
+    """A file to read. Its reader reports whether it exists."""
 
     def __init__(self, folder: bool = True) -> None:
         super().__init__(path_type=Path, dir_okay=folder)
@@ -75,8 +77,24 @@ class File(click.Path):
         return super().convert(value, param, ctx)
 
 
+class Output(File):
+    """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so in a sentence."""
+
+    def __init__(
+        self, metavar: str = "", folder: bool = True, suffixes: Sequence[str] = (), what: str = ""
+    ) -> None:
+        super().__init__(folder)
+        self.metavar, self._suffixes, self._what = metavar, suffixes, what
+
+    def check(self, option: str, path: Path) -> None:
+        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission."""
+        if self._suffixes and path.suffix.lower() not in self._suffixes:
+            raise UsageError(f"{option} {path}: {self._what}")
+        names.check_folder(option, path)
+
+
 class Flag(click.types.BoolParamType):
-    """Yes or no; from Python no word for them."""
+    """A flag. The API accepts only True and False."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bool:
         if not isinstance(value, bool):
@@ -86,8 +104,10 @@ class Flag(click.types.BoolParamType):
 
 COUNT = Whole(0)  # how often a flag is given
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
-CHART = "FILE.png|svg|pdf"
-PAGE = "FILE.html"
+CHART = Output(
+    "FILE.png|svg|pdf", suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file"
+)
+PAGE = Output("FILE.html", suffixes=(".html", ".htm"), what="a report is an .html file")
 GROUPS = ("Problem", "Kernels", "Timing", "Comparison", "Output")
 """Of options in ``--help``, in this order."""
 PROBLEM, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS
@@ -124,6 +144,12 @@ def flag(help: str, default: bool = False, **spec: Any) -> Any:
     return option(help, Flag(), default, **spec)
 
 
+problem_option = partial(option, group=PROBLEM)
+kernel_option = partial(option, group=KERNELS)
+timing_option = partial(option, group=TIMING)
+comparison_option = partial(option, group=COMPARISON)
+
+
 def hidden(default: Any) -> Any:
     """A field that a class inherits, and that is no option of it."""
     return field(default=default, init=False)
@@ -156,7 +182,7 @@ def build(kind: type[_T], values: Mapping[str, Any]) -> _T:
     given: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
-            raise UsageError(f"{kind.command} has no option {name!r}; {hint(name, known)}")
+            raise UsageError(f"{kind.command} has no option {name!r}; {names.hint(name, known)}")
         if value is not None:
             given[name] = _converted(name, known[name], value)
     for name, spec in known.items():
@@ -219,4 +245,20 @@ class Options:
     command: ClassVar[str]
 
     def __post_init__(self) -> None:
-        """Check what the options say together; `UsageError` if they contradict each other."""
+        """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""
+        for name, (spec, _) in specs(type(self)).items():
+            if isinstance(spec.kind, Output) and (path := getattr(self, name)):
+                spec.kind.check(max(spec.spellings(name), key=len), path)
+        names.check_overwriting(self.outputs, self.inputs)
+
+    @property
+    def outputs(self) -> list[tuple[str, Path]]:
+        """The options that name an output file, with the file."""
+        kinds = {name: spec.kind for name, (spec, _) in specs(type(self)).items()}
+        files = {name: getattr(self, name) for name, kind in kinds.items() if isinstance(kind, Output)}
+        return [(f"--{name}", path) for name, path in files.items() if path]
+
+    @property
+    def inputs(self) -> list[tuple[str, Path]]:
+        """The files that must not be replaced, each after its role in an error message."""
+        return names.kernel_inputs(getattr(self, "kernel_files", ()))

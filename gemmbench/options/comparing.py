@@ -1,13 +1,14 @@
-"""The options of the commands that compare and report runs, and of `doctor`."""
+"""The options of the commands that compare, report, tune and list, and the rules of a comparison."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar
 
 import click
 
@@ -15,19 +16,18 @@ from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.measure.child import protocol_of
-from gemmbench.model.case import DRIVER, KERNEL, MEMORY_MODES, Policy, checkout_of
+from gemmbench.model.case import DRIVER, KERNEL, Policy, checkout_of
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.instrument import PROTOCOL
 from gemmbench.model.kernel_files import MARK
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.row import SCOPES
+from gemmbench.model.row import SCOPES, Row
 from gemmbench.options import (
     CHART,
     COMPARISON,
     COUNT,
     FILE,
-    INPUT,
     KERNELS,
     LENGTH,
     PAGE,
@@ -35,31 +35,94 @@ from gemmbench.options import (
     SIZE,
     TIMING,
     Options,
+    Output,
     Whole,
+    comparison_option,
     flag,
     hidden,
+    kernel_option,
     measuring,
     names,
     option,
+    problem_option,
+    timing_option,
 )
-from gemmbench.options.rules import DIFFERENCES, Rules
-from gemmbench.plan import OwnKernels
 
 # ruff: noqa: RUF009  `option` is `dataclasses.field` with a `Spec`
 
 
 _INTERLEAVED_S = 2.0  # for each row: a ratio within 2.5 % needs 40 pairs of batches
 COMPARISON_FORMATS = ("table", "markdown", "junit", "json", "github")
+DEFAULT_THRESHOLD = 0.1
+_PERCENT = re.compile(r"\s*([0-9.]+)\s*%\s*")
+
+Kind = Literal["device", "driver", "source", "sampling", "memory"]
+DIFFERENCES: dict[Kind, str] = {
+    "device": "measure the baseline on this device",
+    "driver": "measure the baseline with this driver and as many BLAS threads (OPENBLAS_NUM_THREADS)",
+    "source": "check --against interleaves two versions of a kernel",
+    "sampling": "give both runs the same --cold",
+    "memory": "give both runs the same --memory",
+}
+"""Differences that make two rows not comparable unless `--across` allows them, and what to do about each."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """How runs are compared. A threshold is how much longer a row may take, as a fraction: 0.1 is 10 %."""
+
+    default: float | None = None  # the threshold of all rows; None: the user gave none
+    by_name: Mapping[str, float] = field(default_factory=dict)  # thresholds of single kernels and libraries
+    scope: str | None = None  # None: the finest that was measured
+    across: frozenset[str] = frozenset()  # of DIFFERENCES
+    interleaved: bool = False  # the new run's rows alternated with the baseline's kernels
+    fail_on: frozenset[str] = frozenset()  # "resources": other registers, spills or local memory fail
+    old_kernels: frozenset[str] = frozenset()  # the variants with an old version; empty: every kernel
+
+    def given_threshold(self, row: Row) -> float | None:
+        """The threshold that the user gave for a row. Rows above it fail."""
+        return self.by_name.get(row.variant, self.default)
+
+    def threshold(self, row: Row) -> float:
+        """The threshold of a row: the user's, else 10 %."""
+        given = self.given_threshold(row)
+        return DEFAULT_THRESHOLD if given is None else given
+
+    def has_old_kernel(self, row: Row) -> bool:
+        """Whether a row's kernel can have an old version."""
+        is_kernel = row.kind == "gemm" and bool(row.source and row.samples)
+        return is_kernel and (not self.old_kernels or row.variant in self.old_kernels)
+
+
+def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
+    """Parse a --threshold list such as `5 %, register=0.1` into the default and the thresholds by name.
+
+    None gives no threshold. Raise `UsageError` unless each is above 0 and below 100 % (below 10,000 % with a
+    percent sign).
+    """
+    default: float | None = None
+    by_name = {}
+    for part in text.split(",") if text is not None else ():
+        name, equals, word = part.rpartition("=")
+        percent = _PERCENT.fullmatch(word)
+        try:
+            value = float(percent[1]) / 100 if percent else float(word)
+        except ValueError:
+            raise UsageError(f"--threshold: {word!r} is not a threshold; write '5 %' or 0.05") from None
+        if not 0 < value < (100 if percent else 1):
+            hint = f"; for {value:g} % write '{value:g} %'" if value >= 1 and not percent else ""
+            most = "10,000 %" if percent else "100 %"
+            raise UsageError(f"--threshold: a threshold is above 0 and below {most}, not {word}{hint}")
+        if equals:
+            by_name[name.strip()] = value
+        else:
+            default = value
+    return default, by_name
 
 
 def _threshold_option(help: str) -> Any:
     more = "'5 %', or 'NAME=10 %' for one kernel; comma-separated.  [default: 10 %]"
-    return option(f"{help}. {more}", metavar="PERCENT", group=COMPARISON, common=True)
-
-
-def _scope_option() -> Any:
-    help = "Time to compare. finest: the kernel's, or the host's for host libraries."
-    return option(help, click.Choice(("finest", *SCOPES)), "finest", group=COMPARISON)
+    return comparison_option(f"{help}. {more}", metavar="PERCENT", common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,24 +130,21 @@ class ComparisonOptions(Options):
     """How runs are compared, and what fails."""
 
     threshold: str | None = _threshold_option("How much longer a row may take")
-    scope: str = _scope_option()
-    across: str | None = option(
+    scope: str = comparison_option(
+        "Time to compare. finest: the kernel's, or the host's for host libraries.",
+        click.Choice(("finest", *SCOPES)),
+        "finest",
+    )
+    across: str | None = comparison_option(
         f"Compare even if these differ: {', '.join(DIFFERENCES)}; comma-separated.",
         metavar="WHAT",
         names=tuple(DIFFERENCES),
-        group=COMPARISON,
     )
-    missing: str = option(
-        "What to do if a baseline row has no new result.",
-        click.Choice(("tell", "fail")),
-        "tell",
-        shell=True,
-        group=COMPARISON,
+    missing: str = comparison_option(
+        "What to do if a baseline row has no new result.", click.Choice(("tell", "fail")), "tell", shell=True
     )
-    fail_on: str | None = option(
-        "Fail if a kernel uses different registers, spills or local memory.",
-        click.Choice(("resources",)),
-        group=COMPARISON,
+    fail_on: str | None = comparison_option(
+        "Fail if a kernel uses different registers, spills or local memory.", click.Choice(("resources",))
     )
     strict: bool = flag("Exit 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
     format: str = option(
@@ -106,7 +166,7 @@ class ComparisonOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.rules, self.written
+        _ = self.rules
 
     @cached_property
     def rules(self) -> Rules:
@@ -115,7 +175,7 @@ class ComparisonOptions(Options):
             () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
         )
         return Rules(
-            thresholds=names.threshold_of(self.threshold),
+            *parse_thresholds(self.threshold),
             scope=None if self.scope == "finest" else self.scope,
             across=frozenset(differences),
             fail_on=frozenset({self.fail_on} if self.fail_on else ()),
@@ -123,18 +183,18 @@ class ComparisonOptions(Options):
 
     @cached_property
     def written(self) -> tuple[tuple[str, Path], ...]:
-        return tuple(names.format_and_file(text, COMPARISON_FORMATS) for text in self.write)
+        """The formats and files of --write. Raise `UsageError` if one is invalid or cannot be written."""
+        pairs = [(form, name) for form, _, name in (text.partition("=") for text in self.write)]
+        for text, (form, name) in zip(self.write, pairs, strict=True):
+            if not name or form not in COMPARISON_FORMATS:
+                formats = ", ".join(COMPARISON_FORMATS)
+                raise UsageError(f"--write takes FORMAT=FILE with one of {formats}, not {text!r}")
+            names.check_folder("--write", Path(name))
+        return tuple((form, Path(name)) for form, name in pairs)
 
-    def check_paths(
-        self, runs: Iterable[Path], plot: Path | None, save: Path | None = None, report: Path | None = None
-    ) -> None:
-        """Raise `UsageError` if an output cannot be written, or would replace an input or another output."""
-        names.check_plot_path(plot)
-        for _, path in self.written:
-            names.check_folder("--write", path)
-        outputs = names.given(save=save, plot=plot, report=report)
-        outputs += [("--write", path) for _, path in self.written]
-        names.check_overwriting(outputs, [("", path) for path in runs])
+    @property
+    def outputs(self) -> list[tuple[str, Path]]:
+        return [*super().outputs, *(("--write", path) for _, path in self.written)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,7 +203,7 @@ class CompareOptions(ComparisonOptions):
 
     command: ClassVar[str] = "compare"
 
-    plot: Path | None = option("Draw the changes.", FILE, metavar=CHART, common=True)
+    plot: Path | None = option("Draw the changes.", CHART, common=True)
     verbose: bool = flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
@@ -153,20 +213,15 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     command: ClassVar[str] = "check"
 
-    aa: int | None = option(
-        "Measure run-to-run variation; compare nothing.",
-        Whole(1),
-        metavar="TIMES",
-        group=COMPARISON,
-        common=True,
+    aa: int | None = comparison_option(
+        "Measure run-to-run variation; compare nothing.", Whole(1), metavar="TIMES", common=True
     )
-    against: Path | None = option(
+    against: Path | None = comparison_option(
         "Alternate each kernel with its old version. PATH is a folder of kernels, a checkout (a folder with "
         "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (for several "
         "files, their folder).",
         FILE,
         metavar="PATH",
-        group=COMPARISON,
         common=True,
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
@@ -181,12 +236,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "Stop a row after this time, including builds.  [default: the baseline's; with --budget 60 + 20 x "
         "budget]"
     )
-    memory: str | None = option(
-        f"How operands reach the device: {', '.join(('auto', *MEMORY_MODES))}.  [default: the baseline's]",
-        click.Choice(("auto", *MEMORY_MODES)),
-        metavar="MODE",
-        group=TIMING,
-    )
+    memory: str | None = measuring.memory_option("the baseline's")
     cold: bool = flag("Rotate operands past the last-level cache.  [default: the baseline's]", group=TIMING)
 
     def __post_init__(self) -> None:
@@ -201,57 +251,43 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             if self.report:
                 raise UsageError("--aa writes no report: it compares nothing")
         if self.against is not None:
-            self._check_against(self.against)
-        _ = self.own
+            try:
+                self._check_against(self.against)
+            except OSError:  # no permission, too long a name
+                raise UsageError(f"--against {self.against} cannot be read") from None
+        _ = self.user_kernels
 
     def policy_of(self, base: Policy) -> Policy:
         """Return the baseline's policy with the options that were given.
 
-        --against raises a budget below 2 s unless --budget is given. --budget sets the time limit to 60 s +
-        20 budgets unless --time-limit is given. --cold and the baseline's cold both count. Energy is measured
-        only with --energy.
+        --against raises a budget below 2 s unless --budget is given.
         """
-        budget_s = base.budget_s if self.budget is None else self.budget
+        policy = super().policy_of(base)
         if self.against is not None and self.budget is None:
-            budget_s = max(budget_s, _INTERLEAVED_S)
-        limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
-        return replace(
-            base,
-            budget_s=budget_s,
-            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
-            memory=base.memory if self.memory is None else self.memory,
-            cold=self.cold or base.cold,
-            energy=self.energy,
-        )
+            policy = replace(policy, budget_s=max(policy.budget_s, _INTERLEAVED_S))
+        return policy
 
     @property
-    def outputs(self) -> list[tuple[str, Path]]:
-        return [*super().outputs, *(("--write", path) for _, path in self.written)]
-
-    @property
-    def kernel_inputs(self) -> list[tuple[str, Path]]:
-        """The kernel files as they are, and as they were where --against names them."""
-        former = self.against
-        old = [former / file.name for file in self.kernel_files] if former else []
-        old += [former] if former and former.suffix == KERNEL else []
-        return names.kernel_inputs(self.kernel_files) + names.kernel_inputs(old, "--against")
+    def inputs(self) -> list[tuple[str, Path]]:
+        """The kernel files, and their old versions if --against names them."""
+        against = self.against
+        old = [against / file.name for file in self.kernel_files] if against else []
+        old += [against] if against and against.suffix == KERNEL else []
+        return super().inputs + names.kernel_inputs(old, "--against")
 
     @cached_property
     def rules(self) -> Rules:
         return replace(
-            super().rules,
-            interleaved=self.against is not None,
-            old_kernels=frozenset(self.former_kernels),
+            super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.old_kernels)
         )
 
     @cached_property
-    def own(self) -> OwnKernels:
-        """The user's own kernels as they are and, where --against names their old files, as they were."""
-        now = {each.name: each for each in names.own_kernels(self.kernel_files)}
-        return OwnKernels(now, self.former_kernels)
+    def user_kernels(self) -> dict[str, Variant]:
+        """The user's kernels by name."""
+        return {each.name: each for each in names.own_kernels(self.kernel_files)}
 
     @cached_property
-    def former_kernels(self) -> dict[str, Variant]:
+    def old_kernels(self) -> dict[str, Variant]:
         """Load the old versions of the user's kernels from --against, by their current names.
 
         Return none without --against or for another driver. A folder may lack some of the files. Raise
@@ -259,67 +295,50 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         """
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
-        now = [
-            (each.name, file)
-            for each, file in zip(names.own_kernels(self.kernel_files), self.kernel_files, strict=True)
-        ]
         try:
             is_file = self.against.suffix == KERNEL and not self.against.is_dir()
         except OSError:  # too long a name
             raise UsageError(f"--against {self.against} cannot be read") from None
-        if is_file:
-            if len(now) != 1:
-                raise UsageError(
-                    f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
-                    + (", or name a folder" if now else "")
-                )
-            return {name: own_kernel(self.against) for name, _ in now}
-        old = [(name, self.against / file.name) for name, file in now]
+        if not is_file:
+            files = [self.against / file.name for file in self.kernel_files]
+        elif len(self.kernel_files) == 1:
+            return {name: own_kernel(self.against) for name in self.user_kernels}
+        else:
+            raise UsageError(
+                f"--against {self.against} is the old version of one kernel: give that one --kernel-file"
+                + (", or name a folder" if self.kernel_files else "")
+            )
+        old = zip(self.user_kernels, files, strict=True)
         return {name: own_kernel(file) for name, file in old if file.is_file()}
 
-    def _check_against(self, folder: Path) -> None:
-        """Check --against: its path is valid, and neither --aa nor --energy is given.
+    def _check_against(self, path: Path) -> None:
+        """Raise `UsageError` unless --against is usable, or with --aa or --energy.
 
-        Otherwise raise `UsageError`.
+        It may be a driver, a checkout with the current protocol, a kernels folder, or old user kernels. A
+        driver's library must exist only if it is given as a path.
         """
-        try:
-            self._check_former(folder)
-        except OSError:  # no permission, too long a name
-            raise UsageError(f"--against {folder} cannot be read") from None
+        if str(path).startswith(DRIVER):
+            library = str(path).removeprefix(DRIVER)
+            if os.sep in library and not Path(library).is_file():
+                raise UsageError(f"--against {path}: there is no driver {library}")
+        elif path.suffix == KERNEL and self.old_kernels:
+            pass
+        elif checkout_of(str(path)):
+            if protocol_of(path) != PROTOCOL:
+                raise UsageError(
+                    f"--against {path}: that gemmbench is too old to interleave with; name its folder of "
+                    "kernels instead"
+                )
+        elif not (path / MARK).is_file() and not self.old_kernels:
+            raise UsageError(f"--against {path} is no folder of kernels: it has no {MARK}")
         if self.aa:
             raise UsageError("--aa compares nothing: it takes no --against")
         if self.energy:
             raise UsageError("--against interleaves two kernels: it takes no --energy")
 
-    def _check_former(self, folder: Path) -> None:
-        """Raise `UsageError` unless --against is usable.
-
-        It may be a driver, a checkout with the current protocol, a kernels folder, or old user kernels. A
-        driver's library must exist only if it is given as a path.
-        """
-        former = str(folder)
-        if folder.suffix == KERNEL and self.former_kernels:
-            return
-        if former.startswith(DRIVER):
-            library = former.removeprefix(DRIVER)
-            if os.sep in library and not Path(library).is_file():
-                raise UsageError(f"--against {folder}: there is no driver {library}")
-        elif checkout_of(former):
-            if protocol_of(folder) != PROTOCOL:
-                raise UsageError(
-                    f"--against {folder}: that gemmbench is too old to interleave with; name its folder of "
-                    "kernels instead"
-                )
-        elif not (folder / MARK).is_file() and not self.former_kernels:
-            raise UsageError(f"--against {folder} is no folder of kernels: it has no {MARK}")
-
 
 _Item = TypeVar("_Item")
 _LARGE, _HUGE = 1024, 4096  # m = n = k of a search where none is asked for
-
-
-def _size(help: str, name: str) -> Any:
-    return option(help, SIZE, flags=(name,), group=PROBLEM)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,51 +347,44 @@ class TuneOptions(Options):
 
     command: ClassVar[str] = "tune"
 
-    kernel: str | None = option(
-        "The kernel to tune (see gemmbench kernels).",
-        metavar="NAME",
-        names=ladder.ORDER,
-        group=KERNELS,
-        common=True,
+    kernel: str | None = kernel_option(
+        "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "Your own kernel, described in its file (see kernels --new)."
     )
-    dtype: str | None = option(
-        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, group=PROBLEM, common=True
+    dtype: str | None = problem_option(
+        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True
     )
-    sizes: str | None = option(
+    sizes: str | None = problem_option(
         "Comma-separated m = n = k.  [default: 4096 on a graphics card, else 1024]",
         metavar="LIST",
-        group=PROBLEM,
         common=True,
     )
-    m: int | None = _size("Rows of A and C, for a non-square problem.", "-m")
-    n: int | None = _size("Columns of B and C.  [default: m]", "-n")
-    k: int | None = _size("Columns of A, rows of B.  [default: m]", "-k")
+    m: int | None = problem_option("Rows of A and C, for a non-square problem.", SIZE, flags=("-m",))
+    n: int | None = problem_option("Columns of B and C.  [default: m]", SIZE, flags=("-n",))
+    k: int | None = problem_option("Columns of A, rows of B.  [default: m]", SIZE, flags=("-k",))
     trans_a: bool = flag(measuring.TRANS_A, group=PROBLEM)
     trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
         "Time for the whole search. Two thirds to search, the rest to retime the best.", 300.0, common=True
     )
-    seed: int = option("Seed for the search.", LENGTH, 1, group=TIMING)
+    seed: int = timing_option("Seed for the search.", LENGTH, 1)
     device: str = measuring.device_option()
     cache: Path | None = option(
         "File for all measured configurations. The same command resumes it.  [default: in the user's cache "
         "folder]",
-        INPUT,
-        metavar="FILE.jsonl",
+        Output("FILE.jsonl", folder=False),
     )
     force: bool = flag("Discard the measured configurations.")
     time_limit: float = measuring.seconds_option("Stop a configuration after this time.", 30.0)
-    builders: int | None = option(
+    builders: int | None = timing_option(
         "Processes that compile ahead.  [default: half the cores, at most 4; none on a CPU device]",
         Whole(0, 8),
-        group=TIMING,
     )
     top: int = option("Configurations to show.", SIZE, 10, shell=True, common=True)
-    report: Path | None = option("Write a page with all tables.", FILE, metavar=PAGE, common=True)
+    report: Path | None = option("Write a page with all tables.", PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
     forget: bool = flag(
         "Delete the device's tuned parameters; with --kernel or --dtype, only those.", shell=True
@@ -388,11 +400,6 @@ class TuneOptions(Options):
         _ = self.only_dtype
         if self.variant is None and not self.forget:
             raise UsageError("--kernel is missing: which kernel to tune (gemmbench kernels lists them)")
-        names.check_report_path(self.report)
-        if self.cache:
-            names.check_folder("--cache", self.cache)
-        outputs = names.given(cache=self.cache, report=self.report)
-        names.check_overwriting(outputs, names.kernel_inputs(self.kernel_files))
 
     @cached_property
     def only_dtype(self) -> str:
@@ -403,11 +410,11 @@ class TuneOptions(Options):
     @cached_property
     def variant(self) -> Variant | None:
         """The kernel of --kernel, or the single --kernel-file. None if neither is given."""
-        own = {each.name: each for each in names.own_kernels(self.kernel_files)}
+        by_name = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
-            return only(tuple(own.values()), "--kernel-file") if own else None
-        name = only(names.choose(self.kernel, (*ladder.LADDER, *own), "kernel"), "--kernel")
-        return own.get(name) or ladder.BY_NAME[name]
+            return only(tuple(by_name.values()), "--kernel-file") if by_name else None
+        name = only(names.choose(self.kernel, (*ladder.LADDER, *by_name), "kernel"), "--kernel")
+        return by_name.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
         """Return the problems to search: -m, -n, -k, or square problems.
@@ -451,9 +458,8 @@ class ReportOptions(Options):
 
     out: Path | None = option(
         "The page; replaced if it exists.  [default: the first file or folder's name, .html]",
-        FILE,
+        PAGE,
         flags=("-o", "--out"),
-        metavar=PAGE,
         common=True,
     )
     title: str | None = option("Page title.  [default: the devices]", metavar="TEXT", common=True)
@@ -467,12 +473,11 @@ class ReportOptions(Options):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        names.check_report_path(self.out, "--out")
         _ = self.rules
 
     @cached_property
     def rules(self) -> Rules:
-        return Rules(names.threshold_of(self.threshold))
+        return Rules(*parse_thresholds(self.threshold))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,17 +503,13 @@ class KernelsOptions(Options):
 
     command: ClassVar[str] = "kernels"
 
-    describe: str | None = option(
-        "Explain one kernel: idea, tiles, parameters.",
-        metavar="NAME",
-        names=names.KERNELS,
-        group=KERNELS,
-        common=True,
+    describe: str | None = kernel_option(
+        "Explain one kernel: idea, tiles, parameters.", metavar="NAME", names=names.KERNELS, common=True
     )
     resources: bool = flag("Build kernels and show registers and memory.", group=KERNELS, common=True)
-    plot: Path | None = option("With --resources: draw work-group sizes.", FILE, metavar=CHART, common=True)
-    new: Path | None = option(
-        "Write an example kernel to start from.", FILE, metavar="FILE.cl", group=KERNELS, common=True
+    plot: Path | None = option("With --resources: draw work-group sizes.", CHART, common=True)
+    new: Path | None = kernel_option(
+        "Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True
     )
     device: str = measuring.device_option()
     kernels: str = measuring.kernels_option(default="all")

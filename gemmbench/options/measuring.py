@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,7 @@ from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
-from gemmbench.model.problem import leading
+from gemmbench.model.problem import Leading, leading
 from gemmbench.model.row import MATHS, SCOPES
 from gemmbench.options import (
     CHART,
@@ -35,20 +35,24 @@ from gemmbench.options import (
     TIMING,
     Number,
     Options,
+    Output,
     Whole,
     flag,
     hidden,
+    kernel_option,
     names,
     option,
+    problem_option,
     specs,
+    timing_option,
 )
 from gemmbench.plan import (
     Axes,
     FindTuned,
     Reach,
+    alternating_with,
     fitting,
     gemm_plan,
-    in_turn_with,
     measured_by,
     peak_plan,
     quick_widths,
@@ -65,7 +69,6 @@ FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", 
 TRANS_A = "Store A as k x m: op(A) is its transpose, as in BLAS."
 TRANS_B = "Store B as n x k: op(B) is its transpose."
 RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetrics")
-FORMAT = f"What to print: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 SIZES = "Comma-separated sizes, instead of a range."
 DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
@@ -74,11 +77,10 @@ _DEFAULT_SIZE = 1024
 
 def device_option(default: str = "the best found") -> Any:
     """Which device; `default` is what help says is used without it."""
-    return option(
+    return problem_option(
         "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
         f"comma-separated.  [default: {default}]",
         default="",
-        group=PROBLEM,
         common=True,
         env=DEVICE_VARIABLE,
         metavar="WHICH",
@@ -102,31 +104,33 @@ def kernel_files_option(
     "named there. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """The option --kernel-file: files with the user's own kernels."""
-    return option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl", group=KERNELS)
+    return kernel_option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
 
 
 def dtype_option(help: str = DTYPES_HELP, default: str | None = "float") -> Any:
     """Data types of operands."""
-    return option(help, default=default, metavar="TYPES", names=GEMM_DTYPES, group=PROBLEM, common=True)
+    return problem_option(help, default=default, metavar="TYPES", names=GEMM_DTYPES, common=True)
 
 
 def seconds_option(help: str, default: float | None = None, common: bool = False) -> Any:
     """A time above zero."""
-    return option(help, Number(0), default, metavar="SECONDS", group=TIMING, common=common)
+    return timing_option(help, Number(0), default, metavar="SECONDS", common=common)
 
 
-def format_option() -> Any:
-    """What is printed instead of the table."""
-    return option(FORMAT, click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True)
+def memory_option(default: str) -> Any:
+    """The option --memory; `default` is shown in the help."""
+    modes = ("auto", *MEMORY_MODES)
+    return timing_option(
+        f"How operands reach the device: {', '.join(modes)}.  [default: {default}]",
+        click.Choice(modes),
+        metavar="MODE",
+    )
 
 
 def batch_option() -> Any:
     """``--batch``."""
-    return option(
-        "Independent problems of this shape in one launch or call.",
-        Whole(1, MOST_PROBLEMS),
-        1,
-        group=PROBLEM,
+    return problem_option(
+        "Independent problems of this shape in one launch or call.", Whole(1, MOST_PROBLEMS), 1
     )
 
 
@@ -137,11 +141,11 @@ class MeasurementOptions(Options):
     chart: ClassVar[str | None] = None  # the kind that --plot draws; None for what suits the run
 
     device: str = device_option()
-    save: Path | None = option("Save every sample.", FILE, metavar="FILE.jsonl", common=True)
+    save: Path | None = option("Save every sample.", Output("FILE.jsonl"), common=True)
     resume: bool = flag("Continue an interrupted --save file.")
     force: bool = flag("Replace an existing --save file.")
-    plot: Path | None = option("Draw the result.", FILE, metavar=CHART, common=True)
-    report: Path | None = option("Write a page with all tables and charts.", FILE, metavar=PAGE)
+    plot: Path | None = option("Draw the result.", CHART, common=True)
+    report: Path | None = option("Write a page with all tables and charts.", PAGE)
     budget: float | None = seconds_option(
         "Sampling time for each row. Problems slower than both this and 2 s are skipped.  "
         f"[default: {Policy.budget_s}]",
@@ -150,12 +154,7 @@ class MeasurementOptions(Options):
     time_limit: float | None = seconds_option(
         "Stop a row after this time, including builds.  [default: 60 + 20 x budget]"
     )
-    memory: str | None = option(
-        f"How operands reach the device: {', '.join(('auto', *MEMORY_MODES))}.  [default: auto]",
-        click.Choice(("auto", *MEMORY_MODES)),
-        metavar="MODE",
-        group=TIMING,
-    )
+    memory: str | None = memory_option("auto")
     cold: bool = flag("Rotate operands past the last-level cache.  [default: warm]", group=TIMING)
     energy: bool = flag("Also measure joules; adds 2 to 3 s per row.", group=TIMING)
     dry_run: bool = flag("List what would be measured, and stop.", shell=True, common=True)
@@ -169,45 +168,35 @@ class MeasurementOptions(Options):
         super().__post_init__()
         if self.resume and self.save is None:
             raise UsageError("--resume needs --save FILE")
-        if self.force and self.save is None and self.other_output is None:
+        if self.force and not {"--save", "--out"} & {name for name, _ in self.outputs}:
             raise UsageError("--force needs --save FILE")
         if self.resume and self.force:
             raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
-        names.check_plot_path(self.plot)
-        names.check_report_path(self.report)
-        names.check_overwriting(self.outputs, self.kernel_inputs)
-        names.check_save_path(self.save, self.resume or self.force, "resume" in specs(type(self)))
-
-    @property
-    def outputs(self) -> list[tuple[str, Path]]:
-        """Options and the files that they write."""
-        return names.given(report=self.report, save=self.save, plot=self.plot, out=self.other_output)
-
-    @property
-    def kernel_inputs(self) -> list[tuple[str, Path]]:
-        """The user's own kernel files: none is written over."""
-        return []
-
-    @property
-    def other_output(self) -> Path | None:
-        """A file beside --save that --force replaces."""
-        return None
+        if self.save and self.save.exists() and not self.resume and not self.force:
+            resume = "--resume goes on with it, " if "resume" in specs(type(self)) else ""
+            raise UsageError(f"{self.save} exists already; {resume}--force replaces it")
 
     @property
     def policy(self) -> Policy:
-        """The measurement policy: budget, time limit, cold operands, memory mode and energy."""
-        budget_s = Policy.budget_s if self.budget is None else self.budget
-        return Policy(
-            budget_s,
-            time_limit_s=self.limit_s(budget_s),
-            cold=self.cold,
-            memory=self.memory or "auto",
+        """How rows are measured."""
+        return self.policy_of(Policy())
+
+    def policy_of(self, base: Policy) -> Policy:
+        """Return a policy with the options that were given.
+
+        --budget sets the time limit to 60 s + 20 budgets unless --time-limit is given. --cold and the base's
+        cold both count. Energy is measured only with --energy.
+        """
+        budget_s = base.budget_s if self.budget is None else self.budget
+        limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
+        return replace(
+            base,
+            budget_s=budget_s,
+            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
             energy=self.energy,
         )
-
-    def limit_s(self, budget_s: float) -> float:
-        """What a row may take altogether, with such a budget."""
-        return 60 + 20 * budget_s if self.time_limit is None else self.time_limit
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices; `UsageError` or `ParameterError` if something does not fit."""
@@ -226,18 +215,16 @@ class PeakOptions(MeasurementOptions):
 
     command: ClassVar[str] = "peak"
 
-    types: str | None = option(
+    types: str | None = problem_option(
         f"Comma-separated data types.  [default: {','.join(PEAK_DTYPES)}]",
         metavar="TYPES",
         names=ALL_DTYPES,
-        group=PROBLEM,
         common=True,
     )
-    only: str | None = option(
+    only: str | None = problem_option(
         f"Comma-separated: {', '.join(FAMILIES)}.  [default: {COMPUTE}]",
         metavar="FAMILIES",
         names=tuple(FAMILIES),
-        group=PROBLEM,
         common=True,
     )
     all: bool = flag("Measure every family, type and probe.", group=PROBLEM, common=True)
@@ -249,7 +236,14 @@ class PeakOptions(MeasurementOptions):
         shell=True,
         names=(*PROBES, *memory.BY_NAME),
     )
-    format: str = format_option()
+    format: str = option(
+        f"What to print: {', '.join(RUN_FORMATS)}.",
+        click.Choice(RUN_FORMATS),
+        "table",
+        shell=True,
+        metavar="FORMAT",
+        common=True,
+    )
 
     def __post_init__(self) -> None:
         """Validate --only, --all and --types, unless --describe only explains probes."""
@@ -286,39 +280,34 @@ class PeakOptions(MeasurementOptions):
 class GemmCommandOptions(MeasurementOptions):
     """What is measured of the GEMM kernels, and how it is shown."""
 
+    has_bandwidth: ClassVar[bool] = True  # the bandwidth is measured with the peaks
+
     kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = dtype_option()
-    baseline: str = option(
+    baseline: str = kernel_option(
         f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
         "BLAS) and, on a GPU, cublas or else clblast, if installed.",
         default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
-        group=KERNELS,
     )
-    params: tuple[str, ...] = option(
+    params: tuple[str, ...] = kernel_option(
         "Set a kernel parameter; may be repeated. Comma-separated values measure every valid "
         f"combination, at most {names.MOST_COMBINATIONS}.",
         default=(),
         flags=("--param",),
         metavar="NAME=VALUES",
         many=True,
-        group=KERNELS,
     )
-    math: str | None = option(
+    math: str | None = kernel_option(
         "Compile OpenCL kernels with strict or fast math (-cl-fast-relaxed-math). With both, batches "
         "alternate and the table shows the ratio.  [default: strict; image-4x8 and buffer-4x8 fast]",
         metavar="strict,fast",
         names=MATHS,
-        group=KERNELS,
     )
-    versus: str | None = option(
-        "Alternate with this kernel and show the ratio.",
-        metavar="NAME",
-        names=ladder.ORDER,
-        group=KERNELS,
-        common=True,
+    versus: str | None = kernel_option(
+        "Alternate with this kernel and show the ratio.", metavar="NAME", names=ladder.ORDER, common=True
     )
     tuned: bool = flag(
         "Use the parameters that `gemmbench tune` saved for this device.",
@@ -326,12 +315,12 @@ class GemmCommandOptions(MeasurementOptions):
         flags=("--tuned/--no-tuned",),
         group=KERNELS,
     )
-    alpha: float = option("C = alpha op(A) op(B) + beta C.", Number(), 1.0, group=PROBLEM)
-    beta: float = option("C = alpha op(A) op(B) + beta C.", Number(), 0.0, group=PROBLEM)
+    alpha: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
+    beta: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
     trans_a: bool = flag(TRANS_A, group=PROBLEM)
     trans_b: bool = flag(TRANS_B, group=PROBLEM)
     batch: int = batch_option()
-    seed: int = option("Seed for generated operands.", LENGTH, Policy.seed, group=PROBLEM)
+    seed: int = problem_option("Seed for generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
         "Time to show: the kernel alone, all device work, or from host memory to host memory.  "
         "[default: kernel; device with a library, which reports no kernel time]",
@@ -365,14 +354,10 @@ class GemmCommandOptions(MeasurementOptions):
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
-        return names.choose_kernels(self.kernels, self.baseline, self.own)
-
-    @property
-    def kernel_inputs(self) -> list[tuple[str, Path]]:
-        return names.kernel_inputs(self.kernel_files)
+        return names.choose_kernels(self.kernels, self.baseline, self.user_kernels)
 
     @cached_property
-    def own(self) -> tuple[Variant, ...]:
+    def user_kernels(self) -> tuple[Variant, ...]:
         return names.own_kernels(self.kernel_files)
 
     @cached_property
@@ -391,7 +376,7 @@ class GemmCommandOptions(MeasurementOptions):
         """The kernel or library of --versus, which alternates with the others. None without --versus."""
         if self.versus is None:
             return None
-        by_name = {**ladder.BY_NAME, **{each.name: each for each in self.own}}
+        by_name = {**ladder.BY_NAME, **{each.name: each for each in self.user_kernels}}
         chosen = names.choose(self.versus, tuple(by_name), "kernel")
         if len(chosen) != 1:
             raise UsageError(f"--versus takes one kernel, not {self.versus}")
@@ -400,52 +385,69 @@ class GemmCommandOptions(MeasurementOptions):
     @property
     def named(self) -> tuple[str, ...]:
         """The kernels that were asked for by name: tables tell why one of them cannot run."""
-        return names.named_kernels(self.kernels, self.own)
+        return names.named_kernels(self.kernels, self.user_kernels)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
         """The problems, of every data type alike."""
         raise NotImplementedError
 
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the bandwidth once.
+    @property
+    def operands(self) -> Operands:
+        """The files of the user's matrices."""
+        return Operands()
 
-        Then, for each type, plan its peaks and its GEMMs. Bandwidth and peaks are omitted with --no-peak.
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """Plan the bandwidth once, for a sweep. Then, for each type, plan its peaks and its GEMMs.
+
+        Bandwidth and peaks are omitted with --no-peak or if every shape is empty.
         """
-        steps: Plan = bandwidth_plan(devices) if self.peak else ()
+        has_peaks = self.peak and any(shape.m and shape.n and shape.k for shape in self.shapes)
+        steps: Plan = bandwidth_plan(devices) if has_peaks and self.has_bandwidth else ()
         for dtype in self.dtypes:
-            if self.peak:
+            if has_peaks:
                 peaks = self._peaks(devices, dtype)
                 steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
             steps += self._gemms(devices, dtype, find_tuned)
         return steps
 
     def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
-        """Plan short peaks for the arithmetic units that these kernels use, in the layouts of the shapes."""
+        """Plan the short peak measurements that these kernels are compared with.
+
+        Each device that supports `dtype` gets the plain peak. If any kernel uses tensor cores for `dtype` in
+        the layouts of the shapes, every device also gets the matrix peak.
+        """
         layouts = {
-            Problem(1, 1, 1, dtype, trans_a=trans_a, trans_b=trans_b)
-            for trans_a, trans_b in map(self._transposed, self.shapes)
+            Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes
         }
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
-        return peak_steps(devices, dtype, kernels)
+        uses_tensor_cores = any(
+            kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes
+        )
+        steps: Plan = ()
+        for index, device in enumerate(devices):
+            if dtype in device.dtypes:
+                steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
+            if uses_tensor_cores:
+                kind = DTYPES[dtype].instruction
+                steps += peak_plan([device], [kind], (), first=index, reach="matrix")
+        return steps
 
-    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
-        return self.trans_a, self.trans_b
+    def _shape(self, m: int, n: int, k: int, ld: Leading | None = None) -> Shape:
+        """A shape with the options' transposition and batch."""
+        return Shape("", m, n, k, ld, self.trans_a, self.trans_b, self.batch)
 
     def _problems(self, dtype: str) -> list[Problem]:
         """The problem of each shape in one data type, with alpha, beta, strides, transposition and batch."""
         return [
             Problem(
                 *(shape.m, shape.n, shape.k, dtype, self.alpha, self.beta, shape.name, shape.ld),
-                *self._transposed(shape),
-                shape.batch,
+                *(shape.trans_a, shape.trans_b, shape.batch),
             )
             for shape in self.shapes
         ]
 
-    def _gemms(
-        self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned, own: Operands | None = None
-    ) -> Plan:
+    def _gemms(self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned) -> Plan:
         """Plan all kernels and shapes in one data type.
 
         Add the --versus partner to each case. Drop kernels of a group that do not suit the device.
@@ -453,10 +455,14 @@ class GemmCommandOptions(MeasurementOptions):
         problems = self._problems(dtype)
         params = names.choose_params(self.params)
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
-        cases = gemm_plan(devices, self.variants, problems, fixed, own, find_tuned, self.axes)
+        cases = gemm_plan(devices, self.variants, problems, fixed, self.operands, find_tuned, self.axes)
         if self.partner:
-            cases = in_turn_with(cases, devices, self.partner, fixed, own, find_tuned, self.axes)
-        groups = [names.of_groups(self.kernels, self.baseline, self.own, device) for device in devices]
+            cases = alternating_with(
+                cases, devices, self.partner, fixed, self.operands, find_tuned, self.axes
+            )
+        groups = [
+            names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
+        ]
         return fitting(cases, groups, (*self.named, *self.baseline.split(",")))
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
@@ -464,28 +470,11 @@ class GemmCommandOptions(MeasurementOptions):
 
         Return 0 unless --kernel includes default.
         """
-        if not names.has_default(self.kernels):
+        if names.DEFAULT not in names.split(self.kernels):
             return 0
         others = [ladder.BY_NAME[name] for name in ladder.LADDER if name not in measured_by(plan)]
         problems = [problem for dtype in self.dtypes for problem in self._problems(dtype)]
         return len(measured_by(gemm_plan(devices, others, problems)))
-
-
-def peak_steps(devices: Sequence[DeviceFacts], dtype: str, kernels: Iterable[Variant]) -> Plan:
-    """Plan the short peak measurements that these kernels are compared with.
-
-    Each device that supports `dtype` gets the plain peak. If any kernel uses tensor cores for `dtype`, every
-    device also gets the matrix peak.
-    """
-    steps: Plan = ()
-    matrix = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
-    for index, device in enumerate(devices):
-        if dtype in device.dtypes:
-            steps += peak_plan([device], [dtype], quick_widths(device, dtype), first=index, reach="plain")
-        if matrix:
-            kind = DTYPES[dtype].instruction
-            steps += peak_plan([device], [kind], (), first=index, reach="matrix")
-    return steps
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,14 +487,14 @@ class SquareOptions(GemmCommandOptions):
 
     command: ClassVar[str] = "square"
 
-    min: int | None = option("Smallest size.  [default: 64]", SIZE, group=PROBLEM)
-    max: int = option("Largest size.", SIZE, 1024, group=PROBLEM, common=True)
-    sizes: str | None = option(SIZES, metavar="LIST", group=PROBLEM, common=True)
+    min: int | None = problem_option("Smallest size.  [default: 64]", SIZE)
+    max: int = problem_option("Largest size.", SIZE, 1024, common=True)
+    sizes: str | None = problem_option(SIZES, metavar="LIST", common=True)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = names.choose_sizes(self.sizes, self.min, self.max)
-        return tuple(Shape("", size, size, size, batch=self.batch) for size in sizes)
+        return tuple(self._shape(size, size, size) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -517,16 +506,16 @@ class SweepKOptions(GemmCommandOptions):
 
     command: ClassVar[str] = "sweep-k"
 
-    m: int = option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), group=PROBLEM, common=True)
-    n: int = option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), group=PROBLEM, common=True)
-    k_min: int | None = option("Smallest k.  [default: 64]", SIZE, group=PROBLEM)
-    k_max: int = option("Largest k.", SIZE, 2048, group=PROBLEM, common=True)
-    sizes: str | None = option(SIZES, metavar="LIST", group=PROBLEM)
+    m: int = problem_option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), common=True)
+    n: int = problem_option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), common=True)
+    k_min: int | None = problem_option("Smallest k.  [default: 64]", SIZE)
+    k_max: int = problem_option("Largest k.", SIZE, 2048, common=True)
+    sizes: str | None = problem_option(SIZES, metavar="LIST")
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
         sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max)
-        return tuple(Shape("", self.m, self.n, size, batch=self.batch) for size in sizes)
+        return tuple(self._shape(self.m, self.n, size) for size in sizes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -541,22 +530,20 @@ class WorkloadsOptions(GemmCommandOptions):
     command: ClassVar[str] = "workloads"
 
     kernels: str = kernels_option(default="best")
-    set: str | None = option(
+    set: str | None = problem_option(
         f"Comma-separated: {', '.join(SETS)} or all.  [default: all but llm; none with --file]",
         metavar="NAMES",
         names=(*SETS, "all"),
-        group=PROBLEM,
         common=True,
     )
-    file: Path | None = option(
+    file: Path | None = problem_option(
         "Your own shapes. Columns: m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
         FILE,
         metavar="FILE.csv",
-        group=PROBLEM,
         common=True,
     )
-    batch: int = option("Images or sequences per batch.", SIZE, 1, group=PROBLEM)
-    prompt: int = option("Tokens per prompt.", SIZE, PROMPT, group=PROBLEM)
+    batch: int = problem_option("Images or sequences per batch.", SIZE, 1)
+    prompt: int = problem_option("Tokens per prompt.", SIZE, PROMPT)
 
     @cached_property
     def set_names(self) -> tuple[str, ...]:
@@ -581,12 +568,9 @@ class WorkloadsOptions(GemmCommandOptions):
             shapes += read_shapes(self.file, self.trans_a, self.trans_b)
         return merged(shapes)
 
-    def _transposed(self, shape: Shape) -> tuple[bool, bool]:
-        return shape.trans_a, shape.trans_b
-
 
 def _length(help: str, **spec: Any) -> Any:
-    return option(help, LENGTH, group=PROBLEM, **spec)
+    return problem_option(help, LENGTH, **spec)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -599,6 +583,7 @@ class GemmOptions(GemmCommandOptions):
 
     command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
+    has_bandwidth: ClassVar[bool] = False
 
     m: int | None = _length(f"Rows of op(A) and C.  [default: {_DEFAULT_SIZE}]", flags=("-m",), common=True)
     n: int | None = _length("Columns of op(B) and C.  [default: m]", flags=("-n",), common=True)
@@ -606,14 +591,10 @@ class GemmOptions(GemmCommandOptions):
     lda: int | None = _length("Row stride of A as stored, in elements.  [default: k; m with --trans-a]")
     ldb: int | None = _length("Row stride of B as stored, in elements.  [default: n; k with --trans-b]")
     ldc: int | None = _length("Row stride of C, in elements.  [default: n]")
-    a: Path | None = option(
-        "Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy", group=PROBLEM
-    )
-    b: Path | None = option(
-        "Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy", group=PROBLEM
-    )
-    c: Path | None = option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy", group=PROBLEM)
-    out: Path | None = option("Write C to a file; needs a single --kernel.", INPUT, metavar="OUT.npy")
+    a: Path | None = problem_option("Your own A (m x k; k x m with --trans-a).", INPUT, metavar="A.npy")
+    b: Path | None = problem_option("Your own B (k x n; n x k with --trans-b).", INPUT, metavar="B.npy")
+    c: Path | None = problem_option("Your own C (m x n), with --beta.", INPUT, metavar="C.npy")
+    out: Path | None = option("Write C to a file; needs a single --kernel.", Output("OUT.npy", folder=False))
     dtype: str | None = dtype_option(f"{DTYPES_HELP}  [default: float]", None)
     scope: str | None = hidden(None)
 
@@ -640,18 +621,13 @@ class GemmOptions(GemmCommandOptions):
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
                 raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
-            names.check_folder("--out", self.out)
             if self.out.exists() and not self.force:
                 raise UsageError(f"--out {self.out} exists already; --force replaces it")
-
-    @property
-    def other_output(self) -> Path | None:
-        return self.out
 
     @cached_property
     def variants(self) -> tuple[Variant, ...]:
         """The kernels and libraries; no library where a result is written."""
-        return names.choose_kernels(self.kernels, "none" if self.out else self.baseline, self.own)
+        return names.choose_kernels(self.kernels, "none" if self.out else self.baseline, self.user_kernels)
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
@@ -665,7 +641,7 @@ class GemmOptions(GemmCommandOptions):
         lengths = self._size[:3]
         try:
             ld = leading(*lengths, self.lda, self.ldb, self.ldc, self.trans_a, self.trans_b)
-            return (Shape("", *lengths, ld, batch=self.batch),)
+            return (self._shape(*lengths, ld),)
         except ValueError as error:
             raise UsageError(f"--{error}") from None
 
@@ -710,19 +686,13 @@ class GemmOptions(GemmCommandOptions):
         assert dtype is not None
         return lengths["m"][0], lengths["n"][0], lengths["k"][0], dtype[0]
 
-    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the peaks and every kernel, in each data type.
+    @property
+    def operands(self) -> Operands:
+        files = (self.a, self.b, self.c, self.out)
+        return Operands(*(str(file.absolute()) if file else None for file in files))
 
-        Omit peaks with --no-peak or if m, n or k is 0. Raise `UsageError` if --out has several devices.
-        """
+    def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
+        """Plan the peaks and every kernel. Raise `UsageError` if --out has several devices."""
         if self.out and len(devices) > 1:
             raise UsageError("--out needs exactly one --device, whose result it holds")
-        files = (self.a, self.b, self.c, self.out)
-        a, b, c, out = (str(file.absolute()) if file else None for file in files)
-        own = Operands(a, b, c, out)
-        steps: Plan = ()
-        for dtype in self.dtypes:
-            if self.peak and all(self._size[:3]):
-                steps += self._peaks(devices, dtype)
-            steps += self._gemms(devices, dtype, find_tuned, own)
-        return steps
+        return super().plan(devices, find_tuned)

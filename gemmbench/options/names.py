@@ -1,4 +1,4 @@
-"""What options name (kernels, types, sizes, thresholds, files): looked up and checked."""
+"""What options name (kernels, types, sizes, files): looked up and checked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from gemmbench import UsageError, charts, ladder
+from gemmbench import UsageError, ladder
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.units import reason_of
-from gemmbench.options import rules
-from gemmbench.options.rules import ThresholdError, Thresholds
 
 _ALIASES = {"int8": "char"}  # other names of data types
 MOST_COMBINATIONS = 100  # of a kernel's parameters, that --param may ask for
@@ -33,7 +31,7 @@ _RESERVED = (*_MEMBERS, _OWN, _NONE)  # what --kernel and --baseline take beside
 
 def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
     """Data types from a comma-separated list, in the order given; `UsageError` if one is unknown."""
-    return choose(",".join(_ALIASES.get(word, word) for word in _words(text)), known, "data type")
+    return choose(",".join(_ALIASES.get(word, word) for word in split(text)), known, "data type")
 
 
 def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
@@ -55,62 +53,50 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     return tuple(made)
 
 
-def choose_kernels(text: str, baseline: str = "none", own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
+def choose_kernels(
+    text: str, baseline: str = "none", user_kernels: Sequence[Variant] = (), add_unnamed: bool = True
+) -> tuple[Variant, ...]:
     """Return the kernels of a comma-separated list, and the libraries of `baseline`, in ladder order.
 
-    If the list names none of the user's `own` kernels, add all of them. Raise `UsageError` if a name is
-    unknown.
+    If the list names none of the user's kernels, `add_unnamed` adds all of them. Raise `UsageError` if a name
+    is unknown.
     """
-    names = _variant_names(text, own)
-    by_name = {each.name: each for each in own}
-    if names.isdisjoint(by_name):
+    groups = _groups(user_kernels)
+    names = {name for word in _kernel_words(text, user_kernels) for name in groups.get(word, (word,))}
+    by_name = {each.name: each for each in user_kernels}
+    if add_unnamed and names.isdisjoint(by_name):
         names.update(by_name)
     names.update(choose_baselines(baseline))
     return tuple({**ladder.BY_NAME, **by_name}[name] for name in ladder.order(by_name) if name in names)
 
 
-def named_variants(text: str, own: Sequence[Variant] = ()) -> tuple[Variant, ...]:
-    """What a list names, and nothing beside it; otherwise as `choose_kernels`."""
-    names = _variant_names(text, own)
-    return tuple(each for each in choose_kernels(text, own=own) if each.name in names)
+def _groups(user_kernels: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
+    return {**_MEMBERS, _OWN: tuple(each.name for each in user_kernels)} if user_kernels else _MEMBERS
 
 
-def _variant_names(text: str, own: Sequence[Variant]) -> set[str]:
-    groups = _groups(own)
-    return {name for word in _kernel_words(text, own) for name in groups.get(word, (word,))}
-
-
-def _groups(own: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
-    return {**_MEMBERS, _OWN: tuple(each.name for each in own)} if own else _MEMBERS
-
-
-def of_groups(text: str, baseline: str, own: Sequence[Variant], device: DeviceFacts) -> set[str]:
+def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device: DeviceFacts) -> set[str]:
     """Return the names that the groups in --kernel and --baseline select on this device.
 
     Names listed explicitly are not included.
     """
-    groups = {**_groups(own), DEFAULT: ladder.DEFAULT[broad_type(device)]}
+    groups = {**_groups(user_kernels), DEFAULT: ladder.DEFAULT[broad_type(device)]}
     libraries = {"all": ladder.BASELINES, DEFAULT: ladder.default_libraries(device)}
     return {
         name
-        for words, members in ((_kernel_words(text, own), groups), (_words(baseline), libraries))
+        for words, members in ((_kernel_words(text, user_kernels), groups), (split(baseline), libraries))
         for word in words
         for name in members.get(word, ())
     }
 
 
-def has_default(text: str) -> bool:
-    """Whether a list of kernels has the default ones."""
-    return DEFAULT in _words(text)
-
-
-def named_kernels(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
     """Return the kernels named explicitly in a list, and the selected kernels of the user.
 
     Members of groups are excluded.
     """
-    words = (*_kernel_words(text, own), *(each.name for each in choose_kernels(text, own=own) if each.own))
-    return tuple(dict.fromkeys(word for word in words if word not in _groups(own)))
+    chosen = choose_kernels(text, user_kernels=user_kernels)
+    words = (*_kernel_words(text, user_kernels), *(each.name for each in chosen if each.own))
+    return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
@@ -127,14 +113,14 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
 
-def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
+def _kernel_words(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str, ...]:
     """Split a list of kernel names and groups, without duplicates.
 
     Raise `UsageError` if a word is unknown, or is `own` without user kernels.
     """
-    known = (*ladder.order(each.name for each in own), *_groups(own))
-    for word in _words(text):
-        if word == _OWN and not own:
+    known = (*ladder.order(each.name for each in user_kernels), *_groups(user_kernels))
+    for word in split(text):
+        if word == _OWN and not user_kernels:
             raise UsageError(f"--kernel {_OWN} means the kernels of --kernel-file, and there is none")
     return choose(text, known, "kernel")
 
@@ -142,9 +128,9 @@ def _kernel_words(text: str, own: Sequence[Variant] = ()) -> tuple[str, ...]:
 def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     """Parse NAME=VALUE[,VALUE...] texts into values by name, without duplicates.
 
-    A repeated name replaces the earlier one. Raise `UsageError` if a value is not a whole number.
+    Raise `UsageError` if a name is repeated, or a value is not a whole number.
     """
-    chosen = {}
+    chosen: dict[str, tuple[int, ...]] = {}
     for text in texts:
         name, equals, values = text.partition("=")
         words = [word.strip() for word in values.split(",")]
@@ -152,7 +138,10 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
             raise UsageError(
                 f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
             )
-        chosen[name.strip()] = tuple(dict.fromkeys(map(int, words)))
+        if (name := name.strip()) in chosen:
+            both = dict.fromkeys([*map(str, chosen[name]), *words])
+            raise UsageError(f"--param {name} is given twice: write --param {name}={','.join(both)}")
+        chosen[name] = tuple(dict.fromkeys(map(int, words)))
     return chosen
 
 
@@ -174,7 +163,7 @@ def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...
     is empty, or both a list and `low` are given.
     """
     if text is not None:
-        words = _words(text)
+        words = split(text)
         if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
         if low is not None:
@@ -193,7 +182,8 @@ def _is_number(word: str) -> bool:
     return word.isdecimal() and len(word) <= 18
 
 
-def _words(text: str) -> list[str]:
+def split(text: str) -> list[str]:
+    """Split a comma-separated list, without empty words."""
     return [word.strip() for word in text.split(",") if word.strip()]
 
 
@@ -202,7 +192,7 @@ def choose(text: str, known: Sequence[str], what: str) -> tuple[str, ...]:
 
     Raise `UsageError` if the list is empty or a name is unknown; `what` names the thing in the message.
     """
-    words = _words(text)
+    words = split(text)
     if not words:
         raise UsageError(f"no {what} is given; {hint('', known)}")
     for word in words:
@@ -220,39 +210,6 @@ def hint(word: str, known: Collection[str]) -> str:
     return "gemmbench kernels lists them" if ladder.ORDER[0] in known else f"there are {', '.join(known)}"
 
 
-def check_plot_path(path: Path | None) -> None:
-    """Raise `UsageError` if a chart cannot be written to the path: wrong suffix, bad folder. None passes."""
-    if path is not None:
-        if path.suffix.lower() not in charts.SUFFIXES:
-            raise UsageError(f"--plot {path}: a chart is a {', '.join(charts.SUFFIXES)} file")
-        check_folder("--plot", path)
-
-
-def check_report_path(path: Path | None, option: str = "--report") -> None:
-    """Raise `UsageError` if a report cannot be written to the path: no .html or .htm suffix, bad folder.
-
-    None passes.
-    """
-    if path is not None:
-        if path.suffix.lower() not in (".html", ".htm"):
-            raise UsageError(f"{option} {path}: a report is an .html file")
-        check_folder(option, path)
-
-
-def check_save_path(path: Path | None, overwrite: bool, resumable: bool) -> None:
-    """Check before measuring that a run can be saved.
-
-    Raise `UsageError` if the folder cannot be used, or the file exists and `overwrite` is false. None passes.
-    `resumable` adds advice about --resume to the message.
-    """
-    if path is None:
-        return
-    check_folder("--save", path)
-    if path.exists() and not overwrite:
-        resume = "--resume goes on with it, " if resumable else ""
-        raise UsageError(f"{path} exists already; {resume}--force replaces it")
-
-
 def check_folder(option: str, path: Path) -> None:
     """Raise `UsageError` if the file cannot be written: its folder is missing, it is a folder, or permission
     is denied.
@@ -267,11 +224,6 @@ def check_folder(option: str, path: Path) -> None:
         raise UsageError(f"{option} {path}: {reason_of(error)}") from None
     if not os.access(target, os.W_OK):
         raise UsageError(f"{option} {path}: permission denied")
-
-
-def given(**files: Path | None) -> list[tuple[str, Path]]:
-    """Options with their files, of those that are given."""
-    return [(f"--{name}", path) for name, path in files.items() if path is not None]
 
 
 def check_overwriting(outputs: Sequence[tuple[str, Path]], inputs: Sequence[tuple[str, Path]]) -> None:
@@ -313,34 +265,6 @@ def _same_file(path: Path, other: Path) -> bool:
         return path.samefile(other)
     except OSError:
         return os.path.realpath(path) == os.path.realpath(other)
-
-
-def threshold_of(text: str | None) -> Thresholds:
-    """Parse a --threshold list such as `5 %, register=10 %`.
-
-    None returns thresholds with nothing set. Raise `UsageError` if a threshold is invalid.
-    """
-    default: float | None = None
-    by_name = {}
-    for part in text.split(",") if text is not None else ():
-        name, equals, value = part.rpartition("=")
-        try:
-            threshold = rules.parse(value)
-        except ThresholdError as error:
-            raise UsageError(f"--threshold: {error}") from None
-        if equals:
-            by_name[name.strip()] = threshold
-        else:
-            default = threshold
-    return Thresholds(default, by_name)
-
-
-def format_and_file(text: str, formats: Sequence[str]) -> tuple[str, Path]:
-    """The two that ``--write`` names; `UsageError` if it does not name both."""
-    form, equals, name = text.partition("=")
-    if not equals or not name or form not in formats:
-        raise UsageError(f"--write takes FORMAT=FILE with one of {', '.join(formats)}, not {text!r}")
-    return form, Path(name)
 
 
 # --- What a shell completes ---------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ from gemmbench.model.device import HOST
 from gemmbench.model.row import FAILED, Problem, Row, moment
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean
-from gemmbench.options.rules import Rules
+from gemmbench.options.comparing import Rules
 from gemmbench.regress import baseline, results
 from gemmbench.regress.compare import Comparison, compare
 from gemmbench.report.table import NOTHING, Cell, Note, Sheet

@@ -15,7 +15,7 @@ from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.row import MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
-from gemmbench.options.rules import DIFFERENCES, Kind, Rules
+from gemmbench.options.comparing import DIFFERENCES, Kind, Rules
 from gemmbench.stats import rates
 
 

@@ -24,8 +24,7 @@ from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import by_key, clean, counted
-from gemmbench.options.comparing import CheckOptions
-from gemmbench.options.rules import DEFAULT, Rules
+from gemmbench.options.comparing import DEFAULT_THRESHOLD, CheckOptions, Rules
 from gemmbench.plan import rebuild, select
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
@@ -91,16 +90,17 @@ def prepared(
 
     Raises `UsageError` if the baseline, the options and this machine do not fit together.
     """
-    against, own, policy = options.against, options.own, options.policy_of(baseline.header.policy)
+    against, policy = options.against, options.policy_of(baseline.header.policy)
     if against is not None:  # two kernels are built and verified
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
         devices, places = _chosen(baseline, all_devices, options.device)
         folder = ""  # or what else `Case.former` names
-        if against and not own.former:
+        if against and not options.old_kernels:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
-        plan = rebuild(_wanted(baseline), devices, places, folder, own)
+        kernels = options.user_kernels, options.old_kernels
+        plan = rebuild(_wanted(baseline), devices, places, folder, *kernels)
         for step in plan:  # the user's own kernels must be there
             if isinstance(step, Skip) and step.row.own and not step.row.source:
                 raise UsageError(step.row.reason)
@@ -310,7 +310,7 @@ def _broken(line: ComparedRow, row: Row) -> ComparedRow:
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
     """Warn if a control got over 10 % slower, or if old and new kernels are equal; then the first remarks."""
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
-    if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT:
+    if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
         yield (
             f"The machine is slower than in the baseline: its control {name(slowest.control.row)} takes "
             f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."

@@ -19,7 +19,7 @@ from gemmbench.model.instrument import is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, listed, percent
-from gemmbench.options.rules import Rules
+from gemmbench.options.comparing import Rules
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate
 from gemmbench.stats.intervals import Interval, interleaved_ratio
 from gemmbench.stats.rates import interleaved_seconds, is_on_cpu, is_uncertain, work
@@ -152,7 +152,7 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
             lines.append(_with_resources(baseline, line, replicates))
         else:
             left_out[line] += 1
-    unused = rules.thresholds.by_name.keys() - {line.row.variant for line in lines}
+    unused = rules.by_name.keys() - {line.row.variant for line in lines}
     remarks = [f"--threshold names {clean(name)}, but no row is of that kernel." for name in sorted(unused)]
     remarks += dict.fromkeys(
         f"The preset of {line.row.variant} is {listed(line.row.parameters)}, not {listed(before.parameters)}."
@@ -183,7 +183,7 @@ def concluded(comparison: Comparison) -> Comparison:
     """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
     ratios = [line.ratio.low for line in lines if line.ratio]
-    limit = max(RUN_LIMIT, 1 + (rules.thresholds.default or 0))
+    limit = max(RUN_LIMIT, 1 + (rules.default or 0))
     if ratios and not rules.interleaved and median(ratios) > limit:
         lines = tuple(
             replace(line, verdict="slower", reason="") if line.ratio and line.ratio.low > limit else line
@@ -238,9 +238,9 @@ def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> Compar
         return replace(line, reason=outcome(row))
     line = replace(line, reason="over its budget; raise --budget")
     ratio = row.needs_s / (middle(costs).median * work(baseline.rows[line.key]))
-    if ratio <= 1 + rules.thresholds.of(row):
+    if ratio <= 1 + rules.threshold(row):
         return line
-    return replace(line, verdict="possibly slower" if rules.thresholds.given(row) is None else "slower")
+    return replace(line, verdict="possibly slower" if rules.given_threshold(row) is None else "slower")
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
@@ -314,7 +314,7 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
     if not old or not new:  # no samples, though the row is ok
         return replace(line, verdict="missing", reason="without a time")
     rows = [(each.run, each.rows[key]) for each in (*olds, *news)]
-    doubt = "" if rules.thresholds.given(line.row) is not None else _doubt(rows)
+    doubt = "" if rules.given_threshold(line.row) is not None else _doubt(rows)
     line = timed(line, old, new)
     limit = CPU_LIMIT if is_on_cpu(first.run, first.rows[key]) else ROW_LIMIT
     judged = judge(rules, line, ratio(middle(old), middle(new)), spread(old), math.inf if doubt else limit)
@@ -369,8 +369,8 @@ def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit
     Possibly slower: the low end (interleaved: the median) is above the threshold. Faster: the high end is
     below 1 / (1 + threshold).
     """
-    threshold = rules.thresholds.of(line.row) + spread
-    is_given = rules.interleaved or rules.thresholds.given(line.row) is not None
+    threshold = rules.threshold(line.row) + spread
+    is_given = rules.interleaved or rules.given_threshold(line.row) is not None
     fails = 1 + threshold if is_given else max(limit, 1 + threshold)
     verdict: Verdict = "unchanged"
     if ratio.low > fails:

@@ -95,6 +95,7 @@ def test_strict_and_fast_math_have_a_grid_each(call: Call) -> None:
          "--param asks for 102 combinations of naive's parameters, and a grid has at most 100: gemmbench "
          "tune --kernel naive searches larger spaces"),
         (("--param", "WX=4,"), "or several with commas, not 'WX=4,'"),
+        (("--param", "WX=8", "--param", "WX=16"), "--param WX is given twice: write --param WX=8,16"),
         (("--param", "WX=4,0"), "naive: WX must be 1 or more, not 0"),
     ],
 )  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 
 from gemmbench.measure.machine import host_facts
 from gemmbench.model.run_file import load
+from gemmbench.options import Number
 from gemmbench.regress.compare import compare
 from tests.cli.conftest import ROOT, Call
 
@@ -30,6 +32,12 @@ def test_a_huge_number_is_one_short_sentence(words: str, call: Call) -> None:
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
     assert len(done.stderr) < 500
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
+def test_a_number_with_a_bound_is_finite(value: str) -> None:
+    with pytest.raises(click.BadParameter, match=f"{value} is not a finite number"):
+        Number(0).convert(value, None, None)
 
 
 def test_huge_numbers_in_a_file_of_shapes(call: Call, tmp_path: Path) -> None:

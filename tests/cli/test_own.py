@@ -13,10 +13,11 @@ import pytest
 
 import gemmbench as gb
 from gemmbench import api
-from gemmbench.cli import kernels
+from gemmbench.cli import kernels, running
 from gemmbench.model.run_file import load
 from gemmbench.options import build, names
 from gemmbench.options.measuring import SquareOptions
+from gemmbench.tune import session
 from tests.cli.conftest import ROOT, Call
 from tests.cli.test_tune import flat
 from tests.compare_runs import save
@@ -51,8 +52,10 @@ def test_the_walk_is_understood_as_written(call: Call, monkeypatch: pytest.Monke
     def parsed(options: object, *_: object) -> object:
         raise _Parsed(options)
 
-    for name in ("prepared", "tuning", "checked", "load"):
+    for name in ("checked", "load"):
         monkeypatch.setattr(api, name, parsed)
+    monkeypatch.setattr(running, "prepared", parsed)
+    monkeypatch.setattr(session, "prepared", parsed)
     monkeypatch.setattr(kernels, "_show_resources", parsed)
     for command in COMMANDS:
         if not command.startswith("gemmbench"):

@@ -15,7 +15,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Partner, Row, RowKey, Scope
-from gemmbench.options.rules import Rules, Thresholds
+from gemmbench.options.comparing import Rules
 from gemmbench.regress import check
 from gemmbench.regress.baseline import BaselineSet
 from gemmbench.regress.compare import ComparedRow, Comparison
@@ -55,7 +55,7 @@ def checked(
     change: Change, variants: tuple[str, ...] = ("tiled", "register", "numpy"), rules: Rules | None = None
 ) -> Comparison:
     """What a check says; it measures the chosen variants."""
-    rules = rules or Rules(Thresholds(0.1))
+    rules = rules or Rules(0.1)
     rows = small(variants).rows
     base = replace(BASE, rows=tuple(row for row in BASE.rows if row.variant in variants))
     if rules.interleaved:
@@ -122,7 +122,7 @@ def test_a_row_fails_only_if_every_measurement_of_it_is_slow(slow_times: int, ve
 def test_without_a_given_threshold_one_and_a_half_times_as_long_fails(
     threshold: float | None, verdict: str
 ) -> None:
-    rules = Rules(Thresholds(threshold))
+    rules = Rules(threshold)
     found = checked(lambda row, times: slower(row, 1.6) if is_(row, "tiled") else row, rules=rules)
     assert of(found, "tiled").verdict == verdict
     less = checked(lambda row, times: slower(row, 1.3) if is_(row, "tiled") else row, rules=Rules())
@@ -175,7 +175,7 @@ def test_interleaved_a_suspicious_row_needs_no_control() -> None:
         )
         return replace(row, samples=samples, former=Partner("before", before))
 
-    found = checked(change, ("tiled", "register"), Rules(Thresholds(0.05), interleaved=True))
+    found = checked(change, ("tiled", "register"), Rules(0.05, interleaved=True))
     assert of(found, "tiled").verdict == "slower"
     ratio = of(found, "tiled").ratio
     assert ratio is not None
@@ -188,19 +188,17 @@ def test_interleaved_a_row_without_a_former_self_is_missing() -> None:
     def change(row: Row, times: int) -> Row:
         return replace(row, status="unsupported", reason="the kernel in old is wrong", samples={})
 
-    found = checked(change, ("tiled", "register"), Rules(Thresholds(0.05), interleaved=True))
+    found = checked(change, ("tiled", "register"), Rules(0.05, interleaved=True))
     assert {(line.verdict, line.reason) for line in found.lines} == {
         ("missing", "unsupported: the kernel in old is wrong")
     }
-    plain = checked(lambda row, times: row, ("tiled", "register"), Rules(Thresholds(0.05), interleaved=True))
+    plain = checked(lambda row, times: row, ("tiled", "register"), Rules(0.05, interleaved=True))
     assert {(line.verdict, line.reason) for line in plain.lines} == {
         ("missing", "not interleaved with its old kernel")
     }
 
 
-@pytest.mark.parametrize(
-    "rules", [Rules(), Rules(Thresholds(0.05), interleaved=True)], ids=["plain", "interleaved"]
-)
+@pytest.mark.parametrize("rules", [Rules(), Rules(0.05, interleaved=True)], ids=["plain", "interleaved"])
 def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rules) -> None:
     def change(row: Row, times: int) -> Row:
         if is_(row, "tiled") and times == 1:
@@ -216,6 +214,6 @@ def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rule
 def test_equal_kernels_are_told() -> None:
     found = checked(
         lambda row, _: replace(row, source="before", former=Partner("before", row.samples)),
-        rules=Rules(Thresholds(0.05), interleaved=True),
+        rules=Rules(0.05, interleaved=True),
     )
     assert any(remark == "The other folder has the same kernels." for remark in found.remarks)

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from gemmbench import plan
+from gemmbench import UsageError, plan
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure import machine
 from gemmbench.measure.child import for_threads
 from gemmbench.model.case import Skip
 from gemmbench.model.device import usable_cores
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import SelectionError, gemm_plan, select
+from gemmbench.plan import gemm_plan, select
 from gemmbench.suite.cached import device_key
 from tests import fake_runs as fake
 from tests.unit.test_plan import DEVICE
@@ -59,7 +59,7 @@ def test_a_selector_means_the_best_device_that_has_it(selector: str, chosen: lis
 
 @pytest.mark.parametrize("selector", ["12345", "accelerator", "5090", "9" * 5000])
 def test_a_number_that_no_device_has_is_one_sentence(selector: str) -> None:
-    with pytest.raises(SelectionError, match="no device is "):
+    with pytest.raises(UsageError, match="no device is "):
         select(EVERY, selector)
 
 

@@ -12,7 +12,7 @@ from gemmbench.ladder import BY_NAME
 from gemmbench.model.device import Conditions
 from gemmbench.model.row import Check, Launch, Resources, Row, Status, Work
 from gemmbench.model.run_file import Run
-from gemmbench.options.rules import DIFFERENCES, Rules, Thresholds
+from gemmbench.options.comparing import DIFFERENCES, Rules
 from gemmbench.regress.baseline import device_map, exact_positions, only_preset_differs
 from gemmbench.regress.compare import ComparedRow, Comparison, compare
 from tests import fake_runs as fake
@@ -39,7 +39,7 @@ def status(status: Status, reason: str = "") -> Callable[[Row], Row]:
     return lambda row: replace(row, status=status, reason=reason, samples={})
 
 
-FIVE = Rules(Thresholds(0.05))
+FIVE = Rules(0.05)
 
 
 def slowed(run: Run, factor: float) -> Run:
@@ -93,7 +93,7 @@ def test_a_run_fails_if_half_of_its_rows_take_over_one_and_a_half_times_as_long(
     assert found.ok == (factor < 1.5)
     said = any(remark.endswith("the run is slower.") for remark in found.remarks)
     assert said == (factor > 1.5)
-    lax = compare([again(1)], [slowed(again(2), factor)], Rules(Thresholds(3.0)))
+    lax = compare([again(1)], [slowed(again(2), factor)], Rules(3.0))
     assert lax.ok
 
 
@@ -303,7 +303,7 @@ def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
 
 
 def test_thresholds_of_single_rows() -> None:
-    rules = Rules(Thresholds(0.05, {"tiled": 0.3, "nobody": 0.1}))
+    rules = Rules(0.05, {"tiled": 0.3, "nobody": 0.1})
     found = compare([again(1)], [again(2, {**SLOW, ("register", 512): 1.2})], rules)
     assert line(found, "tiled", 512).verdict == "unchanged"
     assert line(found, "register", 512).verdict == "slower"
@@ -374,7 +374,7 @@ def test_a_row_over_its_budget_is_compared_by_the_time_that_it_needs(
     """In the baseline one problem took 58 us."""
     new = changed(again(2), "tiled", 512, too_slow(needs_s))
     base = changed(again(1), "tiled", 512, lambda row: replace(row, samples={"kernel": fake.scope(58e-6)}))
-    found = line(compare([base], [new], Rules(Thresholds(given))), "tiled", 512)
+    found = line(compare([base], [new], Rules(given)), "tiled", 512)
     assert found.verdict == verdict
     assert found.reason == "over its budget; raise --budget"
 

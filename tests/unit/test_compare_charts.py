@@ -16,7 +16,7 @@ from matplotlib.text import Text
 from gemmbench.chart_views import ratios
 from gemmbench.charts import pane as charts
 from gemmbench.charts.pane import Pane
-from gemmbench.options.rules import Rules, Thresholds
+from gemmbench.options.comparing import Rules
 from gemmbench.regress.compare import compare
 from tests import fake_runs as fake
 from tests.compare_runs import again
@@ -42,7 +42,7 @@ def words(axes: Axes) -> str:
 
 
 def test_changes_and_their_intervals_the_slowest_first() -> None:
-    found = compare([again(1)], [again(2, SLOW)], Rules(Thresholds(0.05)))
+    found = compare([again(1)], [again(2, SLOW)], Rules(0.05))
     device, host = ratios(found)
     axes = painted(device)
     names = [label.get_text() for label in axes.get_yticklabels()]

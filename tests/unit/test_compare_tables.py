@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.model.run_file import Run
-from gemmbench.options.rules import Rules, Thresholds
+from gemmbench.options.comparing import Rules
 from gemmbench.regress import results as pages
 from gemmbench.regress.check import aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import VERDICTS, Comparison, compare
@@ -26,7 +26,7 @@ SLOW = {("tiled", 512): 1.15, ("register", 2048): 0.7, ("register", 64): 1.045, 
 
 
 def good() -> Comparison:
-    return compare([again(1)], [again(2, SLOW)], Rules(Thresholds(by_name={"tiled": 0.1})))
+    return compare([again(1)], [again(2, SLOW)], Rules(by_name={"tiled": 0.1}))
 
 
 def hostile(run: Run) -> Run:
@@ -197,7 +197,7 @@ def test_the_smallest_threshold_of_an_aa_measurement_lets_no_run_be_slower_than_
     rows = aa_report([repeated(runs)], Rules()).rows
     smallest = max(row.min_threshold for row in rows)
     for threshold, failing in ((smallest * 1.001, False), (smallest * 0.999, True)):
-        rules = Rules(Thresholds(threshold))
+        rules = Rules(threshold)
         assert failing == any(
             compare([old], [new], rules).slower for old in runs for new in runs if old is not new
         )

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from gemmbench import api
 from gemmbench.doctor import Diagnosis, examine, page, pointer, to_record
 from gemmbench.doctor import machine as reading
 from gemmbench.doctor.checks import CHECKS
@@ -477,18 +476,6 @@ def test_a_large_row_of_the_best_kernels_below_65_percent_of_the_peak_is_short()
 )
 def test_what_is_slow_by_nature_is_not_short(run: Run) -> None:
     assert not pointer(run)
-
-
-@pytest.mark.parametrize(
-    ("gflops", "quiet", "lines"), [(150.0, False, 1), (150.0, True, 0), (250.0, False, 0)]
-)
-def test_the_line_is_on_stderr_where_a_run_is_short(
-    gflops: float, quiet: bool, lines: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    api.point_to_doctor(run_of(gflops), quiet)
-    said = capsys.readouterr()
-    assert said.err.count("gemmbench doctor") == lines
-    assert not said.out
 
 
 def test_no_saved_run_of_a_gpu_is_short() -> None:

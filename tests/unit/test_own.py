@@ -21,7 +21,7 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Build
 from gemmbench.model.kernel_files import KernelFileError
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import Axes, OwnKernels, gemm_plan, rebuild
+from gemmbench.plan import Axes, gemm_plan, rebuild
 from tests import fake_runs
 
 ALL = '["m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc"]'
@@ -304,8 +304,7 @@ def test_a_base_is_measured_again_in_turn_with_the_old_file(tmp_path: Path) -> N
     (lost,) = rebuild([row], [fake_runs.CPU], {0: 0})
     assert isinstance(lost, Skip)
     assert lost.row.reason == "mine is a kernel of your own: --kernel-file mine.cl brings it"
-    own = OwnKernels({"mine": now}, {"mine": old})
-    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, own=own)
+    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
     assert isinstance(again, Case)
     assert again.source == step.source
     past = again.former_case
@@ -320,7 +319,7 @@ def test_the_old_file_runs_with_the_defaults_of_its_time(tmp_path: Path) -> None
     (step,) = gemm_plan([fake_runs.CPU], [old], [Gemm(8, 8, 8)], axes=Axes(("fast",)))
     assert isinstance(step, Case)
     row = step.row("ok")
-    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, own=OwnKernels({"mine": now}, {"mine": old}))
+    (again,) = rebuild([row], [fake_runs.CPU], {0: 0}, "", {"mine": now}, {"mine": old})
     assert isinstance(again, Case)
     assert again.parameters == {"TS": 16, "math": "fast"}
     past = again.former_case

@@ -10,7 +10,7 @@ from gemmbench.ladder.variant import ParameterError
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
-from gemmbench.plan import gemm_plan, in_turn_with, peak_plan, quick_widths
+from gemmbench.plan import alternating_with, gemm_plan, peak_plan, quick_widths
 
 DEVICE = DeviceFacts(
     index=0,
@@ -198,7 +198,7 @@ def paired(name: str, *problems: Gemm, **overrides: int) -> dict[str, list[Case 
     variants = [BY_NAME[each] for each in ("naive", "tiled", "numpy")]
     plan = gemm_plan([DEVICE], variants, problems, overrides)
     by_variant: dict[str, list[Case | Skip]] = {}
-    for step in in_turn_with(plan, [DEVICE], BY_NAME[name], overrides, None, lambda *_: None):
+    for step in alternating_with(plan, [DEVICE], BY_NAME[name], overrides, None, lambda *_: None):
         by_variant.setdefault((step.row if isinstance(step, Skip) else step).variant, []).append(step)
     return by_variant
 
@@ -214,14 +214,14 @@ def test_every_kernel_but_that_one_itself_is_timed_in_turn_with_it() -> None:
     assert all(isinstance(step, Case) and step.versus is None for step in others)
 
 
-def test_the_hosts_blas_can_be_what_kernels_are_timed_in_turn_with() -> None:
+def test_the_hosts_blas_can_be_what_kernels_are_timed_alternating_with() -> None:
     (step,) = paired("numpy", Gemm(64, 64, 64))["tiled"]
     assert isinstance(step, Case)
     assert step.versus is not None
     assert (step.versus.variant, step.versus.device) == ("numpy", -1)
 
 
-def test_a_kernel_that_the_device_cannot_run_is_nothing_to_be_timed_in_turn_with() -> None:
+def test_a_kernel_that_the_device_cannot_run_is_nothing_to_be_timed_alternating_with() -> None:
     with pytest.raises(ParameterError, match=r"^--versus nv-mma cannot run on Device: nv-mma is written for"):
         paired("nv-mma", Gemm(64, 64, 64))
 

@@ -6,19 +6,19 @@ import pytest
 
 from gemmbench import UsageError
 from gemmbench.model.row import Problem
-from gemmbench.options.names import threshold_of
-from gemmbench.options.rules import ThresholdError, Thresholds, parse
+from gemmbench.options.comparing import Rules, parse_thresholds
 from tests import fake_runs as fake
 
 SIZE = Problem(64, 64, 64)
 
 
 def test_the_default_and_single_kernels() -> None:
-    thresholds = threshold_of("4 %, tiled=20%,naive = 0.1")
-    rates = {name: thresholds.of(fake.gemm_row(name, SIZE, 1.0)) for name in ("tiled", "naive", "register")}
+    rules = Rules(*parse_thresholds("4 %, tiled=20%,naive = 0.1"))
+    rows = {name: fake.gemm_row(name, SIZE, 1.0) for name in ("tiled", "naive", "register")}
+    rates = {name: rules.threshold(row) for name, row in rows.items()}
     assert rates == pytest.approx({"tiled": 0.2, "naive": 0.1, "register": 0.04})
-    assert threshold_of(None) == Thresholds()
-    assert threshold_of("tiled=20%").default == Thresholds().default
+    assert parse_thresholds(None) == (None, {})
+    assert parse_thresholds("tiled=20%")[0] is None
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ def test_the_default_and_single_kernels() -> None:
     [("5 %", 0.05), ("5%", 0.05), (" 2.5 % ", 0.025), ("0.05", 0.05), ("400 %", 4)],
 )
 def test_parse(text: str, value: float) -> None:
-    assert parse(text) == pytest.approx(value)
+    assert parse_thresholds(text)[0] == pytest.approx(value)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_parse(text: str, value: float) -> None:
 )
 def test_what_is_no_threshold_is_a_sentence(text: str, sentence: str) -> None:
     with pytest.raises(UsageError) as caught:
-        threshold_of(text)
+        parse_thresholds(text)
     assert str(caught.value) == sentence
 
 
 @pytest.mark.parametrize("text", ["5 percent", "inf", "%", "1e999", "1", "-5 %", "5.5.5 %", "0 %"])
 def test_parse_refuses(text: str) -> None:
-    with pytest.raises(ThresholdError):
-        parse(text)
+    with pytest.raises(UsageError, match="--threshold: "):
+        parse_thresholds(text)
