@@ -657,13 +657,13 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
 
     Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
     """
-    from gemmbench.pages import html  # matplotlib takes a second to import
+    from gemmbench.pages import report_html  # matplotlib takes a second to import
 
     check_report_path(path, "--out")
     check_overwriting([("--out", path)], [("", each) for each in _paths(runs)])
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    write_text(path, html(runs, wanted))
+    write_text(path, report_html(runs, wanted))
 
 
 def report_comparison(comparison: comparisons.Comparison, path: Path) -> None:
