@@ -163,7 +163,7 @@ class Run(run_file.Run):
         """
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
-        return exports.FORMATS[format].text(self, order_of(self))
+        return exports.FORMATS[format](self, order_of(self))
 
     def export(self, path: str | Path, format: str) -> None:
         """Write what ``show --format FORMAT --out FILE`` writes.

@@ -223,7 +223,7 @@ def as_text(form: str, quiet: bool = False) -> Callable[[Run], str] | None:
     def text(run: Run) -> str:
         if sentence := exports.left_out(run, form):
             api.say(sentence, quiet)
-        return exports.FORMATS[form].text(run, order_of(run))
+        return exports.FORMATS[form](run, order_of(run))
 
     return text
 
