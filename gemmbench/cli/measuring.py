@@ -189,7 +189,7 @@ def _say_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     console.print(Text(f"{prepared.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"))
     for parameter, values in space.values.items():
         marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        own = "; the kernel chooses for each problem" if parameter in space.own else ""
+        own = "; the kernel chooses for each problem" if parameter in space.chosen else ""
         console.print(Text(f"  {parameter}: {marked}{own}"))
     console.print(Text("[ ] is the shipped preset."))
     counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
