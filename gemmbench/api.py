@@ -149,7 +149,7 @@ class Run(run_file.Run):
         """
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
-        return exports.FORMATS[format].text(self, order_of(self))
+        return exports.FORMATS[format](self, order_of(self))
 
     def export(self, path: str | Path, format: str) -> None:
         """Write what ``show --format FORMAT --out FILE`` writes.
@@ -615,12 +615,12 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
 
     Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
     """
-    from gemmbench.pages import html  # matplotlib takes a second to import
+    from gemmbench.pages import report_html  # matplotlib takes a second to import
 
     PAGE.check("--out", path)
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
-    write_text(path, html(runs, wanted), _paths(runs))
+    write_text(path, report_html(runs, wanted), _paths(runs))
 
 
 # --- tuning -------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from statistics import median
 
@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
-from gemmbench.model.device import HOST, Readings
+from gemmbench.model.device import HOST, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, counted
@@ -30,24 +30,22 @@ AXES: Mapping[str, str] = {"square": "m", "sweep-k": "k"}
 
 
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    """The tables of rows whose view is unknown: a sweep if they are one, otherwise a line for each."""
-    axis = sweep_axis(run.rows)
+    """The tables of rows: a sweep if the view says so or the rows are one, otherwise a line for each."""
+    axis = AXES.get(run.header.view) or sweep_axis(run.rows)
     return sweep_table.sheets(run, axis, scope, order) if axis else sweep_table.row_sheets(run, order)
 
 
 VIEWS: Mapping[str, View] = {
-    **dict.fromkeys(
-        AXES, lambda run, scope, order: sweep_table.sheets(run, AXES[run.header.view], scope, order)
-    ),
+    **dict.fromkeys(AXES, _by_rows),
     "workloads": shape_tables.workloads_sheets,
     "gemm": sweep_table.problem_sheets,
     "tune": lambda run, scope, order: tuning.sheets(run),
 }
-"""The tables of GEMM rows by the header's view; other views have those that suit the rows."""
+"""The tables of GEMM rows by the header's view. Other views use `_by_rows`."""
 
 
 def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
-    """The tables that suit a run's rows.
+    """The tables of a run for the terminal.
 
     Args:
         run: rows of any kind.
@@ -66,17 +64,17 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
     Peaks appear if `verbose` or if there are no GEMM tables. `verbose` or the scope all adds a line for each
     row; `verbose` also adds conditions.
     """
-    scope = _scope(run)
+    scope = "all" if run.header.scope == "all" else rates.view_scope(run)
     view = VIEWS.get(run.header.view, _by_rows)
     tables = view(run, scope, order) if scope != "all" else []
     rows = sweep_table.row_sheets(run, order) if verbose or scope == "all" else []
-    tables = _closed(run, tables, verbose) + [sheet for sheet in rows if sheet not in tables]
+    tables = _with_remark(run, tables, verbose) + [sheet for sheet in rows if sheet not in tables]
     if verbose or not tables:
         tables += [*peak_table.sheets(run, verbose), *peak_table.memory_sheets(run, verbose)]
     return tables + (conditions(run) if verbose else [])
 
 
-def _closed(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
+def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
     """Add a note to the last table: how many more kernels exist, what ~ means if it appears, and -v.
 
     Tuning tables stay unchanged.
@@ -95,12 +93,8 @@ def _closed(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
     return [*tables[:-1], last]
 
 
-def _scope(run: Run) -> str:
-    return "all" if run.header.scope == "all" else rates.view_scope(run)
-
-
 def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
-    """GitHub tables: the same as in the terminal, the best in bold."""
+    """The tables of a run in GitHub's markdown, with the best in bold."""
     return markdown(sheets(run, order)) or "No rows.\n"
 
 
@@ -111,7 +105,7 @@ _HOST = ("other cores", "steal")
 
 
 def conditions(run: Run) -> list[Sheet]:
-    """A table for each device, a line for each clock of each row; none where nothing was read."""
+    """Build the conditions table of each device, the host last. Devices without readings have none."""
     devices = sorted({row.device for row in run.rows}, key=lambda device: (device == HOST, device))
     return [sheet for device in devices if (sheet := _conditions(run, device))]
 
@@ -122,69 +116,42 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     Return None if nothing was read. Device columns appear only if clock or power was read.
     """
     lines = [
-        (row, clock, window)
+        (row, row.conditions, clock, window)
         for row in run.rows
         if row.device == device and row.conditions
         for clock, window in row.conditions.windows.items()
     ]
     if not lines:
         return None
-    speaks = any(window.clock_mhz or window.power_w for _, _, window in lines)
+    has_readings = any(window.clock_mhz or window.power_w for *_, window in lines)
+
+    def cells(row: Row, state: Conditions, clock: str, window: Readings) -> Iterator[str]:
+        """Format a line: warm-up, control bursts, medians of readings, the highest temperature."""
+        yield notes.marked(run, row, row_label(row))
+        yield clean(clock)
+        yield units.seconds(state.warm_s) if state.warm_s else "-"
+        yield " ".join(map(units.seconds, state.control_s)) or "-"
+        if has_readings:
+            yield _number(window.clock_mhz)
+            yield _number([state.max_mhz] if window.clock_mhz else [])
+            yield _number(window.power_w)
+            yield _number(window.celsius, max)
+            limits = dict.fromkeys(name for text in window.limits for name in text.split())
+            yield clean(", ".join(limits)) or "-"
+        yield _number([window.other_cores])
+        yield _number([window.steal_cores])
+
     return Sheet(
         heading=heading(run, device),
         caption="conditions: medians of the batches, the highest temperature",
         keys=("", "timed"),
-        blocks=(
-            ("warmed", "control"),
-            *((_DEVICE,) if speaks else ()),
-            _HOST,
-        ),
-        rows=tuple(
-            (
-                Cell(notes.marked(run, row, row_label(row))),
-                Cell(clean(clock)),
-                *_state(row),
-                *(_device(row, window) if speaks else ()),
-                *_host(window),
-            )
-            for row, clock, window in lines
-        ),
+        blocks=(("warmed", "control"), *((_DEVICE,) if has_readings else ()), _HOST),
+        rows=tuple(tuple(map(Cell, cells(*line))) for line in lines),
         left=frozenset({"timed", "limits"}),
     )
 
 
-def _state(row: Row) -> tuple[Cell, ...]:
-    """Format a row's warm-up time and its control bursts; - if there are none."""
-    assert row.conditions is not None
-    warm_s = row.conditions.warm_s
-    bursts = row.conditions.control_s
-    return (
-        Cell(units.seconds(warm_s) if warm_s else "-"),
-        Cell(" ".join(map(units.seconds, bursts)) or "-"),
-    )
-
-
-def _device(row: Row, window: Readings) -> tuple[Cell, ...]:
-    """Format clock, maximum clock, power, highest temperature and limits in a window."""
-    assert row.conditions is not None
-    return (
-        _number(window.clock_mhz),
-        _number([row.conditions.max_mhz if window.clock_mhz else None]),
-        _number(window.power_w),
-        _number(window.celsius, max),
-        _limits(window.limits),
-    )
-
-
-def _host(window: Readings) -> tuple[Cell, ...]:
-    return _number([window.other_cores]), _number([window.steal_cores])
-
-
-def _limits(texts: Iterable[str]) -> Cell:
-    names = dict.fromkeys(name for text in texts for name in text.split())
-    return Cell(clean(", ".join(names)) or "-")
-
-
-def _number(values: Sequence[float | None], middle: Callable[[Iterable[float]], float] = median) -> Cell:
-    there = [value for value in values if value is not None]
-    return Cell(units.number(middle(there))) if there else Cell("-")
+def _number(values: Sequence[float | None], middle: Callable[[Iterable[float]], float] = median) -> str:
+    """Format the median of the known values, or what else `middle` computes; ``-`` without any."""
+    known = [value for value in values if value is not None]
+    return units.number(middle(known)) if known else "-"

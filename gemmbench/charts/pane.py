@@ -9,12 +9,12 @@ from __future__ import annotations
 import re
 import textwrap
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import escape, quoteattr
 
 import matplotlib
 from matplotlib.artist import Artist
@@ -153,7 +153,7 @@ def _composed(panes: Sequence[Pane], across: int) -> Figure:
 
 
 class Mark(Artist):
-    """Where a row stands in a pane, and what a page says of it under the pointer; nothing is drawn."""
+    """The position of a row in a pane, and the text of its tooltip on a page. Nothing is drawn."""
 
     def __init__(self, pane: Axes, at: tuple[float, float], text: str) -> None:
         super().__init__()
@@ -163,11 +163,11 @@ class Mark(Artist):
         self.set_in_layout(False)
 
     def draw(self, renderer: RendererBase) -> None:
-        """It has no picture."""
+        """Draw nothing."""
 
 
 def mark(axes: Axes, x: float, y: float, text: str) -> None:
-    """Say what stands at a point, in data coordinates: see `Mark`."""
+    """Attach a tooltip to a point in data coordinates: see `Mark`."""
     figure = axes.get_figure()
     assert figure is not None  # every pane is in one
     figure.add_artist(Mark(axes, (x, y), text))  # not the pane's own: what is drawn there stays as it is
@@ -294,55 +294,37 @@ def short(text: str) -> str:
     return f"{figure_} {unit}".strip()
 
 
-# --- A figure as the SVG of a page, with the points that answer to the pointer ------------------------------
+# --- A figure as the SVG of a page --------------------------------------------------------------------------
 
-_POINTS = 72  # to the inch, which an SVG counts in
-_ID = re.compile(r' id="[A-Za-z.]+(2d)?_\d+"')  # of a group, which nothing refers to
-
-
-@dataclass
-class SharedTexts:
-    """What the charts of one page have in common."""
-
-    texts: dict[str, int] = field(default_factory=dict)  # position by text
-    charts: int = 0
-
-    def text(self, text: str) -> int:
-        """The position of what is said of a point."""
-        return self.texts.setdefault(text, len(self.texts))
+_ID = re.compile(
+    r' id="[A-Za-z.]+(2d)?_\d+"'
+)  # of groups; every chart has the same, and nothing refers to them
 
 
-def to_svg(figure: Figure, shared: SharedTexts, label: str) -> str:
-    """A figure as an ``svg`` element with a label for screen readers; `shared` collects texts.
+def to_svg(figure: Figure, label: str, number: int) -> str:
+    """Convert a figure to an ``svg`` element. Each `Mark` becomes an invisible circle with a tooltip.
 
-    Its ``data-p`` has every `Mark`, which the page's script makes a circle that nobody sees: see `_points`.
+    Args:
+        figure: the figure to convert.
+        label: the description for screen readers.
+        number: a different number for each chart of a page, so that no ids are equal.
     """
     drawn = BytesIO()
-    shared.charts += 1
-    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": f"gemmbench {shared.charts}"}):
+    with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": f"gemmbench {number}"}):
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")
-        warnings.filterwarnings("ignore", message=r"constrained_layout not applied")  # names without end
+        warnings.filterwarnings("ignore", message=r"constrained_layout not applied")  # very long names
         figure.savefig(drawn, format="svg", metadata={**_METADATA[".svg"], "Format": None, "Type": None})
-    text = _ID.sub("", drawn.getvalue().decode())
-    points = _points(figure, shared)
-    attributes = f'role="img" aria-label={quoteattr(label)}' + (f' data-p="{points}"' if points else "")
-    return text[text.index("<svg") :].replace("<svg", f"<svg {attributes}", 1)
+    _, start, text = _ID.sub("", drawn.getvalue().decode()).partition("<svg")
+    opening = f'{start} role="img" aria-label={quoteattr(label)}'
+    return opening + text.replace("</svg>", "".join(_tooltips(figure)) + "</svg>")
 
 
-def _points(figure: Figure, shared: SharedTexts) -> str:
-    """``x y text,x y,...`` of each mark that is within its pane, in the figure's order.
-
-    The text is the position in `shared`; the next after the last point's is left out.
-    """
-    height, scale = figure.bbox.height, _POINTS / figure.dpi
-    points, following = [], 0
+def _tooltips(figure: Figure) -> Iterator[str]:
+    """Yield a ``circle`` element with a title for each `Mark` that has a finite position in its pane."""
+    to_points = 72 / figure.dpi  # SVG counts in points
     for each in figure.findobj(Mark):
         assert isinstance(each, Mark)
         x, y = each.pane.transData.transform(each.at)
-        if not (abs(x) < 1e6 and abs(y) < 1e6):  # NaN, and what a logarithm has no place for
-            continue
-        said = shared.text(each.text)
-        point = f"{x * scale:.1f} {(height - y) * scale:.1f}"
-        points.append(point if said == following else f"{point} {said}")
-        following = said + 1
-    return ",".join(points)
+        if abs(x) < 1e6 and abs(y) < 1e6:  # no NaN, and no zero on a logarithmic axis
+            at = f'cx="{x * to_points:.1f}" cy="{(figure.bbox.height - y) * to_points:.1f}"'
+            yield f'<circle {at} r="5"><title>{escape(each.text)}</title></circle>'

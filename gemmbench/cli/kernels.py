@@ -265,7 +265,7 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         notes=(
             *(Note(name, text, "dim") for name, text in _LEGEND.items()),
             *advice,
-            *notes.troubles(rows, lambda row: row.dtype),
+            *notes.failures_by_reason(rows, lambda row: row.dtype),
         ),
     )
 

@@ -187,7 +187,7 @@ def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     console.print(Text(f"{prepared.task.variant.name}, {problems[0].dtype} GEMM, {shapes}"))
     for parameter, values in space.values.items():
         marked = ", ".join(f"[{v}]" if v == space.default[parameter] else str(v) for v in values)
-        chosen = "; the kernel chooses for each problem" if parameter in space.own else ""
+        chosen = "; the kernel chooses for each problem" if parameter in space.chosen else ""
         console.print(Text(f"  {parameter}: {marked}{chosen}"))
     console.print(Text("[ ] is the shipped preset."))
     counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"

@@ -1,8 +1,8 @@
-"""A run for other programs: every format except the tables, with what it leaves out.
+"""Runs in the formats of other programs.
 
-Google Benchmark has no word for a row without a result: only ok rows are in it. OpenMetrics' gauges are read
-as Prometheus's older text format, too (https://prometheus.io/docs/specs/om/open_metrics_spec); they have no
-timestamps, since node exporter's textfile collector refuses files that have them.
+Google Benchmark's format holds only rows that are ok. The OpenMetrics text
+(https://prometheus.io/docs/specs/om/open_metrics_spec) is also valid in Prometheus's older format. It has no
+timestamps, because node exporter's textfile collector refuses them.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ import json
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from gemmbench import views
 from gemmbench.exports import records
-from gemmbench.exports.records import ExportSeries, device_names, labels, series, standing
+from gemmbench.exports.records import ExportSeries, device_names, export_status, labels, series
 from gemmbench.model.row import Row, moment
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, by_key, clean, counted
@@ -33,11 +32,11 @@ Entry = dict[str, Any]
 
 
 def google_benchmark(run: Run) -> str:
-    """What ``--benchmark_format=json`` writes: every batch is a repetition, aggregates follow.
+    """Write a run as ``--benchmark_format=json`` does: each batch is a repetition, and aggregates follow.
 
-    ``compare.py`` asks for ``cpu_time``, which is not measured: it repeats ``real_time``, and the context
-    says so. Times are for one problem or launch; of probes whose races choose how much they do (peak,
-    bandwidth) for 1e9 operations or bytes, so that they can be compared.
+    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it and it is not measured. Times are for
+    one problem or launch. Probes of peak and bandwidth choose their work, so their times are for 1e9
+    operations or bytes.
     """
     header = run.header
     context = {
@@ -54,10 +53,11 @@ def google_benchmark(run: Run) -> str:
         "cpu_time": "repeats real_time: processor time is not measured",
     }
     entries = [entry for index, each in enumerate(series(run)) for entry in _repetitions(index, each)]
-    return f'{{\n  "context": {_line(context)},\n  "benchmarks": {_array(entries)}\n}}\n'
+    return json.dumps({"context": context, "benchmarks": entries}, allow_nan=False, indent=1) + "\n"
 
 
 def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
+    """The entries of a series: one for each batch, then mean, median, stddev and cv if there are several."""
     count = len(each.seconds)
     common: Entry = {"family_index": index, "per_family_instance_index": 0}
     common |= {"run_name": each.name, "repetitions": count, "threads": 1}
@@ -66,6 +66,10 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
     unit = NANO if each.is_fixed else NANO * work_of(each.row) / GIGA
     counters = [("items_per_second", each.operations), ("bytes_per_second", each.bytes)]
     rates = [(name, rate, each.rates(rate)) for name, rate in counters if rate]
+
+    def times(value: float) -> Entry:
+        return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
+
     entries: list[Entry] = [
         {
             "name": each.name,
@@ -73,7 +77,7 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
             "run_type": "iteration",
             "repetition_index": position,
             "iterations": each.row.samples[each.scope].batch,
-            **_times(seconds / unit),
+            **times(seconds / unit),
             **{name: values[position] for name, _, values in rates},
             **label,
         }
@@ -90,16 +94,12 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
                 "aggregate_name": name,
                 "aggregate_unit": "percentage" if name == "cv" else "time",
                 "iterations": count,
-                **_times((each.times.median if median else of(each.seconds)) / scale),
+                **times((each.times.median if median else of(each.seconds)) / scale),
                 **{key: rate.median if median else of(values) for key, rate, values in rates},
                 **label,
             }
         )
     return entries
-
-
-def _times(value: float) -> Entry:
-    return {"real_time": value, "cpu_time": value, "time_unit": "ns"}
 
 
 _AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
@@ -108,20 +108,11 @@ _AGGREGATES: dict[str, Callable[[Sequence[float]], float]] = {
     "stddev": statistics.stdev,
     "cv": lambda values: statistics.stdev(values) / statistics.fmean(values),
 }
-"""Those that the library computes of repetitions, in its order."""
-
-
-def _line(entry: object) -> str:
-    return json.dumps(entry, allow_nan=False)
-
-
-def _array(entries: Iterable[Entry]) -> str:
-    lines = ["    " + _line(entry) for entry in entries]
-    return "[\n" + ",\n".join(lines) + "\n  ]" if lines else "[]"
+"""The aggregates that the library computes from repetitions, in its order."""
 
 
 class Family(NamedTuple):
-    """A gauge: its name ends with its unit."""
+    """A gauge. Its name ends with its unit."""
 
     name: str
     unit: str
@@ -137,7 +128,7 @@ _FIGURES = {
 
 
 def _families(quantity: str, unit: str, what: str) -> dict[str, Family]:
-    """A gauge for each figure; of times nobody asks for the best batch."""
+    """Gauges by figure: the median and its interval, and for rates the best batch."""
     return {
         name: Family(f"gemmbench_{quantity}{prefix}{unit}", unit, f"{what}, {words}")
         for name, (prefix, words) in _FIGURES.items()
@@ -159,7 +150,7 @@ Sample = tuple[Family, Labels, float]
 
 
 def openmetrics(run: Run) -> str:
-    """Gauges in base units, a line for each case and scope; without a result ``gemmbench_ok`` is 0.
+    """Write gauges in base units for each case and scope. Without a result, ``gemmbench_ok`` is 0.
 
     The label ``run`` is the name of the saved file, so that several runs can be collected together.
     """
@@ -176,16 +167,17 @@ def openmetrics(run: Run) -> str:
 
 
 def _samples(run: Run) -> Iterator[Sample]:
+    """Yield the samples of every gauge: about the run, about each row, then rates and times of each scope."""
     header = run.header
-    own = {"run": Path(run.path).stem or header.view}
+    run_label = {"run": Path(run.path).stem or header.view}
     about = {"command": " ".join(header.command), "version": header.gemmbench, "host_cpu": header.host.cpu}
-    yield _RUN, own | about, 1.0
-    with suppress(ValueError):  # a time that somebody edited
-        yield _STARTED, own, moment(header.started_utc).timestamp()
-    cases = [own | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
+    yield _RUN, run_label | about, 1.0
+    with suppress(ValueError):  # an invalid start time
+        yield _STARTED, run_label, moment(header.started_utc).timestamp()
+    cases = [run_label | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
     for row, case in zip(run.rows, cases, strict=True):
-        yield _OK, {**case, "status": standing(row)}, float(standing(row) == "ok")
-        if standing(row) != "ok":
+        yield _OK, {**case, "status": export_status(row)}, float(export_status(row) == "ok")
+        if export_status(row) != "ok":
             continue
         if (fraction := rates.peak_fraction(run, row)) is not None:
             yield _PEAK, case, fraction
@@ -201,6 +193,7 @@ def _samples(run: Run) -> Iterator[Sample]:
 
 
 def _case(run: Run, row: Row, name: str) -> dict[str, str]:
+    """The labels that identify a row: its name, kind, variant, type, device and problem."""
     where = device_names(run, row)
     names = {
         "benchmark": name,
@@ -218,7 +211,7 @@ def _case(run: Run, row: Row, name: str) -> dict[str, str]:
 
 
 def _labelled(names: Labels) -> str:
-    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in names.items()) + "}" if names else ""
+    return "{" + ",".join(f'{name}="{_escaped(text)}"' for name, text in names.items()) + "}"
 
 
 def _escaped(text: str) -> str:
@@ -228,28 +221,20 @@ def _escaped(text: str) -> str:
 # --- Every format -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Format:
-    """One way to write a run as text."""
-
-    text: Callable[[Run, Sequence[str]], str]  # of a run, with variants in the order of the ladder
-    only_ok: bool = False  # it has no word for a row without a result, or with a suspect one
-
-
-FORMATS: Mapping[str, Format] = {
-    "json": Format(lambda run, _: records.to_json(run)),
-    "csv": Format(lambda run, _: records.to_csv(run)),
-    "markdown": Format(views.to_markdown),
-    "google-benchmark": Format(lambda run, _: google_benchmark(run), only_ok=True),
-    "openmetrics": Format(lambda run, _: openmetrics(run)),
+FORMATS: Mapping[str, Callable[[Run, Sequence[str]], str]] = {
+    "json": lambda run, _: records.to_json(run),
+    "csv": lambda run, _: records.to_csv(run),
+    "markdown": views.to_markdown,
+    "google-benchmark": lambda run, _: google_benchmark(run),
+    "openmetrics": lambda run, _: openmetrics(run),
 }
-"""What ``--format`` takes beside ``table``."""
+"""Functions that write a run as text, by format. Their second argument is the order of variants in tables."""
 
 
 def left_out(run: Run, name: str) -> str:
-    """The rows that a format leaves out, as a sentence; "" if it has them all."""
-    counts = Counter(outcome for row in run.rows if (outcome := standing(row)) != "ok")
-    if name not in FORMATS or not FORMATS[name].only_ok or not counts:
+    """A sentence that counts the rows omitted by a format, or "". Only Google Benchmark omits rows."""
+    counts = Counter(outcome for row in run.rows if (outcome := export_status(row)) != "ok")
+    if name != "google-benchmark" or not counts:
         return ""
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     rows = counted(counts.total(), "row")

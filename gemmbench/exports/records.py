@@ -1,8 +1,7 @@
-"""Saved runs as records: JSON with everything, flat records and CSV; named series; JSON Schemas of them.
+"""Saved runs as JSON, flat records and CSV, as named series, and the JSON Schemas of saved runs.
 
-Independent of the locale, and never a NaN: what is not known is null, or empty. The schemas are made from the
-types that read and write files. They allow further fields: a later version may add some, and says so by a new
-number only if a reader cannot do without them (see `model.row` for the history).
+The text never depends on the locale. Unknown values are null or empty, never NaN. The schemas are generated
+from the types that read and write files. They allow additional fields, which a later version may add.
 """
 
 from __future__ import annotations
@@ -44,6 +43,7 @@ class Column:
 
 
 def _interval(name: str, holds: str) -> tuple[Column, Column]:
+    """The columns for both ends of the 95 % interval of a figure."""
     return (
         Column(f"{name}_low", float, f"lower end of the 95 % interval of {holds}"),
         Column(f"{name}_high", float, f"upper end of the 95 % interval of {holds}"),
@@ -51,6 +51,7 @@ def _interval(name: str, holds: str) -> tuple[Column, Column]:
 
 
 def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
+    """For each scope, the columns for the median of a figure and both ends of its interval."""
     return tuple(
         column
         for scope in SCOPES
@@ -131,32 +132,34 @@ TYPES: Mapping[str, str] = {
 
 @without_collection()
 def to_records(run: Run) -> list[dict[str, Any]]:
-    """A plain dictionary for each row: the derived fields beside the stored ones; None where unknown."""
-    return [_record(run, row) for row in run.rows]
+    """A dictionary for each row with stored and derived fields, without matrices; None if unknown."""
+    records = []
+    for row in run.rows:
+        stored = msgspec.to_builtins(replace(row))  # with the defaults of fields that its file does not have
+        merged = stored | _derived(run, row)
+        merged.pop("matrices", None)  # `show` prints them
+        records.append({name: finite(value) for name, value in merged.items()})
+    return records
 
 
 def to_json(run: Run) -> str:
-    """A JSON array, a row on each line: the derived fields beside the stored ones, samples included."""
+    """`to_records` as a JSON array, with a row on each line."""
     lines = [json.dumps(record, allow_nan=False, ensure_ascii=True) for record in to_records(run)]
     return "[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n"
 
 
 def to_flat(run: Run) -> list[dict[str, Value]]:
-    """A dictionary for each row with every one of `COLUMNS`: a value of its type, or None; no samples."""
-    return [dict(zip(TYPES, values, strict=True)) for values in _flat_rows(run)]
-
-
-def _flat_rows(run: Run) -> Iterator[list[Value]]:
-    return (_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True))
+    """A dictionary for each row with all of `COLUMNS`. Values have the column's type, or are None."""
+    return [_flat(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
 
 
 @without_collection()
 def to_csv(run: Run) -> str:
-    """Comma-separated values with a heading: what `to_flat` has, empty where unknown."""
+    """`to_flat` as comma-separated values with a heading. Unknown values are empty."""
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([column.name for column in COLUMNS])
-    writer.writerows(_flat_rows(run))
+    writer = csv.DictWriter(text, TYPES, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(to_flat(run))
     return text.getvalue()
 
 
@@ -169,22 +172,12 @@ def device_names(run: Run, row: Row) -> dict[str, str]:
 
 
 def _derived(run: Run, row: Row) -> dict[str, object]:
-    """What JSON and flat records have beside the stored fields."""
-    return {
-        **rates.derived(run, row),
-        **device_names(run, row),
-        **workloads.derived(run, row),
-    }
+    """The fields of a record that are computed from a row and its run."""
+    return {**rates.derived(run, row), **device_names(run, row), **workloads.derived(run, row)}
 
 
-def _record(run: Run, row: Row) -> dict[str, Any]:
-    stored = msgspec.to_builtins(replace(row))  # with the defaults of fields that its file does not have
-    merged = stored | _derived(run, row)
-    merged.pop("matrices", None)  # `show` prints them
-    return {name: finite(value) for name, value in merged.items()}
-
-
-def _flat(run: Run, row: Row, name: str) -> list[Value]:
+def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
+    """The flat record of a row. `name` is its name from `labels`."""
     known: dict[str, object] = {
         **_derived(run, row),
         "device": row.device,
@@ -192,8 +185,8 @@ def _flat(run: Run, row: Row, name: str) -> list[Value]:
         "alpha": row.problem.alpha if row.problem else None,
         "beta": row.problem.beta if row.problem else None,
         **_conditions(row),
-        "parameters": _as_json(row.parameters),
-        "choice": _as_json(row.choice),
+        "parameters": json.dumps(row.parameters, allow_nan=False, sort_keys=True),
+        "choice": json.dumps(row.choice, allow_nan=False, sort_keys=True),
         "build_s": row.build_s,
         "memory": row.memory,
         "verdict": row.check.verdict,
@@ -202,36 +195,24 @@ def _flat(run: Run, row: Row, name: str) -> list[Value]:
         "measured_utc": row.measured_utc,
         "benchmark": name,
     }
-    return [typed(each) if (each := known.get(name)) is not None else None for name, typed in _TYPED]
+    return {
+        column.name: None if (value := known.get(column.name)) is None else _CONVERTERS[column.type](value)
+        for column in COLUMNS
+    }
 
 
-_ENCODER = json.JSONEncoder(allow_nan=False, sort_keys=True)
-
-
-def _as_json(parameters: Mapping[str, int | float | str]) -> str:
-    return _ENCODER.encode(parameters) if parameters else "{}"
-
-
-@lru_cache(maxsize=1024)
-def _text(value: object) -> str:
-    return clean(str(value))
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None
-
-
-_MAKERS: Mapping[Kind, Callable[[Any], Value]] = {str: _text, int: int, float: _number, bool: bool}
-_TYPED = [(column.name, _MAKERS[column.type]) for column in COLUMNS]
-"""What makes a known value one of its column's type."""
+_CONVERTERS: Mapping[Kind, Callable[[Any], Value]] = {
+    str: lru_cache(maxsize=1024)(lambda value: clean(str(value))),
+    int: int,
+    float: lambda value: float(value) if math.isfinite(value) else None,
+    bool: bool,
+}
+"""Functions that convert a known value to the type of its column."""
 
 
 @dataclass(frozen=True)
 class ExportSeries:
-    """The figures of an ok row in one scope.
-
-    The intervals are those that tables show.
-    """
+    """The figures of an ok row in one scope, with the intervals that tables show."""
 
     name: str  # of the row and the scope: gemm/tiled/float/512/kernel
     benchmark: str  # of the row alone
@@ -243,7 +224,7 @@ class ExportSeries:
 
     @property
     def is_fixed(self) -> bool:
-        """Whether a problem or launch is the same work in every run; races choose how much a probe does."""
+        """Whether the work is the same in every run. Probes of peak and bandwidth choose theirs."""
         return self.row.kind not in ("peak", "bandwidth")
 
     @property
@@ -252,18 +233,19 @@ class ExportSeries:
         return self.row.samples[self.scope].seconds
 
     def rates(self, of: Rate) -> list[float]:
+        """The rate of each batch, for a rate of this series."""
         return [of.median * (self.times.median / seconds) for seconds in self.seconds]
 
 
-def standing(row: Row) -> str:
-    """Its status, but ``suspect`` where it has a figure that is not believed."""
+def export_status(row: Row) -> str:
+    """The status of a row, or ``suspect`` if it is ok but its check is suspect."""
     return row.check.verdict if row.status == "ok" and row.check.verdict == "suspect" else row.status
 
 
 def series(run: Run) -> Iterator[ExportSeries]:
-    """Every series of a run: the ok rows in each scope that was measured, innermost first."""
+    """The series of a run: its ok rows in each measured scope, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
-        for scope in row.samples if standing(row) == "ok" else ():
+        for scope in row.samples if export_status(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
                 yield ExportSeries(
@@ -273,10 +255,9 @@ def series(run: Run) -> Iterator[ExportSeries]:
 
 @lru_cache(maxsize=16)
 def labels(run: Run) -> tuple[str, ...]:
-    """A name for each row, the same in other runs of the same case.
+    """A name for each row, equal in all runs of the same case, such as ``gemm/tiled/float/512``.
 
-    ``gemm/tiled/float/512``: kind, variant, data type, then what tells rows apart. Where a run has a case
-    several times, as an A/A measurement has, all but the first get a number: ``...#2``.
+    If a run has a case several times, as an A/A measurement has, later rows get a number: ``...#2``.
     """
     several = len(run.header.devices) > 1
     seen: Counter[str] = Counter()
@@ -289,14 +270,17 @@ def labels(run: Run) -> tuple[str, ...]:
 
 
 def _label(row: Row, several: bool) -> str:
-    """A row's name; with its device's position where the run has several."""
+    """The name of a row: kind, variant, type, problem, parameters and label.
+
+    It ends with the device's position if the run has `several` devices.
+    """
     words = [row.kind, *row.name.split(), row.dtype]
     if row.problem:
         words += row.problem.size.split()
         words += [f"alpha={row.problem.alpha:g}"] if row.problem.alpha != 1 else []
         words += [f"beta={row.problem.beta:g}"] if row.problem.beta != 0 else []
-    apart = row.parameters if row.kind != "gemm" or row.phase else dict.fromkeys(row.given or ())
-    words += [f"{name}={row.parameters[name]}" for name in sorted(apart) if name in row.kernel_parameters]
+    names = row.parameters if row.kind != "gemm" or row.phase else dict.fromkeys(row.given or ())
+    words += [f"{name}={row.parameters[name]}" for name in sorted(names) if name in row.kernel_parameters]
     words += [row.label, row.phase]
     words += [f"device={row.device}"] if several and row.device >= 0 else []
     return "/".join("_".join(clean(word).replace("/", "_").split()) for word in words if word)
@@ -304,20 +288,18 @@ def _label(row: Row, several: bool) -> str:
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMES = ("header", "row", "records")
-"""Line 1 of a saved run, every further line of it, and what ``show --format json`` prints."""
+"""The first line of a saved run, its other lines, and the text of ``show --format json``."""
 
 # Only where they are known.
-_OPTIONAL = (
-    "net_s", "net_share", "own", "operands",
-)  # fmt: skip
+_OPTIONAL = ("net_s", "net_share", "own", "operands")
 _FLAT_ONLY = (
-    "alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict",
-    "benchmark",
-)  # fmt: skip
+    *("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores"),
+    *("verdict", "benchmark"),
+)
 
 
 def schema(name: str) -> dict[str, Any]:
-    """One of `NAMES` as JSON Schema, draft 2020-12; it has a version, that of the saved run."""
+    """The JSON Schema (draft 2020-12) of one of `NAMES`. Its version is that of saved runs."""
     made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
     if name == "header":
         made["$defs"]["Header"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
@@ -330,12 +312,17 @@ def schema(name: str) -> dict[str, Any]:
 
 
 def _records() -> dict[str, Any]:
-    """An array of rows without their matrices, with the derived fields beside; null where unknown."""
+    """The JSON Schema of `to_records`: rows with derived fields, and without matrices."""
     definitions = msgspec.json.schema(Row)["$defs"]
     row = definitions.pop("Row")
     row["properties"].pop("matrices")
     stored = row["properties"]
-    derived = {each.name: _property(each) for each in COLUMNS if each.name not in (*stored, *_FLAT_ONLY)}
+    words = {str: "string", int: "integer", float: "number", bool: "boolean"}
+    derived = {
+        each.name: {"description": each.holds, "type": [words[each.type], "null"]}
+        for each in COLUMNS
+        if each.name not in (*stored, *_FLAT_ONLY)
+    }
     figures = definitions["Check"]["properties"]["figures"]
     figures["additionalProperties"] = {"anyOf": [figures["additionalProperties"], {"type": "null"}]}
     definitions["Record"] = {
@@ -348,13 +335,8 @@ def _records() -> dict[str, Any]:
     return {"type": "array", "items": {"$ref": "#/$defs/Record"}, "$defs": definitions}
 
 
-def _property(column: Column) -> dict[str, Any]:
-    kind = {str: "string", int: "integer", float: "number", bool: "boolean"}[column.type]
-    return {"description": column.holds, "type": [kind, "null"]}
-
-
 def _conditions(row: Row) -> dict[str, float | int | str | None]:
-    """A row's conditions in a value each, over all its windows; None where not known."""
+    """The conditions of a row over all its windows: median clock, limits, largest use of cores by others."""
     windows = tuple(row.conditions.windows.values()) if row.conditions else ()
     clocks = [clock for window in windows for clock in _known(window.clock_mhz)]
     limits = dict.fromkeys(name for window in windows for text in window.limits for name in text.split())
@@ -367,5 +349,4 @@ def _conditions(row: Row) -> dict[str, float | int | str | None]:
 
 
 def _known(values: Sequence[float | None]) -> list[float]:
-    """The values that are known."""
     return [value for value in values if value is not None]

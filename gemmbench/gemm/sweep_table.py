@@ -298,7 +298,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *_parameters(rows),
             *(blas if any(row.variant == BASELINE or rates.partner(row) == BASELINE for row in rows) else []),
             *notes.gaps(rows, compared),
-            *notes.troubles(rows, shape),
+            *notes.failures_by_reason(rows, shape),
             *notes.doubts(rows, shape),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),

@@ -9,6 +9,7 @@ import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path, PurePath
 
 import matplotlib
@@ -28,7 +29,7 @@ from gemmbench.model.units import clean
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import baseline, results
 from gemmbench.regress.compare import Comparison, compare
-from gemmbench.report.table import NOTHING, Cell, Note, Sheet
+from gemmbench.report.table import NOTHING, Cell, Sheet
 from gemmbench.stats import rates
 from gemmbench.stats.panels import sweep_axis
 
@@ -85,8 +86,6 @@ class Page:
     chart: Chart | None  # beside the summary; its own section does not repeat it
     table: Sheet | None
     parts: tuple[PageSection, ...]
-    css: str  # of the charts
-    shared: pane.SharedTexts
 
 
 def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
@@ -101,7 +100,9 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     groups = [list(runs)] if wanted.comparison else _groups(runs)
     shown = [group[-1] for group in groups]
     shown.sort(key=lambda run: all(row.kind != "gemm" for row in run.rows))
-    parts, summary = [], list(_failures(shown))
+    failed = sum(row.status in FAILED for run in shown for row in run.rows)
+    failures = f"{units.counted(failed, 'row')} failed or gave wrong results: see below."
+    parts, summary = [], [failures] if failed else []
     for number, group in enumerate((each for each in groups if len(each) > 1), 1):
         made = wanted.comparison or compare(group[:-1], group[-1:], wanted.rules)
         parts.append(_comparison(made, number, [names[id(run)] for run in group], draw))
@@ -110,7 +111,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     sections = []
     for number, (run, title) in enumerate(zip(shown, subjects, strict=True), 1):
         title += f" ({names[id(run)]})" if subjects.count(title) > 1 else ""
-        sections.append(_section(run, f"run-{number}", title, names[id(run)], _lenders(run, runs), draw))
+        sections.append(_section(run, f"run-{number}", title, names[id(run)], _peak_runs(run, runs), draw))
     sheets = [sheet for part in sections for sheet in part.sheets]
     table, sentences = _fastest(shown, runs)
     said = [note.line for sheet in sheets for note in sheet.notes if note.style == "bold"]
@@ -118,29 +119,20 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     tables = (replace(sheet, rows=sheet.rows[:_TOP_ROWS], notes=()) for sheet in sheets if sheet.rows)
     parts += [*side_by_side(shown, names), *sections, _machines(runs, names)]
     charts = [chart for part in parts for chart in part.charts]
+    devices = list(dict.fromkeys(name for run in runs for name in _devices(run)))
+    more = f" and {len(devices) - 3} more" if len(devices) > 3 else ""
     return Page(
-        clean(wanted.title) or _title(runs),
+        clean(wanted.title) or f"gemmbench: {', '.join(devices[:3])}{more}",
         _about(runs),
         tuple(summary[:_SENTENCES]),
         next((each for each in charts if each.kind == "throughput"), charts[0] if charts else None),
         table or next(tables, None),
         tuple(parts),
-        draw.css,
-        draw.shared,
     )
 
 
-def _plain(sheet: Sheet) -> Iterator[Note]:
-    """The conclusions of a table, which are always visible; its other notes are folded."""
-    return (note for note in sheet.notes if "bold" in note.style or "red" in note.style)
-
-
-def _title(runs: Sequence[Run]) -> str:
-    names = list(dict.fromkeys(name for run in runs for name in _devices(run)))
-    return f"gemmbench: {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"
-
-
 def _about(runs: Sequence[Run]) -> str:
+    """The number of runs and rows, and when they were measured: ``2 runs, 300 rows, measured 2025-03-01``."""
     days = sorted({clean(run.header.started_utc)[:10] for run in runs})
     when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
     rows = sum(len(run.rows) for run in runs)
@@ -165,6 +157,7 @@ def device_name(run: Run, position: int) -> str:
 
 
 def _devices(run: Run) -> list[str]:
+    """The different names of a run's devices, or of its processor if it has no device."""
     names = [device_name(run, position) for position in range(len(run.header.devices))]
     return list(dict.fromkeys(names)) or [clean(run.header.host.cpu)]
 
@@ -172,16 +165,11 @@ def _devices(run: Run) -> list[str]:
 # --- The top of the page ------------------------------------------------------------------------------------
 
 
-def _failures(runs: Sequence[Run]) -> Iterator[str]:
-    count = sum(row.status in FAILED for run in runs for row in run.rows)
-    if count:
-        yield f"{units.counted(count, 'row')} failed or gave wrong results: see below."
-
-
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
-    """For each device and type the fastest kernels, as a table of six rows, and the first in a sentence.
+    """The fastest kernels of each device and type: a table of six rows, and a sentence about each best one.
 
-    Each kernel is at its best problem. Runs of several unrelated shapes do not count.
+    Each kernel is shown at its best problem. Runs of several unrelated shapes do not count. The table is None
+    without any rate. `runs` also provide peaks.
     """
     scope, best = rates.view_scope(*shown), dict[tuple[str, str], dict[str, tuple[float, Run, Row]]]()
     for run in shown:
@@ -202,7 +190,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     is_typed = len({dtype for _, dtype in order}) > 1
     for device, dtype in order[:_TOP_ROWS]:
         for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
-            fraction = rates.peak_fraction(run, row, scope, _lenders(run, runs))
+            fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
             of_peak = units.share(fraction)
             figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
             is_first = row is groups[device, dtype][0][2]
@@ -223,7 +211,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
 
 
 def _peaks(runs: Sequence[Run]) -> list[str]:
-    """The measured peaks of each device in a sentence."""
+    """A sentence with the measured peaks of each device, for float, double and half."""
     sentences = []
     for run in runs:
         for device in range(len(run.header.devices)):
@@ -235,7 +223,7 @@ def _peaks(runs: Sequence[Run]) -> list[str]:
 
 
 def _positions(run: Run, row: Row) -> Sequence[int]:
-    """The devices with whose kernels a row can be compared: for the host's BLAS every device."""
+    """The positions of the devices that a row belongs to. The host's BLAS belongs to every device."""
     return range(len(run.header.devices)) if row.device == HOST else (row.device,)
 
 
@@ -257,23 +245,20 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def _is_same_plan(first: Run, second: Run) -> bool:
-    """Whether two runs measured the same cases, in the same state, on the same machine."""
-    if _machine(first) != _machine(second) or is_tuning(first) or is_tuning(second):
+    """Whether two runs measured at least 80 % of their cases in common, on one machine, with equal --cold."""
+    machines, cases = [], []
+    for run in (first, second):
+        host = run.header.host
+        devices = [(each.platform, each.name, each.pci) for each in run.header.devices]
+        machines.append((devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold))
+        cases.append({key for each in baseline.replicates_in(run, first.header)[:1] for key in each.rows})
+    if machines[0] != machines[1] or is_tuning(first) or is_tuning(second):
         return False
-    cases = [
-        {key for each in baseline.replicates_in(run, first.header)[:1] for key in each.rows}
-        for run in (first, second)
-    ]
     return len(cases[0] & cases[1]) >= _SAME_PLAN * len(cases[0] | cases[1])
 
 
-def _machine(run: Run) -> tuple[object, ...]:
-    devices = tuple((each.platform, each.name, each.pci) for each in run.header.devices)
-    host = run.header.host
-    return devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold
-
-
 def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> PageSection:
+    """Build the section that compares the last of the named runs with the others."""
     bases = ", ".join(names[:-1]) if len(names) <= 3 else f"the {len(names) - 1} runs before"
     charts = draw(lambda: chart_views.ratios(made), "Change of each row's time, with its range.")
     sheets = results.sheets(made, every=True)
@@ -300,6 +285,7 @@ def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSec
 
 
 def _side_by_side(shared: _Problems, scope: str) -> Sheet:
+    """Build the table of the fastest kernel of each run, a line for each problem that runs share."""
     names = list(dict.fromkeys(name for by_run in shared.values() for name in by_run))
 
     def line(dtype: str, problem: Problem) -> tuple[Cell, ...]:
@@ -322,8 +308,8 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
 # --- One run ------------------------------------------------------------------------------------------------
 
 
-def _lenders(run: Run, runs: Sequence[Run]) -> list[Run]:
-    """Runs of probes on the same device, which provide its peak and bandwidth."""
+def _peak_runs(run: Run, runs: Sequence[Run]) -> list[Run]:
+    """The other runs without GEMMs on a device of this run. They provide its peak and bandwidth."""
     titles = {device.title for device in run.header.devices}
     return [
         other
@@ -334,17 +320,29 @@ def _lenders(run: Run, runs: Sequence[Run]) -> list[Run]:
     ]
 
 
-def _section(run: Run, slug: str, title: str, name: str, lenders: Sequence[Run], draw: _Draw) -> PageSection:
+def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], draw: _Draw) -> PageSection:
+    """Build the section of one run: its tables, charts, and a folded table of all rows.
+
+    Args:
+        run: the run to show.
+        id: the section's id in HTML.
+        title: the section's heading.
+        name: the run's name among the runs of the page.
+        peaks: runs that provide peaks and bandwidths for the charts.
+        draw: draws the charts.
+    """
+    command = run.header.command
+    words = command if command[:1] == ("gemmbench",) else ("gemmbench", *command)
     order = order_of(run)
     rows = tuple(replace(sheet, notes=()) for sheet in row_sheets(run, order))
     folded = f"All {sum(len(sheet.rows) for sheet in rows)} rows in every scope" if rows else ""
     sheets = tuple(map(_without_options, views.sheets(run, order)))
-    charts = tuple(draw.suited([run, *lenders]))
-    return PageSection(slug, title, name, _command(run), sheets, charts, folded, rows)
+    charts = tuple(draw.suited([run, *peaks]))
+    return PageSection(id, title, name, clean(shlex.join(words)), sheets, charts, folded, rows)
 
 
 def _without_options(sheet: Sheet) -> Sheet:
-    """A table without the remark that an option prints more of it."""
+    """A copy of a table without the remark "Details: -v"."""
     notes = (replace(note, text=note.text.removesuffix("Details: -v").strip()) for note in sheet.notes)
     return replace(sheet, notes=tuple(note for note in notes if note.text))
 
@@ -368,11 +366,6 @@ def _subject(run: Run) -> str:
     return f"{', '.join(dict.fromkeys(row.dtype for row in gemms))} GEMM on {where}, {text}"
 
 
-def _command(run: Run) -> str:
-    words = run.header.command
-    return clean(shlex.join(words if words[:1] == ("gemmbench",) else ("gemmbench", *words)))
-
-
 _MACHINE = (
     "started (UTC)", "device", "processor", "cores", "busy before", "memory", "system", "Python", "NumPy",
     "BLAS", "gemmbench",
@@ -380,9 +373,10 @@ _MACHINE = (
 
 
 def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
-    """A line for each run and device: when, with which software, on which machine."""
+    """Build the table of machines, with a line for each run and device: date, hardware and software."""
 
     def line(run: Run, device: str) -> tuple[Cell, ...]:
+        """The cells of a run and a device's title."""
         host, started = run.header.host, run.header.started_utc[:19].replace("T", " ")
         texts = (
             names[id(run)], started, device, host.cpu, str(host.cores), f"{host.busy:.1f}",
@@ -403,27 +397,23 @@ def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
 
 # --- Charts -------------------------------------------------------------------------------------------------
 
-_STYLE = re.compile(r'style="([^"]*)"')
+_STYLE = re.compile(r'style="[^"]*"')
 _COLOUR = re.compile(r"#([0-9a-f]{6})")
-_ID = re.compile(r"\b([mp])[0-9a-f]{10}\b")
-_DECIMALS = re.compile(r"\d+\.\d{2,}")
 
 
 @dataclass(frozen=True)
 class _Draw:
-    """Draws the charts of a page, and collects their styles and the texts of their points."""
+    """Draws the charts of a page as SVG."""
 
     wanted: Wanted
-    shared: pane.SharedTexts = field(default_factory=pane.SharedTexts)
-    styles: dict[str, int] = field(default_factory=dict)
-    ids: dict[str, int] = field(default_factory=dict)
+    numbers: Iterator[int] = field(default_factory=count)  # a new number for each chart
 
-    def __call__(self, panes: Callable[[], Sequence[pane.Pane]], idea: str) -> list[Chart]:
-        """Draw panes that belong to no kind; none if only some kinds are wanted."""
+    def __call__(self, panes: Callable[[], Sequence[pane.Pane]], caption: str) -> list[Chart]:
+        """Draw panes that belong to no kind. The list is empty if only some kinds are wanted."""
         if self.wanted.charts is not None:
             return []
         with matplotlib.rc_context():
-            return [self._chart("", figure, idea) for figure in pane.each_alone(panes)]
+            return [self._chart("", figure, caption) for figure in pane.each_alone(panes)]
 
     def suited(self, runs: Sequence[Run]) -> Iterator[Chart]:
         """Draw every pane of the wanted kinds that suit the runs."""
@@ -437,48 +427,28 @@ class _Draw:
                     charts = [self._chart(kind, figure, idea[:1].upper() + idea[1:]) for figure in figures]
                 yield from charts
 
-    @property
-    def css(self) -> str:
-        """The styles of the charts; dark mode replaces their colours."""
-        rules = (f".s{number}{{{style}}}" for style, number in self.styles.items())
-        return _COLOUR.sub(r"var(--c\1,#\1)", "".join(rules))
-
-    def _chart(self, kind: str, figure: Figure, idea: str) -> Chart:
+    def _chart(self, kind: str, figure: Figure, caption: str) -> Chart:
+        """Convert a figure to a chart. Its colours are CSS variables, which dark mode replaces."""
         title = " ".join(figure.axes[0].get_title(loc="left").split())
-        svg = pane.to_svg(figure, self.shared, f"{title}. {idea}")
-        return Chart(kind, self._smaller(svg), idea)
-
-    def _smaller(self, svg: str) -> str:
-        """The same picture at half the size: four digits for coordinates, classes for styles, short ids."""
-
-        def tag(match: re.Match[str]) -> str:
-            text = _STYLE.sub(lambda style: f'class="s{_number(self.styles, style[1])}"', match[0])
-            text = _ID.sub(lambda name: f"{name[1]}{_number(self.ids, name[0])}", text)
-            text = re.sub(r' transform="rotate\(-0 [^"]*"', "", text.replace("xlink:href", "href"))
-            return " ".join(_DECIMALS.sub(lambda number: f"{float(number[0]):.4g}", text).split())
-
-        head, _, rest = svg.partition(">")
-        return head + ">" + re.sub(r">\s+<", "><", re.sub(r"<[^>]*>", tag, rest))
-
-
-def _number(numbers: dict[str, int], text: str) -> int:
-    return numbers.setdefault(text, len(numbers))
+        svg = pane.to_svg(figure, f"{title}. {caption}", next(self.numbers))
+        return Chart(kind, _STYLE.sub(lambda style: _COLOUR.sub(r"var(--c\1,#\1)", style[0]), svg), caption)
 
 
 # --- HTML ---------------------------------------------------------------------------------------------------
 
 
-def html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
-    """A report as HTML. Equal runs give equal pages.
+def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
+    """Render a report as an HTML page. Equal runs give equal pages.
 
-    The page makes no requests: its own policy allows only the script with this hash.
+    The page makes no requests. Its content security policy allows only its own script.
 
     Raises:
         RunFileError: the runs of one plan cannot be put in order.
     """
     script, content = _file("report.js"), page(runs, wanted)
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    environment.policies["json.dumps_kwargs"] = {"separators": (",", ":")}
+    # The conclusions of a table are always visible. Its other notes are folded.
+    environment.tests["visible"] = lambda note: "bold" in note.style or "red" in note.style
     return environment.from_string(_file("report.html")).render(
         page=content,
         css=_file("report.css"),
@@ -486,16 +456,16 @@ def html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=__version__,
         looks=_looks,
-        plain=lambda sheet: list(_plain(sheet)),
-        folded=lambda sheet: [note for note in sheet.notes if note not in list(_plain(sheet))],
     )
 
 
 def _file(name: str) -> str:
+    """The text of a file in this folder."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _looks(cell: Cell, is_left: bool = False) -> Markup:
+    """The ``class`` attribute of a table cell: its style, ``w`` if it wraps, ``l`` if it is aligned left."""
     names = ["best"] if cell.best else cell.style.split()
     names += ["w"] if len(cell.text) > _WORDY else []
     names += ["l"] if is_left else []

@@ -34,28 +34,3 @@ document.querySelectorAll('table').forEach(table => {
     });
   });
 });
-
-document.querySelectorAll('svg[data-p]').forEach(svg => {
-  let sample = -1;
-  svg.append(...svg.dataset.p.split(',').map(each => {
-    const [x, y, other] = each.split(' '), circle = document.createElementNS(svg.namespaceURI, 'circle');
-    sample = other ? +other : sample + 1;
-    Object.entries({cx: x, cy: y, r: 5, 'data-s': sample}).forEach(pair => circle.setAttribute(...pair));
-    return circle;
-  }));
-});
-const samples = JSON.parse(document.getElementById('samples').textContent);
-const tip = document.getElementById('tip');
-const hide = () => { tip.hidden = true; };
-document.addEventListener('pointerover', event => {
-  const point = event.target.closest('circle[data-s]');
-  if (!point) return hide();
-  tip.textContent = samples[point.dataset.s];
-  tip.hidden = false;
-  const {width, height} = tip.getBoundingClientRect(), gap = 14;
-  tip.style.left = `${Math.max(4, Math.min(event.clientX + gap, innerWidth - width - 4))}px`;
-  const below = event.clientY + gap + height < innerHeight;
-  tip.style.top = `${below ? event.clientY + gap : Math.max(4, event.clientY - gap - height)}px`;
-});
-document.addEventListener('scroll', hide, {passive: true, capture: true});
-document.addEventListener('keydown', event => { if (event.key === 'Escape') hide(); });

@@ -1,4 +1,4 @@
-"""Notes below a table: what could not run and why, what is noisy, what is wrong with the drivers."""
+"""Notes below a table: which rows failed and why, which are uncertain, and warnings about drivers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 
-Where = Callable[[Row], str]  # a row's place in the table: "2048"
+Where = Callable[[Row], str]  # where a row appears in the table, for example its size "2048"
 
 WORDS: dict[Status, str] = {
     "ok": "ok",
@@ -40,8 +40,14 @@ _MOST = 8  # notes of one sort; the rest is counted
 _FEW_NAMES = 3  # combinations of a grid; more are counted
 
 
-def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
-    """Rows without a figure, those of one reason together, the gravest first."""
+def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """A note for each status and reason of rows that are not ok, the worst status first; at most eight notes.
+
+    Args:
+        rows: all rows of the table.
+        where: where a row appears in the table.
+        each: the word for all places together, as in "every size".
+    """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups = by_key(
@@ -53,11 +59,11 @@ def troubles(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
         for status, reason in sorted(groups, key=lambda group: _GRAVITY.index(group[0]))
     ]
-    return _some(notes, "more reasons")
+    return _limited(notes, "more reasons")
 
 
 def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:
-    """The remark about the mark ``~``; nothing where no row has it."""
+    """The note that explains the mark ``~``, if any row has it."""
     if not any(rates.is_uncertain(run, row) for row in rows):
         return []
     return [Note(UNCERTAIN, meaning(run), "yellow")]
@@ -72,12 +78,12 @@ def meaning(run: Run) -> str:
 
 
 def marked(run: Run, row: Row, figure: str) -> str:
-    """A figure for a table, marked if it is uncertain."""
+    """A figure with the mark ``~`` in front if the row is uncertain."""
     return f"{UNCERTAIN}{figure}" if rates.is_uncertain(run, row) else figure
 
 
 def is_ladder(run: Run) -> bool:
-    """Whether the command asked for the ladder, whose order its tables keep."""
+    """Whether the command selected the whole ladder. Its tables then keep the ladder's order."""
     words = run.header.command
     values = [words[at + 1] for at, word in enumerate(words[:-1]) if word == "--kernel"]
     values += [word.partition("=")[2] for word in words if word.startswith("--kernel=")]
@@ -85,12 +91,15 @@ def is_ladder(run: Run) -> bool:
 
 
 def is_shown(run: Run, rows: Iterable[Row]) -> bool:
-    """Whether a kernel is in a table: it can run on the device, or it was asked for by name."""
+    """Whether the rows of a kernel appear: it can run on the device, or was selected by name."""
     return any(row.status != "unsupported" or row.variant in run.header.named for row in rows)
 
 
 def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
-    """What is wrong with rows and their device, and what to do about it: a line for each kind."""
+    """A note for each kind of problem with rows: failed, suspect, limited, over budget; then driver warnings.
+
+    Arguments as of `failures_by_reason`.
+    """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     kinds = {status: [row for row in rows if row.status == status] for status in _GRAVITY}
@@ -111,7 +120,7 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
 
 
 def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
-    """GEMMs whose check is suspect, or that were not verified."""
+    """Notes that list GEMMs with a suspect check and GEMMs that were not verified."""
     every = len(set(map(where, rows)))
     checks = by_key((row.check.verdict, row) for row in rows if (row.kind, row.status) == ("gemm", "ok"))
     return [
@@ -122,35 +131,34 @@ def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
 
 
 def _kind(status: Status, rows: Sequence[Row], where: Where, every: int, each: str) -> Note:
-    """Rows of one status in a line, with the reason if they share it."""
+    """A note about rows of one status, with the reason if it is the same for all."""
     reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in rows)
     reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
     return Note(WORDS[status], f"{_few(rows, where, every, each)}: {reason}", STYLES[status])
 
 
 def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:
-    """Places of at most three kernels; more are counted."""
+    """List where the first three kernels of these rows appear, and count the other kernels."""
     names = list(dict.fromkeys(row.title for row in rows))
     text = places([row for row in rows if row.title in names[:_FEW_NAMES]], where, every, each)
     return text + (f"; {len(names) - _FEW_NAMES} more" if len(names) > _FEW_NAMES else "")
 
 
 def row_notes(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
-    """What the rows say themselves, equal remarks together."""
+    """Notes with the remarks stored in rows, one for each different remark; at most eight notes."""
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups = by_key((clean_lines(note), row) for row in rows for note in row.notes)
     notes = [
         Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
     ]
-    return _some(notes, "more notes (--save keeps them, show FILE --format json has them all)")
+    return _limited(notes, "more notes (--save keeps them, show FILE --format json has them all)")
 
 
 def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "size") -> list[Note]:
-    """Which combination of a grid's parameters was the best, where, and how far it stands out.
+    """A note for each kernel of a parameter grid: the fastest combination at each place, and by how much.
 
-    A line for each kernel: combinations are not timed in turn, so others whose intervals overlap the best
-    one's are counted, where there are intervals. Arguments as of `remarks`.
+    Combinations are not interleaved, so the note counts those whose interval overlaps the fastest one's.
     """
     kernels: dict[str, dict[str, list[Row]]] = {}
     for row in rows:
@@ -161,8 +169,8 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
     for kernel, by_place in kernels.items():
         winners: dict[str, list[str]] = {}
         leads, alike, tried = [], [], 0
-        for label, own_rows in by_place.items():
-            rated = [(rate, row) for row in own_rows if (rate := rates.shown_rate(row, scope))]
+        for label, tried_rows in by_place.items():
+            rated = [(rate, row) for row in tried_rows if (rate := rates.shown_rate(row, scope))]
             if not rated:
                 continue
             top, best = max(rated, key=lambda pair: pair[0].median)
@@ -182,25 +190,25 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
 
 
 def _range(texts: Iterable[str]) -> str:
-    """``1.3 to 1.5``, or the one that there is."""
+    """The range of numbers, ``1.3 to 1.5``, or the number if all are equal."""
     ordered = sorted(texts, key=float)
     return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def warnings(run: Run, device: int) -> list[Note]:
-    """What is wrong with a device's driver."""
+    """Notes with the warnings about a device's driver. The host has none."""
     texts = run.header.devices[device].warnings if device != HOST else ()
     return [Note("warning", clean_lines(text), "yellow") for text in dict.fromkeys(texts)]
 
 
 def gaps(rows: Iterable[Row], scope: str) -> list[Note]:
-    """What the device scope of kernels is beside a library's, whose launches have gaps between them, too."""
+    """The note that explains the device scope, if a row was timed as a chain of launches in this scope."""
     chains = any(rates.shown_samples(row, scope) == CHAIN for row in rows)
     return [Note("device scope", _CHAIN, "dim")] if chains else []
 
 
 def figure(run: Run, row: Row | None, rate: float | None, divisor: float, best: bool = False) -> Cell:
-    """A row's rate in flop/s as an entry, the word for what went wrong, or ``-`` for what did not run."""
+    """A cell with a rate in flop/s over a divisor, the word for a failure, or ``-`` if there is no rate."""
     if row is not None and row.status in FAILED:
         return Cell(WORDS[row.status], style=STYLES[row.status])
     if row is None or rate is None:
@@ -209,15 +217,16 @@ def figure(run: Run, row: Row | None, rate: float | None, divisor: float, best: 
 
 
 def noise(row: Row) -> Cell:
-    """Noise of the finest scope as an entry."""
+    """A cell with the noise of a row in its finest scope in per cent, or ``-``."""
     value = rates.noise(row)
     return Cell("-" if value is None else units.percent(value), style="dim" if value is None else "")
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
-    """Variants and where: ``naive at 1024, 2048; tiled at 2048``; of microbenchmarks only where.
+    """List kernels and where they appear: ``naive at 1024, 2048; tiled at 2048``. Probes have no kernels.
 
-    A variant that has `every` place, if so many are known, is ``at every size``, or whatever `each` is.
+    `every` is the number of all places, or 0 if unknown. A kernel at all of them is ``at every size``, where
+    `each` is the word ``size``.
     """
     if all(row.kind != "gemm" for row in rows):
         # "float, width 2" and "float, width 4" are "float, width 2, 4"
@@ -229,12 +238,12 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
 
 
 def _at(labels: Sequence[str], every: int, each: str) -> str:
-    """``512, 1024``, or ``every size`` where these are all there are."""
+    """``512, 1024``, or ``every size`` if these labels are all."""
     return f"every {each}" if every > 1 and len(labels) == every else ", ".join(labels)
 
 
 def _counted(names: Sequence[str]) -> list[str]:
-    """Series by name, but a number for the many combinations of a grid."""
+    """The names of kernels. More than three combinations of one kernel become a count."""
     kernels = by_key((name.partition(" ")[0], name) for name in names)
     parts = []
     for kernel, several in kernels.items():
@@ -242,14 +251,15 @@ def _counted(names: Sequence[str]) -> list[str]:
     return parts
 
 
-def _some(notes: list[Note], more: str) -> list[Note]:
+def _limited(notes: list[Note], more: str) -> list[Note]:
+    """The first notes, at most eight, where the last counts the rest in the words of `more`."""
     if len(notes) <= _MOST:
         return notes
     return [*notes[: _MOST - 1], Note("", f"... and {len(notes) - _MOST + 1} {more}", "dim")]
 
 
 def shape(row: Row) -> str:
-    """A row's problem, shortly: ``512`` for a square, else ``1024x1024x64``; alpha and beta if odd."""
+    """The size of a row's problem, ``512`` or ``1024x1024x64``. Unusual alpha and beta follow."""
     problem = row.problem
     if problem is None:
         return "-"

@@ -1,4 +1,4 @@
-"""What is running, how many cases are left, and for how long: on stderr, for people; a row in a sentence."""
+"""A progress bar on stderr, and one-line texts about rows."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from gemmbench.stats import rates
 
 
 class Progress:
-    """How a session is getting on: cases done, time left, the case in flight.
+    """A progress bar: cases done, time left, the running case. It appears only on an interactive terminal.
 
-    Nothing at all where stderr is not an interactive terminal. From `verbose` 1 on, a line for everything
-    that is finished, terminal or not.
+    With `verbose` of 1 or more, it also prints a line for each finished row, on any stderr.
     """
 
     def __init__(self, console: Console, quiet: bool, verbose: int) -> None:
+        """Create a progress bar on a console. A `quiet` one shows nothing."""
         self._console = console
         self._lines = verbose > 0 and not quiet
         self._label = ""
@@ -42,8 +42,11 @@ class Progress:
             )
 
     def handle(self, event: Event) -> None:
-        if isinstance(event, Planned):
-            self._start(event.cases)
+        """Show an event of a session. `Planned` restarts the bar with another number of cases."""
+        if isinstance(event, Planned) and self._bar:
+            if self._task is not None:
+                self._bar.remove_task(self._task)
+            self._task = self._bar.add_task("", total=event.cases)
         elif isinstance(event, Started):
             self._label = clean(event.label)
             self._update(description=self._label)
@@ -54,13 +57,6 @@ class Progress:
                 self._update(advance=1)
             if self._lines:
                 self._console.print(Text(line(event.row)), soft_wrap=True)
-
-    def _start(self, total: float) -> None:
-        """Another task, in the place of the one before."""
-        if self._bar:
-            if self._task is not None:
-                self._bar.remove_task(self._task)
-            self._task = self._bar.add_task("", total=total)
 
     def _update(self, advance: float = 0, **fields: Any) -> None:
         if self._bar and self._task is not None:
@@ -83,21 +79,15 @@ def line(row: Row) -> str:
         label = f"{label} {row.phase} ({listed(row.parameters)})"
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
-    reached, moved = rates.shown_rate(row, "kernel"), rates.byte_rate(row)
-    if moved is not None:
-        figure = f"{units.gflops(moved.best)} GB/s"
-    elif reached is None:
-        times = rates.summary(row, rates.finest_scope(row) or "")
-        figure = units.seconds(times.median) if times else "ok"
-    else:
-        best_or_median = reached.best if row.kind == "peak" else reached.median
-        figure = units.rate(best_or_median, rates.is_integer(row.dtype))
-    spread = rates.noise(row)
-    return f"{label}: {figure}" + ("" if spread is None else f", noise {units.percent(spread)}")
+    times, noise = rates.summary(row, rates.finest_scope(row) or ""), rates.noise(row)
+    figure = _rate(row, rates.shown_samples(row, "kernel")) or (
+        units.seconds(times.median) if times else "ok"
+    )
+    return f"{label}: {figure}" + ("" if noise is None else f", noise {units.percent(noise)}")
 
 
 def row_label(row: Row) -> str:
-    """What a row is about: ``register float 512x512x512``, ``flops half width 4``."""
+    """A row's kernel or probe, type and size: ``register float 512x512x512``, ``flops half width 4``."""
     where = row.dtype
     if row.problem:
         where += f" {row.problem.shape}"
@@ -111,16 +101,17 @@ def row_label(row: Row) -> str:
 
 
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
-    """A result for the pointer on a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83.3 ns (82.9 ns to 84.0 ns)``.
+    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns (82 ns to 84 ns)``.
 
-    A GEMM's rate is in the scope, or in the next wider one that the row has.
+    A GEMM uses the given scope or the next wider one that was measured. Others use their finest scope.
     """
     label = " ".join(filter(None, (clean(row.label), row_label(row))))
     if row.status != "ok":
         return f"{label}: {WORDS[row.status]}, {clean(row.reason) or 'no reason given'}"
     shown = rates.shown_samples(row, scope) if row.kind == "gemm" else rates.finest_scope(row) or ""
     times = rates.summary(row, shown)
-    parts = [*_rate(row, shown)]
+    figure = _rate(row, shown)
+    parts = [figure if row.kind == "gemm" else f"best {figure}"] if figure else []
     if times is not None:
         between = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
         parts.append(f"{units.seconds(times.median)} ({between})")
@@ -131,12 +122,13 @@ def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     return f"{label}: {', '.join(parts)}"
 
 
-def _rate(row: Row, scope: str) -> list[str]:
-    if row.kind == "gemm":
-        reached = rates.rate(row, scope)
-        return [units.rate(reached.median, rates.is_integer(row.dtype))] if reached else []
-    if row.kind == "peak":
-        best = rates.rate(row, scope)
-        return [f"best {units.rate(best.best, rates.is_integer(row.dtype))}"] if best else []
-    moved = rates.byte_rate(row)
-    return [f"best {units.number(moved.best / units.GIGA)} GB/s"] if moved else []
+def _rate(row: Row, scope: str) -> str:
+    """A row's rate with its unit, or "" without one: the median of a GEMM, the best batch of a probe.
+
+    The rate of a probe that moves bytes is in bytes per second, in its finest scope.
+    """
+    if (moved := rates.byte_rate(row)) is not None:
+        return f"{units.gflops(moved.best)} GB/s"
+    if (reached := rates.rate(row, scope)) is None:
+        return ""
+    return units.rate(reached.median if row.kind == "gemm" else reached.best, rates.is_integer(row.dtype))

@@ -1,4 +1,4 @@
-"""A table that breaks into several when the terminal is narrow, with its heading and what is said below."""
+"""Tables with headings and notes. A table that is too wide for the terminal is split into several."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from gemmbench.stats import rates
 
 @dataclass(frozen=True)
 class Cell:
-    """One entry; the best of its column or row is bold, and starred so that it shows without colour."""
+    """One entry of a table. The best of a row or column is bold and has a star."""
 
     text: str
     best: bool = False
@@ -53,12 +53,12 @@ class Note:
 
 @dataclass(frozen=True)
 class Sheet:
-    """A table: numbers to the right, except in the first and the `left` columns.
+    """A table with numbers aligned right, except in the first and the `left` columns.
 
-    Columns that do not fit the terminal go below the others, the key columns repeated.
+    Columns that do not fit the terminal go below the others, with the key columns repeated.
     """
 
-    heading: tuple[str, ...] = ()  # pieces of the first line
+    heading: tuple[str, ...] = ()  # parts of the first line, joined by commas
     caption: str = ""  # what the numbers are
     keys: tuple[str, ...] = ("",)  # headings of the columns that say which row this is
     blocks: tuple[tuple[str, ...], ...] = ()  # column headings that belong together
@@ -68,10 +68,11 @@ class Sheet:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Every column's heading, the key's first."""
+        """The headings of all columns, key columns first."""
         return (*self.keys, *(name for block in self.blocks for name in block))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Yield heading, caption, tables and notes for rich to print."""
         width = options.max_width
         if self.heading:
             yield hanging(console, ", ".join(self.heading), width, "bold")
@@ -87,14 +88,15 @@ class Sheet:
             yield hanging(console, note.line, width, note.style)
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
+        """Yield the table as one or several rich tables that fit the width in characters."""
         texts = ((name, *(row[at].plain for row in self.rows)) for at, name in enumerate(self.columns))
         widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
         keys = range(len(self.keys))
-        for chunk in _chunks(widths, len(keys), width):
-            gap = 2 if sum(widths[column] + 2 for column in (*keys, *chunk)) - 2 <= width else 1
+        for block in _split_columns(widths, len(keys), width):
+            gap = 2 if sum(widths[column] + 2 for column in (*keys, *block)) - 2 <= width else 1
             table = Table(box=None, padding=(0, gap, 0, 0), pad_edge=False, header_style="dim")
-            for column in (*keys, *chunk):
+            for column in (*keys, *block):
                 name = self.columns[column]
                 to_left = column == 0 or name in self.left
                 table.add_column(
@@ -105,12 +107,12 @@ class Sheet:
                     width=widths[0] if column == 0 else None,
                 )
             for row in self.rows:
-                table.add_row(*(row[column].rich() for column in (*keys, *chunk)))
+                table.add_row(*(row[column].rich() for column in (*keys, *block)))
             yield table
 
 
 class _Trimmed:
-    """A text file whose lines do not end with blanks: tables are padded to their width."""
+    """A text file that removes blanks from the ends of lines, because rich pads tables."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -124,14 +126,14 @@ class _Trimmed:
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave it to the caller: rich would end the process with exit status 1, a wrong result's."""
+        """Let the caller handle it. Rich would end the process with status 1, which means a wrong result."""
         raise BrokenPipeError
 
 
 def stdout(plain: bool = False) -> Console:
-    """Where tables go: nothing in them is taken for markup or highlighted.
+    """Return a console that prints to stdout without interpreting markup.
 
-    Only terminals get colours, and no text that is `plain`, for a file.
+    Colours appear only on a terminal, and never if `plain`.
     """
     file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
     terminal = not plain and sys.stdout is not None and sys.stdout.isatty()
@@ -139,12 +141,12 @@ def stdout(plain: bool = False) -> Console:
 
 
 def stack(sheets: Iterable[RenderableType]) -> RenderableType:
-    """Tables below each other, an empty line between."""
+    """Tables below each other, separated by empty lines."""
     return Group(*_separated(sheets))
 
 
 def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
-    """Text wrapped to a width, all but its first line indented by two."""
+    """Wrap text to a width in characters. All lines but the first are indented by two."""
     lines = Text(text, style=style, overflow="fold").wrap(console, max(8, width - 2))
     for line in lines:
         line.rstrip()
@@ -155,24 +157,35 @@ def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
     return [part for item in items for part in (Text(""), item)][1:]
 
 
-def _chunks(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """Column numbers of each table, so that each fits the width beside its key columns."""
-    chunks: list[list[int]] = [[]]
+def _split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """Divide columns among tables so that each table fits the width with the key columns.
+
+    Args:
+        widths: characters of each column, key columns first.
+        keys: the number of key columns.
+        width: characters of the terminal.
+
+    Returns the column numbers of each table, without key columns.
+    """
+    blocks: list[list[int]] = [[]]
     used = start = sum(widths[:keys]) + keys - 1
     for column in range(keys, len(widths)):
-        if chunks[-1] and used + widths[column] + 1 > width:
-            chunks.append([])
+        if blocks[-1] and used + widths[column] + 1 > width:
+            blocks.append([])
             used = start
-        chunks[-1].append(column)
+        blocks[-1].append(column)
         used += widths[column] + 1
-    return chunks
+    return blocks
 
 
-# --- The first line of a table: whose figures these are -----------------------------------------------------
+_VERSION = re.compile(r"(\d+\.\d+)[-+.\w]*")  # of a driver; a heading shows its first two numbers
 
 
 def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
-    """Device, driver, units, and for one data type the peaks that fractions refer to."""
+    """The parts of a table's first line: device, driver and compute units, or processor and BLAS of the host.
+
+    With a data type, also the measured peaks that fractions refer to.
+    """
     if device == HOST:
         return (clean(run.header.host.cpu), "host", clean(run.header.host.blas))
     facts = run.header.devices[device]
@@ -189,27 +202,27 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     return (*pieces, *peaks)
 
 
-_VERSION = re.compile(r"(\d+\.\d+)[-+.\w]*")  # of a driver, of which a heading has two numbers
-
-
-# --- A registry's entries: each in a line, or one explained -------------------------------------------------
+# --- Registry entries: a list of all, or one explained ------------------------------------------------------
 
 NOTHING = Cell("-", style="dim")
 
 
 @dataclass(frozen=True)
 class Entry:
-    """What is told of a kernel or a probe."""
+    """The description of a kernel or a probe."""
 
     name: str
     family: str
     idea: str
-    facts: Sequence[tuple[str, str]] = ()  # word and text; "" goes on with the word above
+    facts: Sequence[tuple[str, str]] = ()  # label and text; with label "" the text continues the one above
     pictures: Sequence[str] = ()  # the opening comments of its kernels
 
 
 def catalogue(entries: Sequence[Entry], families: Mapping[str, str]) -> list[RenderableType]:
-    """Every entry in a line, in the order given, by family; `families` are the headings."""
+    """List the entries by family, one line each.
+
+    `families` maps each family to its heading, in order. Entries of a family keep their order.
+    """
     parts: list[RenderableType] = []
     width = max((len(entry.name) for entry in entries), default=0) + 2
     for family, head in families.items():
@@ -224,7 +237,7 @@ def catalogue(entries: Sequence[Entry], families: Mapping[str, str]) -> list[Ren
 
 
 def entry_page(entry: Entry) -> RenderableType:
-    """One entry: idea, facts, and its kernels' pictures."""
+    """Describe one entry: its idea, a table of facts, and the opening comments of its kernels."""
     card = Table.grid(padding=(0, 2, 0, 0))
     card.add_column(style="dim", no_wrap=True)
     card.add_column(overflow="fold")
@@ -237,7 +250,7 @@ def entry_page(entry: Entry) -> RenderableType:
 
 @dataclass(frozen=True)
 class Picture:
-    """A kernel's opening comment; if it is too wide, the words beside a drawing move below it."""
+    """The opening comment of a kernel. If it is too wide, words to the right of a drawing move below it."""
 
     comment: str
 
@@ -248,7 +261,11 @@ class Picture:
 
 
 def _fitted(lines: list[str], width: int) -> str:
-    """A block of a comment within a width."""
+    """Wrap a block of a comment to a width in characters, and keep drawings intact.
+
+    A drawing that is too wide is cut at a gap of blank columns, and the words to its right go below it.
+    Formulas wrap line by line, and other text is joined before it is wrapped.
+    """
     if max(map(len, lines)) <= width:
         return "\n".join(lines)
     text = "\n".join(lines)
@@ -277,7 +294,7 @@ _DRAWING, _FORMULA = re.compile(r"--\+|\+--"), re.compile(r"\] \+?= |\] =$", re.
 
 
 def finite(value: object) -> object:
-    """The same with null for what JSON has no word for."""
+    """A copy of a value for JSON, with None for NaN and infinity in it, at any depth."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
@@ -288,37 +305,31 @@ def finite(value: object) -> object:
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:
-    """Tables as GitHub's markdown."""
+    """Tables in GitHub's markdown."""
     return "\n".join(map(_sheet_markdown, sheets))
 
 
 def _sheet_markdown(sheet: Sheet) -> str:
+    """One table in GitHub's markdown: heading, caption, rows, and notes as a list."""
     lines = []
     if sheet.heading:
         lines += [f"**{_escaped(', '.join(sheet.heading))}**", ""]
     if sheet.caption:
         lines += [_escaped(sheet.caption.replace("; * ", "; bold: ")), ""]
     if sheet.rows:
-        marks = [
-            ":--" if not column or name in sheet.left else "--:" for column, name in enumerate(sheet.columns)
+        left = (sheet.columns[0], *sheet.left)
+        table = [map(_escaped, sheet.columns), (":--" if name in left else "--:" for name in sheet.columns)]
+        table += [
+            (f"**{_escaped(cell.text)}**" if cell.best else _escaped(cell.text) for cell in row)
+            for row in sheet.rows
         ]
-        lines += [_line([_escaped(name) for name in sheet.columns]), _line(marks)]
-        lines += [*(_line([_cell(cell) for cell in row]) for row in sheet.rows), ""]
+        lines += [*(f"| {' | '.join(cells)} |" for cells in table), ""]
     if sheet.notes:
         lines += [*(f"- {_escaped(note.line)}" for note in sheet.notes), ""]
     return "\n".join(lines)
 
 
-def _line(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _cell(cell: Cell) -> str:
-    text = _escaped(cell.text)
-    return f"**{text}**" if cell.best else text
-
-
 def _escaped(text: str) -> str:
-    """Text that GitHub shows as it is: no table cells, emphasis, code, links or HTML of its own."""
+    """Escape text so that GitHub shows it as it is, without markdown or HTML."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{letter}" if letter in "\\|`*_[]~$#" else letter for letter in text)

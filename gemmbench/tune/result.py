@@ -1,13 +1,12 @@
-"""What a tuner's rows say: attempts in the order of the search, and the winner against the shipped preset.
+"""The result of a tuning: attempts in the order of the search, and the winner against the shipped preset.
 
-A tuner's file is a saved run. A row's phase says what it is for: `TRIAL` in the search, `FINALIST` of the few
-that were timed again, `round_phase` of the winner in turn with the preset.
+A tuner's file is a saved run. A row's phase is `TRIAL` in the search, `FINALIST` for the few that were timed
+again, and `round_phase` where the winner alternated with the preset.
 The first attempt of a search is always the shipped preset.
 """
 
 from __future__ import annotations
 
-import math
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -23,11 +22,15 @@ from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
 
-SCOPE = "device"  # that decides: packing and padding count
+SCOPE = "device"  # the scope that decides, so packing and padding count
 TRIAL = "trial"
 FINALIST = "finalist"
 
-_NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # a shipped preset that anything beats
+_NO_USE: tuple[Status, ...] = (
+    "unsupported",
+    "failed",
+    "wrong",
+)  # a shipped preset with such a status is replaced
 
 
 def round_phase(number: int) -> str:
@@ -44,21 +47,22 @@ class Attempt:
 
     @property
     def trouble(self) -> Row | None:
-        """The row that kept it from being ranked."""
+        """The first row that is not ok, or None."""
         return next((row for row in self.rows if row.status != "ok"), None)
 
     @property
     def rate(self) -> float | None:
-        """Its geometric mean over the sizes in flop/s; None if it failed at one."""
-        return mean_rate(self.rows)
+        """The geometric mean of the rates at all sizes in flop/s; None if a size has no rate."""
+        rates = [derive.flops_of(row) / seconds if (seconds := median_s(row)) else 0.0 for row in self.rows]
+        return statistics.geometric_mean(rates) if rates and all(rates) else None
 
 
 @dataclass(frozen=True)
 class FinalComparison:
-    """The winner beside the shipped preset at one problem."""
+    """The winner compared with the shipped preset at one problem."""
 
     problem: Problem
-    searched: bool  # one of the problems of the search
+    searched: bool  # whether the search used this problem
     speedup: Interval | None  # how many times as fast as the shipped preset
     reason: str = ""  # why there is none
 
@@ -69,10 +73,10 @@ class Result:
 
     attempts: tuple[Attempt, ...]
     winner: Parameters | None  # of the finalists; None if there were none, or the shipped preset won
-    finished: bool  # the finals were held to their end
-    overall: Interval | None  # the same, at the problems of the search together
+    finished: bool  # whether the finals ended
+    overall: Interval | None  # speedup over the shipped preset at all problems of the search
     comparisons: tuple[FinalComparison, ...]
-    fault: Row | None = None  # of the winner, when it took turns with the shipped preset
+    fault: Row | None = None  # a failed row of the winner, alternating with the shipped preset
 
     @property
     def default(self) -> Attempt | None:
@@ -80,7 +84,7 @@ class Result:
 
     @property
     def ranked(self) -> tuple[Attempt, ...]:
-        """The attempts that have a rate, the fastest first."""
+        """The attempts with a rate, the fastest first."""
         rated = [attempt for attempt in self.attempts if attempt.rate is not None]
         return tuple(sorted(rated, key=lambda attempt: -(attempt.rate or 0)))
 
@@ -90,9 +94,9 @@ class Result:
 
     @property
     def is_kept(self) -> bool:
-        """Whether the winner replaces the preset: it is faster with confidence, or the preset fails.
+        """Whether the winner replaces the shipped preset: it is clearly faster, or the preset cannot run.
 
-        One that was merely not timed may still be the fastest.
+        A shipped preset that was only skipped stays, because it may be the fastest.
         """
         if self.winner is None or not self.finished or self.fault is not None:
             return False
@@ -116,44 +120,28 @@ def result(run: Run) -> Result:
         return Result(tried, None, bool(finals), None, ())
     speedups: dict[Problem, Interval | None] = {}
     comparisons = []
+    speedup: Interval | None
     for problem, rows in by_key((row.problem, row) for row in rounds if row.problem).items():
-        speedup = speedups[problem] = _speedup(rows)
+        times, shipped = derive.interleaved_seconds(rows, SCOPE)
+        speedup = speedups[problem] = intervals.interleaved_ratio(shipped, times) if times else None
         bad = next((row for row in rows if row.status != "ok"), None)
-        # The notes of a row that could not be timed in turn with the other side say why.
+        # The notes of a row that could not be interleaved contain the reason.
         why = f"{bad.status}: {bad.reason}" if bad else "" if speedup else "; ".join(rows[0].notes)
         comparisons.append(FinalComparison(problem, problem in searched, speedup, why))
     together = [speedup for problem in searched if (speedup := speedups.get(problem))]
-    overall = _overall(together) if together else None
+    # Geometric means of medians and of ends. Those of the ends are cautious.
+    sides = zip(*((each.median, each.low, each.high) for each in together), strict=True)
+    overall: Interval | None = Interval(*map(statistics.geometric_mean, sides)) if together else None
     finished = bool(rounds) or tried[0].rate is None
     fault = next((row for row in rounds if row.status in FAILED), None)
     return Result(tried, best.parameters, finished, overall, tuple(comparisons), fault)
 
 
-def mean_rate(rows: Sequence[Row]) -> float | None:
-    """The geometric mean of rates in flop/s; None if a row has none, or there are no rows."""
-    rates = [derive.flops_of(row) / took if (took := median_s(row)) else 0.0 for row in rows]
-    if not all(rates) or not rates:
-        return None
-    return math.exp(sum(map(math.log, rates)) / len(rates))
-
-
 def median_s(row: Row) -> float | None:
-    """What ranks a row; None if it has no time. Its interval would take longer than a short look."""
+    """The median seconds of a row in the device scope; None without a time."""
     if row.status != "ok" or SCOPE not in row.samples:
         return None
     return statistics.median(row.samples[SCOPE].seconds)
-
-
-def _speedup(rounds: Sequence[Row]) -> Interval | None:
-    """The speed of the winner over that of the shipped preset, with its interval; None without pairs."""
-    own, shipped = derive.interleaved_seconds(rounds, SCOPE)
-    return intervals.interleaved_ratio(shipped, own) if own else None
-
-
-def _overall(speedups: Sequence[Interval]) -> Interval:
-    """The geometric mean over problems; the ends are those of the intervals' ends, which is cautious."""
-    ends = ((each.median, each.low, each.high) for each in speedups)
-    return Interval(*map(statistics.geometric_mean, zip(*ends, strict=True)))
 
 
 def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
@@ -165,7 +153,7 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows of finals from the last block of finalists on, without those of the search."""
+    """The rows from the last block of finalists on, without those of the search."""
     starts = [
         index
         for index, row in enumerate(rows)
@@ -201,25 +189,20 @@ def sheets(run: Run, top: int = TOP) -> list[Sheet]:
     if outcome.is_kept and outcome.winner is not None:
         family = run.header.devices[first.device].family
         key = family if first.dtype == "float" else f"{family}:{first.dtype}"
-        line = own_preset(key, outcome.winner) if first.own else preset_line(key, outcome.winner)
-        notes.append(Note("as a preset", line))
+        notes.append(Note("as a preset", preset_line(key, outcome.winner, bool(first.own))))
     tables.append(Sheet(notes=tuple(notes)))
     return tables
 
 
-def preset_line(key: str, parameters: Mapping[str, int | float | str]) -> str:
-    """A line for the ``presets`` of a variant's entry in the registry."""
-    inside = ", ".join(f'"{clean(name)}": {clean(str(value))}' for name, value in parameters.items())
-    return f'"{clean(key)}": {{{inside}}},'
-
-
-def own_preset(key: str, parameters: Mapping[str, int | float | str]) -> str:
-    """A line for ``[presets]`` of the description of a user's own kernel."""
-    inside = ", ".join(f"{clean(name)} = {clean(str(value))}" for name, value in parameters.items())
-    return f'"{clean(key)}" = {{ {inside} }}'
+def preset_line(key: str, parameters: Parameters, is_toml: bool = False) -> str:
+    """A preset for a kernel's entry in the registry, or for ``[presets]`` in TOML of a user's own kernel."""
+    form = "{} = {}" if is_toml else '"{}": {}'
+    inside = ", ".join(form.format(clean(name), clean(str(value))) for name, value in parameters.items())
+    return f'"{clean(key)}" = {{ {inside} }}' if is_toml else f'"{clean(key)}": {{{inside}}},'
 
 
 def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
+    """Build the table of the `top` configurations and the shipped preset. `first` is the run's first row."""
     shipped = outcome.default
     base = shipped.rate if shipped else None
     shown = list(outcome.ranked[:top])
@@ -249,13 +232,13 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
 
 
 def _parameter(attempt: Attempt, name: str) -> Cell:
-    """A parameter's value, or what the kernel chose itself; ``own`` if that differs by problem."""
+    """The value of a parameter, or the kernel's own choice; ``own`` if that depends on the problem."""
     values = {row.parameters.get(name, row.choice.get(name, "-")) for row in attempt.rows}
     return Cell(clean(str(values.pop())) if len(values) == 1 else "own")
 
 
 def _failures(outcome: Result) -> list[Note]:
-    """How many configurations failed, and how; the rows of ``show -v`` have the reasons."""
+    """A note that counts the failed configurations by status, if any."""
     if not outcome.failed:
         return []
     counts = Counter(WORDS[row.status] for attempt in outcome.failed if (row := attempt.trouble))
@@ -266,6 +249,7 @@ def _failures(outcome: Result) -> list[Note]:
 
 
 def _finals(outcome: Result) -> Sheet:
+    """Build the table that compares the winner with the shipped preset at each problem."""
     return Sheet(
         caption="Best configuration compared with the shipped preset, alternating",
         keys=("m x n x k",),
@@ -276,16 +260,17 @@ def _finals(outcome: Result) -> Sheet:
 
 
 def _final(comparison: FinalComparison) -> tuple[Cell, ...]:
+    """The cells of one problem: size, speedup, interval and result."""
     size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
     if comparison.speedup is None:
         return size, Cell("-"), Cell("-"), Cell(clean_lines(comparison.reason) or "not timed", style="dim")
-    word, style = "unclear", ""
+    result = Cell("unclear")
     if comparison.speedup.is_above(1):
-        word, style = "faster", "green"
+        result = Cell("faster", style="green")
     elif comparison.speedup.is_below(1):
-        word, style = "slower", "red"
-    interval = Cell(_interval(comparison.speedup))
-    return size, Cell(f"{units.ratio(comparison.speedup.median)} x"), interval, Cell(word, style=style)
+        result = Cell("slower", style="red")
+    speed = Cell(f"{units.ratio(comparison.speedup.median)} x")
+    return size, speed, Cell(_interval(comparison.speedup)), result
 
 
 def _interval(speedup: Interval) -> str:
@@ -293,6 +278,7 @@ def _interval(speedup: Interval) -> str:
 
 
 def _verdict(outcome: Result) -> str:
+    """A sentence that says whether the winner is saved, and why."""
     if not outcome.ranked:
         return "No configuration could be measured."
     if outcome.ranked == (outcome.default,):
@@ -321,6 +307,7 @@ def _verdict(outcome: Result) -> str:
 
 
 def _losses(outcome: Result) -> list[Note]:
+    """A note about the problems where a saved winner is slower than the shipped preset, if any."""
     lost = [each for each in outcome.comparisons if each.speedup and each.speedup.is_below(1)]
     if not lost or not outcome.is_kept:
         return []

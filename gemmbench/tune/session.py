@@ -1,4 +1,4 @@
-"""One tuning: its request, the search and the finals, row by row on disk, and the preset that is kept."""
+"""A tuning: the search, the finals, the file that holds its rows, and the preset that it saves."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemmbench import UsageError
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
-from gemmbench.model.case import Case, Event, Finished, Planned, Policy, Skip, Started, saved_problem
+from gemmbench.model.case import Case, Finished, Planned, Policy, Skip, Started, saved_problem
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
@@ -26,22 +26,21 @@ from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile,
 from gemmbench.options.comparing import TuneOptions
 from gemmbench.plan import select
 from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
-from gemmbench.suite.run import Outcome, every_device, header_of
+from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt
 from gemmbench.tune.space import Hooks, search
 
-MakeCaching = Callable[[str], object]  # a machine that keeps what it compiles in a folder
+MakeCaching = Callable[[str], object]  # creates a machine that caches compiled programs in a folder
 
 Measure = Callable[[Case, Policy], Row]
-Tell = Callable[[Event], None]
-Ahead = Callable[[Sequence[Case]], None]  # gets what will probably be measured next
+Ahead = Callable[[Sequence[Case]], None]  # gets the cases that will probably be measured next
 
 
 @dataclass(frozen=True)
 class Task:
-    """What to tune, and how long."""
+    """What to tune, and for how long."""
 
     device: DeviceFacts
     variant: Variant
@@ -54,7 +53,7 @@ class Task:
 
 @dataclass
 class Tuning:
-    """What to tune on this machine, ready to run."""
+    """A tuning on this machine, ready to run."""
 
     options: TuneOptions
     task: Task
@@ -62,10 +61,10 @@ class Tuning:
     worker: Worker
     make_caching: MakeCaching
 
-    def run(self, listen: Tell) -> Outcome:
-        """Search and time the best again. Ctrl-C and a full disk end it; its rows so far are in the file.
+    def run(self, listen: Listen) -> Outcome:
+        """Search and time the best again. `listen` gets each event. Ctrl-C or a full disk ends it early.
 
-        Raises `RunFileError` if the cache file cannot be used; nothing was measured.
+        The rows measured so far stay in the file. Raises `RunFileError` if the cache file cannot be used.
         """
         task = self.task
         path = self.options.cache
@@ -78,8 +77,9 @@ class Tuning:
             cache = held.enter_context(closing(Cache(path, _header(task, self.host), self.options.force)))
             outcome = Outcome(cache.run())
             try:
-                worker, ahead = self._machinery(held)
-                tune(task, measured_by(worker, task.device, listen), cache, listen, ahead)
+                worker, ahead = self._workers(held)
+                measure = measure_with(worker, task.device, listen)
+                Tuner(task, measure, cache, listen, ahead).run()
             except KeyboardInterrupt:
                 outcome.interrupted = True
             except RunFileError as failure:  # a full disk, for example: the rows so far are worth showing
@@ -95,8 +95,8 @@ class Tuning:
         best, store, task = facts.result(run), KeptPresets(), self.task
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
         if not best.is_kept or best.winner is None:
-            kept_before = store.find(device, laid_out(variant, task.problems[0]), dtype)
-            return ["The earlier winner stays in use; --forget deletes it."] if kept_before else []
+            earlier = store.find(device, laid_out(variant, task.problems[0]), dtype)
+            return ["The earlier winner stays in use; --forget deletes it."] if earlier else []
         preset = Preset(
             variant.name,
             dtype,
@@ -106,11 +106,11 @@ class Tuning:
             best.overall.median if best.overall else None,
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
-        kept = store.keep(device, preset)
+        is_saved = store.keep(device, preset)
         where = f"Saved in {store.path(device)}; every command uses it."
-        return [*store.notes, *([where] if kept else [])]
+        return [*store.notes, *([where] if is_saved else [])]
 
-    def _machinery(self, held: ExitStack) -> tuple[Worker, Ahead]:
+    def _workers(self, held: ExitStack) -> tuple[Worker, Ahead]:
         """The worker that measures, and a function that has other workers compile cases ahead.
 
         `options.builders` is the number of those workers: by default none for a CPU, up to 4 for a GPU.
@@ -130,9 +130,9 @@ class Tuning:
 
 @contextmanager
 def prepared(options: TuneOptions, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
-    """Select the device and lay out the space; the measuring process lives as long as the context.
+    """Select the device, build the search space and start the measuring process, which ends with the context.
 
-    Raises `UsageError` if there is no such device, or nothing in the space suits it.
+    Raises `UsageError` if there is no such device, or no configuration can run on it.
     """
     with selected(options.device, make_machine) as (worker, device, host):
         problems, variant = options.problems(device), options.variant
@@ -147,7 +147,10 @@ def prepared(options: TuneOptions, make_machine: Maker, make_caching: MakeCachin
 
 @contextmanager
 def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, DeviceFacts, HostFacts]]:
-    """The one device that is tuned, and the process that measures on it; `UsageError` for none or several."""
+    """Start a measuring process and select the device to tune, which must be exactly one.
+
+    Yields process, device and host. Raises `UsageError` if the selector matches no device or several.
+    """
     with Worker(make_machine) as worker:
         devices, host = every_device(worker)
         chosen = select(devices, selector)
@@ -157,7 +160,7 @@ def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, Devic
 
 
 def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) -> tuple[Preset, ...]:
-    """Drop the presets that were kept for a device, and return them; `UsageError` if it cannot be done."""
+    """Delete presets saved for a device, and return them. Raises `UsageError` if that is impossible."""
     store = KeptPresets()
     gone = store.forget(device, variants, dtypes)
     if store.notes:
@@ -166,7 +169,7 @@ def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) 
 
 
 def _header(task: Task, host: HostFacts) -> Header:
-    """The same for every call that may go on with a file, but for the time and the host's state."""
+    """The header of a tuner's file. A later call can continue the file if its header matches."""
     words = ["tune", "--kernel", task.variant.name, "--dtype", task.problems[0].dtype]
     for problem in task.problems:
         words += ["-m", str(problem.m), "-n", str(problem.n), "-k", str(problem.k)]
@@ -179,14 +182,14 @@ def _header(task: Task, host: HostFacts) -> Header:
 # --- The search, then the finals ----------------------------------------------------------------------------
 
 
-def measured_by(worker: Worker, device: DeviceFacts, tell: Tell = lambda _: None) -> Measure:
-    """A function that measures with a worker, and reports its stages."""
+def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _: None) -> Measure:
+    """Return a function that measures a case with a worker, and passes events to `listen`."""
 
     def measure(case: Case, policy: Policy) -> Row:
         steps = worker.run(case, device, policy)
         while True:
             try:
-                tell(next(steps))
+                listen(next(steps))
             except StopIteration as end:
                 row: Row = end.value
                 return row
@@ -194,45 +197,26 @@ def measured_by(worker: Worker, device: DeviceFacts, tell: Tell = lambda _: None
     return measure
 
 
-def tune(
-    task: Task,
-    measure: Measure,
-    cache: Cache,
-    tell: Tell,
-    ahead: Ahead = lambda _: None,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Search, then time the best few again; the results are in the cache.
-
-    Args:
-        task: what to tune.
-        measure: verifies and measures a case; has a row to return whatever happens.
-        cache: where rows go; those of the search that it holds are not measured again.
-        tell: gets each event.
-        ahead: gets what will probably be measured next.
-        clock: seconds; replaced in tests.
-
-    Raises:
-        RunFileError: a row cannot be written; the rows before it are safe.
-    """
-    session = _Session(task, measure, cache, tell, ahead, clock)
-    session.search()
-    session.finals()
-
-
 @dataclass
-class _Session:
+class Tuner:
+    """A search, then the finals. The results are in the cache, whose rows of the search are not repeated."""
+
     task: Task
-    measure: Measure
+    measure: Measure  # verifies and measures a case; always returns a row
     cache: Cache
-    tell: Tell
-    ahead: Ahead
-    clock: Callable[[], float]
+    listen: Listen
+    ahead: Ahead = lambda _: None
+    clock: Callable[[], float] = time.monotonic  # in seconds
     rates: list[float | None] = field(default_factory=list)  # of each attempt in this call; None: it failed
     default_s: dict[Gemm, float | None] = field(default_factory=dict)  # of the shipped preset
     search_end: float = 0.0  # on the clock
-    took: list[float] = field(default_factory=list)  # seconds of each attempt that was measured in this call
+    attempts_s: list[float] = field(default_factory=list)  # duration of each attempt measured in this call
     announced: dict[tuple[int, ...], Case | Skip] = field(default_factory=dict)  # planned for other workers
+
+    def run(self) -> None:
+        """Search, then time the best few again. Raises `RunFileError` if a row cannot be written."""
+        self.search()
+        self.finals()
 
     def search(self) -> None:
         """Measure the shipped preset, then search until the share of the budget for the search is spent.
@@ -244,7 +228,7 @@ class _Session:
         begin = self.clock()
         self.search_end = begin + search_s
         self._check_source()
-        self.tell(Planned(1))
+        self.listen(Planned(1))
         default = self._attempt(task.space.default)
         for problem, row in zip(task.problems, default.rows, strict=False):
             self.default_s[problem] = facts.median_s(row)
@@ -276,9 +260,11 @@ class _Session:
         if not top:
             return
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
-        overhead_s = sum(self.took) / len(self.took) / len(task.problems) if self.took else 0.0
+        overhead_s = (
+            sum(self.attempts_s) / len(self.attempts_s) / len(task.problems) if self.attempts_s else 0.0
+        )
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
-        self.tell(Planned((len(top) + 1) * len(task.problems)))
+        self.listen(Planned((len(top) + 1) * len(task.problems)))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
         for problem in task.problems:
             for parameters in entrants:
@@ -289,7 +275,7 @@ class _Session:
         problems = (*task.problems, *plan.others)
         policy, count = plan.policy, rules.ROUNDS * len(problems)
         both = replace(policy, budget_s=2 * policy.budget_s, time_limit_s=2 * policy.time_limit_s)
-        self.tell(Planned(count))
+        self.listen(Planned(count))
         for number in range(1, rules.ROUNDS + 1):
             for problem in problems:
                 self._retime(problem, winner, facts.round_phase(number), both, shipped.parameters)
@@ -299,7 +285,7 @@ class _Session:
             self.cache.append(step.row if isinstance(step, Skip) else step.row("skipped", reason))
 
     def _check_source(self) -> None:
-        """Refuse a file whose rows are of other kernels: the first row is always the shipped preset's."""
+        """Raise `RunFileError` if the file was written with another kernel source, as its first row shows."""
         step = self._case(self.task.problems[0], self.task.space.default)
         source = step.row.source if isinstance(step, Skip) else step.source
         if any(row.source not in ("", source) for row in self.cache.rows[:1]):
@@ -329,11 +315,11 @@ class _Session:
                     known = replace(known, reason=reason)
                 self.cache.append(known)
             rows.append(known)
-            self.tell(Finished(known, recalled, is_planned=False))
+            self.listen(Finished(known, recalled, is_planned=False))
             if known.status != "ok":
                 break
         if not recalled:
-            self.took.append(self.clock() - begin)
+            self.attempts_s.append(self.clock() - begin)
         attempt = Attempt(dict(parameters), tuple(rows))
         self.rates.append(attempt.rate)
         return attempt
@@ -348,25 +334,27 @@ class _Session:
             step = replace(step, versus=other) if isinstance(other, Case) else other
         row = self._run(step, policy)
         self.cache.append(row)
-        self.tell(Finished(row))
+        self.listen(Finished(row))
 
     def _case(
         self, problem: Gemm, parameters: Mapping[str, int | float | str], phase: str = facts.TRIAL
     ) -> Case | Skip:
+        """The case of a configuration, or the reason why it cannot run here."""
         chosen = self.task.space.asked({name: int(value) for name, value in parameters.items()})
         return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
+        """Measure a case. The shipped preset is measured again without a time limit if it was skipped."""
         if isinstance(step, Skip):
             return step.row
-        self.tell(Started(len(self.rates), f"{self._standing()} | {units.listed(step.parameters)}"))
+        self.listen(Started(len(self.rates), f"{self._status()} | {units.listed(step.parameters)}"))
         row = self.measure(step, policy)
         if row.status == "skipped" and step.parameters == self.task.space.asked(self.task.space.default):
             row = self.measure(step, rules.patient(self.task.budget_s, self.task.time_limit_s))
         return row
 
-    def _standing(self) -> str:
-        """``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped, 95 s left``, of the search alone."""
+    def _status(self) -> str:
+        """The progress of the search: ``12 tried, 3 failed, best 25.7 GFLOPS, 1.30 x shipped, 95 s left``."""
         rates = [rate for rate in self.rates if rate]
         words = [f"{len(self.rates)} tried"]
         words += [f"{len(self.rates) - len(rates)} failed"] if len(rates) < len(self.rates) else []
@@ -388,20 +376,20 @@ class _Session:
         self.ahead([step for step in steps if isinstance(step, Case)])
 
 
-# --- The rows of a tuner on disk: a saved run that one tuner at a time goes on with -------------------------
+# --- The file of a tuner: a saved run that one tuner at a time continues -----------------------------------
 
 
-_PASSING: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # what may be otherwise in another call
+_TEMPORARY: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # may differ in another call
 
 
 class Cache:
-    """A tuner's file, locked against other tuners until it is closed or its process is gone.
+    """A tuner's file with its rows in the order of measuring. It is locked against other tuners until closed.
 
-    Its rows are all that it holds, in the order of measuring. Raises `RunFileError` if another tuner has it,
-    it is of another kernel, device or problem, or cannot be written.
+    Raises `RunFileError` if another tuner uses the file, it cannot be written, or its header does not match.
     """
 
     def __init__(self, path: Path, header: Header, fresh: bool = False) -> None:
+        """Open the file and read its rows, or create it. A `fresh` one replaces what exists."""
         self.path = path
         self._header = header
         try:
@@ -417,21 +405,21 @@ class Cache:
         self._searched: dict[RowKey, Row] = {}
         self._timed: set[Problem | None] = set()  # where the shipped preset has a time
         for row in self._file.done:
-            self._know(row)
+            self._add(row)
 
     def find(self, key: RowKey) -> Row | None:
-        """The search's row of a case; None if it is to be measured."""
+        """The saved row of a case of the search; None if the case must be measured."""
         return self._searched.get(key)
 
     def append(self, row: Row) -> None:
         self._file.append(row)
-        self._know(row)
+        self._add(row)
 
-    def _know(self, row: Row) -> None:
-        """Take a row in, and remember it if another call would find the same.
+    def _add(self, row: Row) -> None:
+        """Add a row. `find` returns it from now on, if another call would give the same result.
 
-        What was skipped is far slower than the shipped preset where that has a time; elsewhere it wants a
-        larger budget. The shipped preset, which all is held against, is worth another try.
+        A skipped row counts only if the shipped preset has a time there: it is then far slower. Otherwise a
+        larger budget may measure it. The shipped preset is tried again unless it was measured or cannot run.
         """
         self.rows.append(row)
         if row.phase != TRIAL:
@@ -439,7 +427,7 @@ class Cache:
         if row.parameters == self.rows[0].parameters:  # the first attempt is always the shipped preset
             if row.status == "ok":
                 self._timed.add(row.problem)
-            lasts = row.status not in _PASSING
+            lasts = row.status not in _TEMPORARY
         else:
             lasts = row.status != "skipped" or row.problem in self._timed
         if lasts:
@@ -449,25 +437,25 @@ class Cache:
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
-        """Close the file, and let other tuners have it."""
+        """Close the file and release its lock."""
         self._file.close()
 
 
-# --- Children that compile ahead: when a configuration's turn comes, the driver has it in its cache ---------
-# Compiling is most of what a configuration costs on a GPU, and the host's other cores are idle meanwhile.
+# --- Processes that compile ahead, because compiling takes most of the time of a search on a GPU ------------
 
 
-_PATIENCE_S = 10.0  # for children to end
+_END_LIMIT_S = 10.0  # for processes to end
 
 
 class Builders:
-    """A few children that build cases; whatever happens to them, the case is measured all the same."""
+    """Processes that compile cases into the driver's cache. Their failures have no effect on measurements."""
 
     def __init__(self, make: Callable[[], Worker], count: int, device: DeviceFacts, policy: Policy) -> None:
+        """Start `count` threads, each with a worker of its own from `make`."""
         self._device, self._policy = device, policy
         self._waiting: deque[Case] = deque()
         self._seen: set[str] = set()  # fingerprints of what was built
-        self._news = threading.Condition()
+        self._changed = threading.Condition()
         self._closed = False
         self._workers = [make() for _ in range(count)]
         serves = (partial(self._serve, worker) for worker in self._workers)
@@ -476,19 +464,20 @@ class Builders:
             thread.start()
 
     def want(self, cases: Sequence[Case]) -> None:
-        """Build these, in this order, instead of what still waits."""
-        with self._news:
+        """Replace the queue by these cases, in this order, without those that were built before."""
+        with self._changed:
             self._waiting = deque(case for case in cases if case.source not in self._seen)
-            self._news.notify_all()
+            self._changed.notify_all()
 
     def close(self) -> None:
-        with self._news:
+        """Stop all builds and end the processes, within ten seconds."""
+        with self._changed:
             self._closed = True
-            self._news.notify_all()
-        end = time.monotonic() + _PATIENCE_S
+            self._changed.notify_all()
+        end = time.monotonic() + _END_LIMIT_S
         for worker, thread in zip(self._workers, self.threads, strict=True):
             while thread.is_alive() and time.monotonic() < end:
-                worker.kill()  # again, should it have been about to start
+                worker.kill()  # repeatedly, because it may be starting
                 thread.join(0.1)
 
     def _serve(self, worker: Worker) -> None:
@@ -497,8 +486,9 @@ class Builders:
                 worker.inspect(case, self._device, self._policy)
 
     def _next(self) -> Case | None:
-        with self._news:
-            self._news.wait_for(lambda: self._closed or self._waiting)
+        """Wait for the next case of the queue. Return None after `close`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._closed or self._waiting)
             if self._closed:
                 return None
             case = self._waiting.popleft()

@@ -1,4 +1,4 @@
-"""What a tuner may try, how it searches, and what it times again. Pure: no device is touched."""
+"""The search space of a tuner, its search, and the plan of its finals. No function uses a device."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _LARGEST = 10_000  # combinations, with what a variant otherwise chooses: minute
 
 
 class TuningError(ValueError):
-    """There is nothing to tune, or not here; the message is for the user."""
+    """A kernel cannot be tuned on this device. The message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -38,39 +38,38 @@ class Space:
     values: Mapping[str, tuple[int, ...]]  # by parameter, the preset's own among them
     configurations: tuple[dict[str, int], ...]
     combinations: int  # of all values
-    allowed: int  # of them, those that meet the variant's constraints
-    own: frozenset[str] = frozenset()  # of the default, what the variant chooses itself for each problem
+    allowed: int  # number of combinations that meet the variant's constraints
+    chosen: frozenset[str] = frozenset()  # parameters of the default that the variant chooses per problem
 
     def asked(self, configuration: Values) -> dict[str, int]:
-        """What a configuration is measured with: of the default without the variant's own choice."""
-        left_out = self.own if dict(configuration) == self.default else frozenset()
+        """The parameters to measure a configuration with. The default leaves `chosen` ones to the variant."""
+        left_out = self.chosen if dict(configuration) == self.default else frozenset()
         return {name: value for name, value in configuration.items() if name not in left_out}
 
 
 @dataclass(frozen=True)
 class Finals:
-    """How the few best are timed again."""
+    """How the best few are timed again."""
 
     policy: Policy
-    others: tuple[Gemm, ...]  # problems beside those of the search
-    left_out: tuple[Gemm, ...]  # for want of time
+    others: tuple[Gemm, ...]  # problems besides those of the search
+    left_out: tuple[Gemm, ...]  # other problems for which there is no time
 
 
 def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Space:
-    """What can be tried on a device: the declared values, by constraint, limit and extension.
+    """Build the configurations of a variant that meet its constraints and can run all problems on a device.
 
-    Launch parameters that no preset fixes are searched, too, unless the space becomes too large with them,
-    and those that `Variant.searched` names. In the default they are the variant's own choice for each
-    problem; among configurations that default stands with the choice for the first. Others that no preset
-    fixes stay the variant's own. A configuration must suit all problems, which are of one data type.
+    The search covers the preset's parameters, those in `Variant.searched`, and launch parameters that the
+    variant chooses itself. The latter are left out if there would be over 10,000 combinations. The default
+    holds the variant's choice for the first problem. All problems must have the same data type.
 
-    Raises `TuningError` if it has no parameters, is no kernel, or nothing of it runs on this device.
+    Raises `TuningError` if the variant is a library, has no parameters, or cannot run on the device.
     """
     if variant.executor != "opencl":
         raise TuningError(f"{variant.name} is a library; there is nothing of it to tune")
     dtype = problems[0].dtype
     default = variant.preset(device.family, dtype=dtype, device=device)
-    own = {
+    chosen = {
         name: value
         for name, value in laid_out(variant, problems[0]).chosen(problems[0], device, default).items()
         if name in variant.parameters and (variant.parameters[name].launch or name in variant.searched)
@@ -80,14 +79,14 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
         declared = variant.parameters
         return {name: tuple(sorted({*declared[name].values, value})) for name, value in configuration.items()}
 
-    if math.prod(map(len, tried(default | own).values())) > _LARGEST:
-        own = {name: value for name, value in own.items() if not variant.parameters[name].launch}
-    default |= own
+    if math.prod(map(len, tried(default | chosen).values())) > _LARGEST:
+        chosen = {name: value for name, value in chosen.items() if not variant.parameters[name].launch}
+    default |= chosen
     values = tried(default)
     combinations = math.prod(map(len, values.values()))
     if combinations == 1:
         raise TuningError(f"{variant.name} has no parameters to tune")
-    parameters = {name: replace(variant.parameters[name], values=chosen) for name, chosen in values.items()}
+    parameters = {name: replace(variant.parameters[name], values=each) for name, each in values.items()}
     allowed = tuple(replace(variant, parameters=parameters).space(dtype))
     reasons = [
         next(filter(None, (why_not(device, variant, problem, each) for problem in problems)), "")
@@ -96,14 +95,11 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     suited = tuple(each for each, reason in zip(allowed, reasons, strict=True) if not reason)
     if not suited:
         raise TuningError(f"no configuration of {variant.name} runs here: {reasons[0]}")
-    return Space(default, values, suited, combinations, len(allowed), frozenset(own))
+    return Space(default, values, suited, combinations, len(allowed), frozenset(chosen))
 
 
 def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
-    """Further problems to compare a winner at: small, odd and large, cheapest first.
-
-    What wins at the sizes of the search may lose at others, above all at odd ones.
-    """
+    """Problems to compare a winner at: m, n and k of the largest one divided by 4, minus 1, and doubled."""
     base = max(problems, key=lambda problem: problem.flops)
 
     def scaled(length: Callable[[int], int]) -> Gemm:
@@ -116,35 +112,36 @@ def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
 def case(
     device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, phase: str = ""
 ) -> Case | Skip:
-    """One configuration on one problem, as every command would measure it, for a phase of the tuner."""
+    """The case of one configuration and problem in a phase of the tuner, or the reason why it cannot run."""
     (step,) = gemm_plan([device], [variant], [problem], parameters)
     return Skip(replace(step.row, phase=phase)) if isinstance(step, Skip) else replace(step, phase=phase)
 
 
 def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
-    """How a configuration of the search is measured: shortly, and not at all where it must be far slower than
-    the shipped preset, whose seconds are None where not known.
+    """The policy for a configuration of the search: 0.2 s, or enough for one twice as slow as the preset.
+
+    `default_s` is the time of the shipped preset, or None if unknown. Slower configurations are skipped.
     """
     enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else _least_s(_FAR * default_s)
     return Policy(budget_s=max(_LOOK_S, enough), batch_s=0.005, min_batches=5, time_limit_s=time_limit_s)
 
 
 def patient(budget_s: float, time_limit_s: float) -> Policy:
-    """How the shipped preset is measured where a look is too short for it: as little as makes a row.
+    """The policy for a shipped preset that `look` skipped: the smallest number of samples, however long.
 
-    The time limit is of another row; this one is slow, and does not hang.
+    The whole budget is added to the time limit, because the preset is slow and does not hang.
     """
     short = look(budget_s, time_limit_s + budget_s)
     return replace(short, budget_s=math.inf, min_batches=3, precision=math.inf)
 
 
 def _least_s(one_s: float) -> float:
-    """The least time of a row: one verified problem, then three in each of two scopes."""
+    """The minimum seconds of a row: one verified problem, then the fewest samples in each of two scopes."""
     return (1 + 2 * LEAST_SAMPLES) * one_s
 
 
 def shares_s(budget_s: float) -> tuple[float, float]:
-    """Seconds of a budget until the random sample ends, and until the search does."""
+    """Seconds from the start until the random sample ends, and until the search ends."""
     search_s = budget_s * (1 - _FINALS_SHARE)
     return search_s * _SAMPLE_SHARE, search_s
 
@@ -152,9 +149,10 @@ def shares_s(budget_s: float) -> tuple[float, float]:
 def finals(
     budget_s: float, time_limit_s: float, problems: Sequence[Gemm], default_s: float, overhead_s: float
 ) -> Finals:
-    """What the finals can hold in their share of the whole budget, by the full sampling rule.
+    """Plan the finals within their share of the whole budget.
 
-    The shipped preset takes `default_s` for the first problem; a row costs `overhead_s` beside its samples.
+    The shipped preset takes `default_s` seconds for the first problem. A row takes `overhead_s` seconds
+    besides its samples. Other problems are added while they fit.
     """
     share_s = _FINALS_SHARE * budget_s
     one_s = {p: default_s * p.flops / problems[0].flops for p in (*problems, *other_problems(problems))}
@@ -180,17 +178,17 @@ def finals(
 
 Configuration = dict[str, int]
 
-_AHEAD = 16  # configurations announced
+_AHEAD = 16  # configurations announced for compiling
 _NEAR = 3  # parameters in which a new start differs from the best
 
 
 @dataclass(frozen=True)
 class Hooks:
-    """What the search asks of its surroundings."""
+    """Functions that the search calls."""
 
     cost: Callable[[Configuration], float | None]  # measures a configuration; None if it failed
-    sampled: Callable[[], bool]  # whether the random sample has had its share of the time
-    over: Callable[[], bool]  # whether the search has
+    sampled: Callable[[], bool]  # whether the time of the random sample is over
+    over: Callable[[], bool]  # whether the time of the search is over
     ahead: Callable[[Sequence[Configuration]], None]  # gets what will probably be measured next
 
 

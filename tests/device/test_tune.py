@@ -20,7 +20,7 @@ from gemmbench.model.run_file import SCHEMA_VERSION, Header, load
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
-from gemmbench.tune.session import Builders, Cache, Task, measured_by, tune
+from gemmbench.tune.session import Builders, Cache, Task, Tuner, measure_with
 from tests import fake_runs
 
 TILED = BY_NAME["tiled"]
@@ -39,7 +39,8 @@ def test_a_short_tune(device: DeviceFacts, tmp_path: Path) -> None:
     )
     with Worker(machine.default) as worker, closing(Cache(path, header)) as cache:
         # Time stands still: on a busy machine too the whole, small space is searched.
-        tune(task(device), measured_by(worker, device), cache, lambda _: None, clock=lambda: 0.0)
+        measure = measure_with(worker, device)
+        Tuner(task(device), measure, cache, lambda _: None, clock=lambda: 0.0).run()
     saved = load(path)
     found = facts.result(saved)
     assert len(found.attempts) == len(task(device).space.configurations)

@@ -18,7 +18,7 @@ from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
 from gemmbench.plan import gemm_plan
-from gemmbench.tune.session import measured_by
+from gemmbench.tune.session import measure_with
 from tests import fake_runs
 from tests.cli.conftest import Call
 from tests.faults import machine
@@ -198,7 +198,7 @@ def test_a_child_that_dies_again_and_again_is_a_row() -> None:
     (case,) = gemm_plan([fake_runs.CPU], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(case, Case)
     with Stillborn(machine.make) as worker:
-        row = measured_by(worker, fake_runs.CPU)(case, Policy())
+        row = measure_with(worker, fake_runs.CPU)(case, Policy())
         assert row.status == "crashed"
         assert "killed by SIGKILL" in row.reason
         with pytest.raises(WorkerError, match="killed by SIGKILL"):

@@ -33,7 +33,7 @@ ENERGY = 2.5
 
 
 def text(run: Run, form: str) -> str:
-    return exports.FORMATS[form].text(run, ())
+    return exports.FORMATS[form](run, ())
 
 
 def runs() -> Iterator[Run]:

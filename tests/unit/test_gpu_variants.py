@@ -240,7 +240,7 @@ def test_a_tuner_searches_the_forms_too() -> None:
         for key, each in ASYNC.parameters.items()  # the tile's own values come to these
     }
     space = tuning.space(replace(ASYNC, parameters=narrow), GPU, [Gemm(4096, 4096, 4096)])
-    assert space.own == MANY.keys()
+    assert space.chosen == MANY.keys()
     assert space.asked(space.default) == ASYNC.preset("gpu-nvidia")
     assert {one["BM"] for one in space.configurations} == {64, 96, 128, 256}
 
@@ -248,7 +248,7 @@ def test_a_tuner_searches_the_forms_too() -> None:
 def test_a_tuner_leaves_to_a_kernel_what_belongs_to_the_problem() -> None:
     """A winner that says which operand is the large one would hold for those of another shape."""
     space = tuning.space(BY_NAME["thin"], GPU, [Gemm(8192, 1, 8192)])
-    assert not space.own & {"COLUMNS", "THIN", "MANY", "ASYNC"}
+    assert not space.chosen & {"COLUMNS", "THIN", "MANY", "ASYNC"}
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Header, RunFileError, load
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import FINALIST, TRIAL
-from gemmbench.tune.session import Cache, Task, tune
+from gemmbench.tune.session import Cache, Task, Tuner
 from gemmbench.tune.space import Hooks, Space, search
 from tests import fake_runs as fake
 from tests import fake_tuner as tuner
@@ -50,7 +50,7 @@ def run(
     **changed: Any,
 ) -> facts.Result:
     with closing(Cache(path, header)) as cache:
-        tune(task(**changed), machine.measure, cache, tell, clock=machine.clock)
+        Tuner(task(**changed), machine.measure, cache, tell, clock=machine.clock).run()
         return facts.result(cache.run())
 
 
@@ -211,7 +211,7 @@ def test_a_shipped_preset_that_a_look_is_too_short_for_is_timed_all_the_same(tmp
     assert machine.policies[1].time_limit_s == 90.0
 
 
-def test_what_was_skipped_for_want_of_time_is_measured_by_a_longer_call(tmp_path: Path) -> None:
+def test_what_was_skipped_for_want_of_time_is_measure_with_a_longer_call(tmp_path: Path) -> None:
     """Where the shipped preset has no time, the budget alone says what is too slow."""
     shipped = REGISTER.preset("cpu-intel")
     path = tmp_path / "t.jsonl"

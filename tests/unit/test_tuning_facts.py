@@ -203,9 +203,9 @@ def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_
 
 def test_several_sizes_count_alike() -> None:
     one, two = tuner.row({"BM": 64}, 10.0), tuner.row({"BM": 64}, 40.0, size=1024)
-    assert result.mean_rate([one, two]) == pytest.approx(20e9 / 1.01, rel=0.01)
-    assert result.mean_rate([one, replace(two, status="wrong")]) is None
-    assert result.mean_rate([]) is None
+    assert result.Attempt({}, (one, two)).rate == pytest.approx(20e9 / 1.01, rel=0.01)
+    assert result.Attempt({}, (one, replace(two, status="wrong"))).rate is None
+    assert result.Attempt({}, ()).rate is None
 
 
 def test_an_empty_file_has_no_result() -> None:

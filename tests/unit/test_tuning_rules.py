@@ -54,7 +54,7 @@ def test_launch_parameters_that_a_variant_chooses_itself_are_searched() -> None:
     assert space.default == chosen
     assert space.default in space.configurations
     assert len(space.configurations) == 20
-    assert space.own == {"WX", "WY"}
+    assert space.chosen == {"WX", "WY"}
     assert space.asked(space.default) == {}  # the variant's choice, which differs from problem to problem
     other = next(each for each in space.configurations if each != space.default)
     assert space.asked(other) == other
@@ -64,7 +64,7 @@ def test_a_space_that_becomes_too_large_leaves_them_to_the_variant() -> None:
     packed = BY_NAME["cpu-packed"]
     space = tuning.space(packed, fake.CPU, [SQUARE])
     assert set(space.values) == set(packed.preset(fake.CPU.family, device=fake.CPU))
-    assert not space.own
+    assert not space.chosen
 
 
 def test_a_kernel_without_parameters_has_nothing_to_tune() -> None:
