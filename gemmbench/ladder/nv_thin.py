@@ -36,6 +36,7 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     tiles, units = max(1, problem.batch * ceil_div(long, _LONG)), max(1, device.compute_units)
     is_many = tiles >= 2 * units
     plan = {"COLUMNS": columns, "THIN": 8 if few <= 8 else _FEW, "WARPS": 4 if is_many else 16}
+    plan["KEEP"] = int(long * problem.k * 2 * problem.batch < 40 << 20)
     plan = {**plan, "AHEAD": (4 if along else 2) if is_many else (1 if along else 2), **p}
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
     return {**plan, "PARTS": max(1, min(round(units / tiles), deepest, 64))}
@@ -80,6 +81,7 @@ NV_THIN = Variant(
         "THIN": Parameter("rows or columns of C in a tile", (8, _FEW)),
         "WARPS": Parameter("warps of a group, which share k", (4, 8, 16)),
         "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
+        "KEEP": switch("1: caches keep the large operand for the next launch"),
         "PARTS": Parameter("parts of k, one for each group of a tile", (1, 2, 4, 8), launch=True),
     },
     choose=_plan,

@@ -306,7 +306,14 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     rows, columns = min(known, key=cost, default=(p.get("BM", 128), p.get("BN", 128)))
     stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
     tiles = max(1, _tiles(problem, rows, columns))
-    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": ceil_div(tiles, ceil_div(tiles, units))}
+    works = tiles * p.get("PARTS", 1)
+    return {
+        "BM": rows,
+        "BN": columns,
+        "STAGES": stages,
+        "PARTS": p.get("PARTS", 1),
+        "GROUPS": works if works <= units else ceil_div(works, ceil_div(works, units)),
+    }
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:
@@ -327,9 +334,9 @@ def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"])) * _items_of(v),),
+        lambda v: (min(v["GROUPS"], _works(v)) * _items_of(v),),
         lambda v: (_items_of(v),),
-        ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
+        ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "P", "MAPS"),
     )
     maps = replace(
         step,
@@ -345,6 +352,11 @@ def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
         return (_a(v), _wgmma_b(v)) == (a, b)
 
     return replace(maps, when=when), replace(step, when=when)
+
+
+def _works(v: Values) -> int:
+    """Tiles, times the parts of k."""
+    return ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * v["PARTS"]
 
 
 def _items_of(v: Values) -> int:
@@ -372,6 +384,7 @@ NV_WGMMA = Variant(
         "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
         "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
         "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
+        "PARTS": Parameter("parts of k, each multiplied by a work-group of its own", (1, 2, 4)),
         "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
     },
     presets={"default": {"BAND": 16}},
@@ -401,7 +414,8 @@ NV_WGMMA = Variant(
         "AP": NV_MMA.temporaries["AP"],
         "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
-        "MAPS": lambda v: _MAPS // v["itemsize"],
+        "P": lambda v: (v["PARTS"] > 1) * _works(v) * v["BM"] * v["BN"] * 4 // v["itemsize"],
+        "MAPS": lambda v: (_MAPS + (v["PARTS"] > 1) * round_up(8 * _works(v), 128)) // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,

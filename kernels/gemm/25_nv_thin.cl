@@ -25,8 +25,8 @@
 #ifdef BATCHED
 #include "batch.clh"
 #endif
-#if !defined(COLUMNS) || !defined(THIN) || !defined(WARPS) || !defined(AHEAD)
-#error "COLUMNS, THIN, WARPS and AHEAD must be defined"
+#if !defined(COLUMNS) || !defined(THIN) || !defined(WARPS) || !defined(AHEAD) || !defined(KEEP)
+#error "COLUMNS, THIN, WARPS, AHEAD and KEEP must be defined"
 #endif
 #include "along.clh"
 
@@ -38,6 +38,12 @@
 #define RESULT float
 #else
 #error "one of MMA_half and MMA_bfloat16 must be defined"
+#endif
+
+#if KEEP
+#define HINT ".L2::256B"
+#else /* a stream that no cache can hold for the next launch */
+#define HINT ".L1::no_allocate.L2::256B"
 #endif
 
 #define ITEMS (32 * WARPS)
@@ -64,7 +70,7 @@ static inline uint4 fetched(__global const ushort *from, int left, const int who
     uint words[4] = {0, 0, 0, 0};
     if (whole) {
         if (left > 0)
-            asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+            asm("ld.global.nc" HINT ".v4.u32 {%0, %1, %2, %3}, [%4];"
                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                 : "l"(from));
         return (uint4)(words[0], words[1], words[2], words[3]);
@@ -273,11 +279,22 @@ static inline void multiplied(int m, int n, int k, float alpha, __global const u
     if (!*is_last)
         return;
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    for (int e = item; e < few * LONG; e += ITEMS) {
-        float sum = 0;
-        for (int q = 0; q < parts; q++)
-            sum += P[(tile * parts + q) * (FEW * LONG) + e];
-        STORE(sum, e)
+    __global const float4 *all = (__global const float4 *)(P + tile * parts * (FEW * LONG));
+    for (int e = item; e < few * LONG / 4; e += ITEMS) {
+        float4 sum = 0;
+        for (int q = 0; q < parts; q += 8) { /* loaded at once: a trip to memory takes longer than to add up */
+            float4 each[8];
+            #pragma unroll
+            for (int r = 0; r < 8; r++)
+                each[r] = q + r < parts ? all[(q + r) * (FEW * LONG / 4) + e] : 0;
+            #pragma unroll
+            for (int r = 0; r < 8; r++)
+                sum += each[r];
+        }
+        STORE(sum.x, 4 * e)
+        STORE(sum.y, 4 * e + 1)
+        STORE(sum.z, 4 * e + 2)
+        STORE(sum.w, 4 * e + 3)
     }
 }
 
