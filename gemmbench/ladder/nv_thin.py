@@ -14,6 +14,7 @@ from gemmbench.model.units import ceil_div
 
 _FEW, _LONG = 16, 64  # most rows or columns of the small operand; those of the large one in a tile
 _WARP = 32
+_KEPT = 40 << 20  # bytes of a large operand that second-level caches keep, of which an H100's has 50 MiB
 _STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
 _VECTOR = 8  # elements of a load
 _DTYPES = ("half", "bfloat16")
@@ -28,18 +29,18 @@ def _tiles(v: Values) -> tuple[int, int]:
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """All parameters for a problem: the large operand, the tile, warps, loads ahead and parts of k.
 
-    Given parameters stay. With few tiles, each gets 16 warps and k is split among groups.
+    Given parameters stay. With few tiles k is split among groups: two for each unit.
     """
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
     along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})
     tiles, units = max(1, problem.batch * ceil_div(long, _LONG)), max(1, device.compute_units)
-    is_many = tiles >= 2 * units
-    plan = {"COLUMNS": columns, "THIN": 8 if few <= 8 else _FEW, "WARPS": 4 if is_many else 16}
-    plan["KEEP"] = int(long * problem.k * 2 * problem.batch < 40 << 20)
-    plan = {**plan, "AHEAD": (4 if along else 2) if is_many else (1 if along else 2), **p}
+    is_many, parts = tiles >= 2 * units, 1 if round(units / tiles) < 2 else round(2 * units / tiles)
+    plan = {"COLUMNS": columns, "THIN": 8 if few <= 8 else _FEW}
+    plan |= {"WARPS": 4 if is_many else 16 if parts == 1 else 8, "AHEAD": 2 if not along else 3 * is_many + 1}
+    plan |= {"KEEP": int(2 * problem.batch * long * problem.k < _KEPT), **p}
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
-    return {**plan, "PARTS": max(1, min(round(units / tiles), deepest, 64))}
+    return {"PARTS": max(1, min(parts, deepest, 64)), **plan}
 
 
 def _is_whole(v: Values) -> bool:

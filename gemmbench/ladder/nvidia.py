@@ -262,6 +262,8 @@ _COST: Mapping[tuple[int, int], float] = {
     (64, 64): 2.2,
 }
 """Of an element of a tile, by its rows and columns: smaller tiles read more bytes for each product."""
+_ADD, _WAIT = 50, 200_000  # for an element and for a group whose k is split, in the same unit
+_MOST_PARTS = 16
 
 
 def _is_turned(v: Values) -> bool:
@@ -291,29 +293,32 @@ def _tiles_bytes(p: Values) -> int:
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The tile with which all work-groups finish first, its STAGES, and GROUPS, which share the tiles.
+    """The tile and PARTS of k with which all work-groups finish first, its STAGES, and GROUPS.
 
-    Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power.
+    Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power. Parts are no
+    more than run at the same time, because they wait for each other.
     """
     units = p.get("GROUPS", max(1, device.compute_units))
+    depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)
 
-    def cost(tile: tuple[int, int]) -> float:
-        rows, columns = tile
-        return ceil_div(_tiles(problem, *tile), units) * rows * columns * _COST[tile]
+    def parts(tile: tuple[int, int]) -> int:
+        most = min(units // (max(1, _tiles(problem, *tile)) * problem.batch), depth, _MOST_PARTS)
+        return p.get("PARTS", max(1, most))
+
+    def cost(plan: tuple[tuple[int, int], int]) -> float:
+        (rows, columns), count = plan
+        steps = ceil_div(_tiles(problem, rows, columns) * count, units) * depth / count
+        return rows * columns * (_COST[rows, columns] * steps + (count > 1) * _ADD) + (count > 1) * _WAIT
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
+    plans = [(tile, count) for tile in known for count in sorted({p.get("PARTS", 1), parts(tile)})]
     # None has what breaks a constraint, which is somebody else's to say.
-    rows, columns = min(known, key=cost, default=(p.get("BM", 128), p.get("BN", 128)))
+    unknown = (p.get("BM", 128), p.get("BN", 128)), p.get("PARTS", 1)
+    (rows, columns), count = min(plans, key=cost, default=unknown)
     stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
-    tiles = max(1, _tiles(problem, rows, columns))
-    works = tiles * p.get("PARTS", 1)
-    return {
-        "BM": rows,
-        "BN": columns,
-        "STAGES": stages,
-        "PARTS": p.get("PARTS", 1),
-        "GROUPS": works if works <= units else ceil_div(works, ceil_div(works, units)),
-    }
+    works = max(1, _tiles(problem, rows, columns)) * count
+    groups = ceil_div(works, ceil_div(works, units))
+    return {"BM": rows, "BN": columns, "STAGES": stages, "PARTS": count, "GROUPS": groups}
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:
