@@ -29,18 +29,21 @@ def _tiles(v: Values) -> tuple[int, int]:
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """All parameters for a problem: the large operand, the tile, warps, loads ahead and parts of k.
 
-    Given parameters stay. With few tiles k is split among groups: two for each unit.
+    Given parameters stay. With few tiles k is split among groups: four of four warps for each unit.
     """
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
     along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})
-    tiles, units = max(1, problem.batch * ceil_div(long, p.get("LONG", 64))), max(1, device.compute_units)
-    is_many, parts = tiles >= 2 * units, 1 if round(units / tiles) < 2 else round(2 * units / tiles)
-    plan = {"COLUMNS": columns, "THIN": 8 if few <= 8 else _FEW, "LONG": 64}
-    plan |= {"WARPS": 4 if is_many else 16 if parts == 1 else 8, "AHEAD": 2 if not along else 3 * is_many + 1}
-    plan |= {"KEEP": int(2 * problem.batch * long * problem.k < _KEPT), **p}
+    units, thin = max(1, device.compute_units), 8 if few <= 8 else _FEW
+    is_many = problem.batch * long >= 2 * units * 64
+    plan = {"COLUMNS": columns, "THIN": thin, "LONG": 64 if is_many and thin == 8 else 32, **p}
+    tiles = max(1, problem.batch * ceil_div(long, plan["LONG"]))
+    is_split = round(units / tiles) > 1
+    warps, ahead = (4, 2) if is_many else (4, 4) if is_split else (16, 2) if thin == 8 else (8, 4)
+    plan = {"WARPS": warps, "AHEAD": ahead // (1 + along), **plan}
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
-    return {"PARTS": max(1, min(parts, deepest, 64)), **plan}
+    parts = max(1, min(round(4 * units / tiles) if is_split else 1, deepest, 64))
+    return {"PARTS": parts, "KEEP": int(2 * problem.batch * long * problem.k < _KEPT), **plan}
 
 
 def _is_whole(v: Values) -> bool:
