@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import statistics
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -33,7 +32,6 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CHAIN, CYCLE, WHOLE, Check, Launch
-from gemmbench.opencl.discovery import c_function
 from gemmbench.opencl.runtime import MAPPED, Operand, Runtime, errors, operand
 
 _GUARD = np.uint8(37)  # in each byte behind C
@@ -73,17 +71,8 @@ class PreparedLaunch:
     def enqueue(self, queue: Any) -> Any:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
-    def enqueue_silently(self, queue: Any) -> None:
-        """Enqueue it without an event: the time stamps of one take an NVIDIA GPU 3 us."""
-        sides = [(ctypes.c_size_t * len(self.items))(*each) for each in (self.items, self.group)]
-        handles = [ctypes.c_void_p(each.int_ptr) for each in (queue, self.kernel)]
-        enqueue = c_function(_LAUNCH)
-        if status := enqueue(*handles, len(self.items), None, *sides, 0, None, None):
-            raise NotMeasuredError("failed", f"{_LAUNCH} returned {status}", restart=True)
 
-
-_LAUNCH = "clEnqueueNDRangeKernel"
-_STAMPED = 4  # problems at the end of a batch whose launches have events, where the others need none
+_STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
 
@@ -146,8 +135,8 @@ class Queued:
         """Wait for the batch, and read its events and the wall clock.
 
         Times are in seconds of one problem. If the last problem ran on an erased C, it is checked, and it is
-        only timed in batches of up to three. GPUs also get the time of the chain of launches. With silent
-        problems that is the device's time, and launches are timed by the last few.
+        only timed in batches of up to three. GPUs also get the time of the chain of launches, which is the
+        device's if problems were silent.
         """
         with errors():
             self._events[-1][1].wait()
@@ -169,10 +158,10 @@ class Queued:
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         alone = self._count - bool(self._check_last) or 1  # before C was erased
         if self._bench.runtime.facts.type == "gpu":
-            end_of_chain = stamps[(alone - self._silent) * steps - 1][2] * 1e-9
-            seconds[CHAIN] = max(end_of_chain - span[0], tick) / alone
-        if self._silent:  # stamps make launches longer
-            seconds |= {"kernel": min(seconds["kernel"], seconds[CHAIN]), "device": seconds[CHAIN]}
+            chain_end = stamps[(alone - self._silent) * steps - 1][2] * 1e-9
+            chain = seconds[CHAIN] = max(chain_end - span[0], tick) / alone
+            if self._silent:
+                seconds |= {"kernel": min(seconds["kernel"], chain), "device": chain}
         launch_s = max(self._enqueued - self._begin, self._count * steps * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
@@ -400,8 +389,9 @@ class GemmBench:
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin, look = time.perf_counter(), None
-        with self.runtime.held_back() as is_slow:
-            silent = range(1, count - looks - _STAMPED) if is_slow and _can_be_silent(plan[0]) else range(0)
+        are_prepared = all(isinstance(step, PreparedLaunch) for step in plan[0])
+        silent = range(1, (count - looks - _STAMPED) * bool(are_prepared and self.runtime.silent))
+        with self.runtime.held_back():
             events = self._enqueue(plan, count - looks, silent)
         if looks:
             index = self._rotation.index()
@@ -499,13 +489,13 @@ class GemmBench:
     ) -> list[tuple[str, Any]]:
         """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event.
 
-        The launches of `silent` problems, by number, have none.
+        The launches of `silent` problems have none.
         """
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
                 if number in silent and isinstance(step, PreparedLaunch):
-                    step.enqueue_silently(self.runtime.queue)
+                    self.runtime.enqueue_silently(step.kernel, step.items, step.group)
                 else:
                     events.append((step.role, step.enqueue(self.runtime.queue)))
         self._rotation.took(count, "device", self)
@@ -607,11 +597,6 @@ class WallBench(GemmBench):
             c = self._buffers[self._rotation.index()][0]["C"]
             self._check_last(self._enqueue_compared()[1], c)
         return Batch({"device": (end - begin) / count}, begin, end, count)
-
-
-def _can_be_silent(steps: Sequence[Step]) -> bool:
-    """Whether all launches can be enqueued without an event."""
-    return all(isinstance(step, PreparedLaunch) for step in steps) and bool(c_function(_LAUNCH))
 
 
 def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.ladder.few import along_k
+from gemmbench.ladder.few import along_k, thin_whole
 from gemmbench.ladder.nvidia import compiled_for
 from gemmbench.ladder.variant import OURS, PLAIN, Parameter, Values, Variant, multiply, switch
 from gemmbench.model.device import DeviceFacts
@@ -16,7 +16,7 @@ _FEW = 16  # rows or columns of the small operand
 _WARP = 32
 _KEPT = 40 << 20  # bytes of a large operand that second-level caches keep, of which an H100's has 50 MiB
 _STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
-_VECTOR = 8  # elements of a load
+_VECTOR = {"WIDTH": 8}  # elements of a load
 _DTYPES = ("half", "bfloat16")
 
 
@@ -44,12 +44,6 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
     parts = max(1, min(round(4 * units / tiles) if is_split else 1, deepest, 64))
     return {"PARTS": parts, "KEEP": int(2 * problem.batch * long * problem.k < _KEPT), **plan}
-
-
-def _is_whole(v: Values) -> bool:
-    """Whether rows of the large operand begin, and end if they run along k, where vectors do."""
-    ld = v["lda"] if v["COLUMNS"] else v["ldb"]
-    return ld % _VECTOR == 0 and (not along_k(v) or v["k"] % _VECTOR == 0)
 
 
 def _items(v: Values) -> tuple[int, int]:
@@ -83,8 +77,8 @@ NV_THIN = Variant(
             any_group=True,
             once=True,
         ),
-        replace(_MULTIPLY, when=_is_whole),
-        replace(_MULTIPLY, kernel="nv_thin_ragged", when=lambda v: not _is_whole(v)),
+        replace(_MULTIPLY, when=lambda v: thin_whole({**v, **_VECTOR})),
+        replace(_MULTIPLY, kernel="nv_thin_ragged", when=lambda v: not thin_whole({**v, **_VECTOR})),
     ),
     parameters={
         "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),

@@ -125,14 +125,7 @@ def _sides(p: Values) -> Values:
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """For double, the BN and WM with which all work-groups finish first; empty if both are given already.
-
-    On devices other than NVIDIA's, the larger sides.
-    """
-    if not {"BN", "WM"} - set(p):
-        return {}
-    if device.family != "gpu-nvidia":
-        return {name: _sides(p)[name] for name in ("BN", "WM")}
+    """For double, the BN and WM with which all work-groups finish first; given ones stay."""
     units = max(1, device.compute_units)
 
     def cost(sides: tuple[int, int]) -> float:
@@ -302,19 +295,22 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)
 
     def parts(tile: tuple[int, int]) -> int:
-        most = min(units // (max(1, _tiles(problem, *tile)) * problem.batch), depth, _MOST_PARTS)
-        return p.get("PARTS", max(1, most))
+        groups = max(1, _tiles(problem, *tile)) * problem.batch
+        return p.get("PARTS", max(1, min(units // groups, depth, _MOST_PARTS)))
 
     def cost(plan: tuple[tuple[int, int], int]) -> float:
         (rows, columns), count = plan
         steps = ceil_div(_tiles(problem, rows, columns) * count, units) * depth / count
-        return rows * columns * (_COST[rows, columns] * steps + (count > 1) * _ADD) + (count > 1) * _WAIT
+        return (
+            rows * columns * (_COST.get((rows, columns), 1) * steps + (count > 1) * _ADD)
+            + (count > 1) * _WAIT
+        )
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
-    plans = [(tile, count) for tile in known for count in sorted({p.get("PARTS", 1), parts(tile)})]
     # None has what breaks a constraint, which is somebody else's to say.
-    unknown = (p.get("BM", 128), p.get("BN", 128)), p.get("PARTS", 1)
-    (rows, columns), count = min(plans, key=cost, default=unknown)
+    known = known or [(p.get("BM", 128), p.get("BN", 128))]
+    plans = [(tile, count) for tile in known for count in sorted({p.get("PARTS", 1), parts(tile)})]
+    (rows, columns), count = min(plans, key=cost)
     stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
     works = max(1, _tiles(problem, rows, columns)) * count
     groups = ceil_div(works, ceil_div(works, units))
