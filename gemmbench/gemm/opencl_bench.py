@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -72,6 +72,7 @@ class PreparedLaunch:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
 
+_STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
 
@@ -112,14 +113,16 @@ class Rotation:
 class Queued:
     """A batch in the queue: a `measure.instrument.Running`.
 
-    `events` are roles and events of all launches. `look` checks what the last problem left, if not None.
+    `events` are roles and events of all launches, except those of `silent` problems, which follow the first.
+    `look` checks what the last problem left, if not None.
     """
 
     def __init__(
         self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
-        look: Callable[[], None] | None = None,
+        look: Callable[[], None] | None = None, silent: int = 0,
     ) -> None:  # fmt: skip
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
+        self._silent = silent
         self._check_last = look  # at what the last problem left
         self._enqueued = time.perf_counter()
 
@@ -132,16 +135,18 @@ class Queued:
         """Wait for the batch, and read its events and the wall clock.
 
         Times are in seconds of one problem. If the last problem ran on an erased C, it is checked, and it is
-        only timed in batches of up to three. GPUs also get the time of the chain of launches.
+        only timed in batches of up to three. GPUs also get the time of the chain of launches, which is the
+        device's if problems were silent.
         """
         with errors():
             self._events[-1][1].wait()
             end = time.perf_counter()
             stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
-        steps = len(stamps) // self._count
+        steps = len(stamps) // (self._count - self._silent)
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
-        count = self._count - (bool(self._check_last) and self._count > _FEW)
-        timed, span = stamps[: count * steps], (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
+        first, last = bool(self._silent), bool(self._check_last) and self._count > _FEW
+        timed = stamps[first * steps : len(stamps) - last * steps]
+        count, span = len(timed) // steps, (stamps[0][1] * 1e-9, stamps[-1][2] * 1e-9)
         passes = [sum(stop - start for _, start, stop in timed[step::steps]) * 1e-9 for step in range(steps)]
         self._bench.timed.append([seconds / count for seconds in passes])
         device = sum(passes)
@@ -153,8 +158,11 @@ class Queued:
         seconds = {"kernel": max(kernel, tick) / count, "device": max(device, tick) / count}
         alone = self._count - bool(self._check_last) or 1  # before C was erased
         if self._bench.runtime.facts.type == "gpu":
-            seconds[CHAIN] = max(stamps[alone * steps - 1][2] * 1e-9 - span[0], tick) / alone
-        launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
+            chain_end = stamps[(alone - self._silent) * steps - 1][2] * 1e-9
+            chain = seconds[CHAIN] = max(chain_end - span[0], tick) / alone
+            if self._silent:
+                seconds |= {"kernel": min(seconds["kernel"], chain), "device": chain}
+        launch_s = max(self._enqueued - self._begin, self._count * steps * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
         known_s = (
@@ -380,8 +388,11 @@ class GemmBench:
         """Enqueue `count` problems back to back; on a CPU also wait for them."""
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
-        begin = time.perf_counter()
-        events, look = self._enqueue(plan, count - looks), None
+        begin, look = time.perf_counter(), None
+        are_prepared = all(isinstance(step, PreparedLaunch) for step in plan[0])
+        silent = range(1, (count - looks - _STAMPED) * bool(are_prepared and self.runtime.silent))
+        with self.runtime.held_back():
+            events = self._enqueue(plan, count - looks, silent)
         if looks:
             index = self._rotation.index()
             (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]
@@ -390,7 +401,7 @@ class GemmBench:
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
             look = partial(self._check_last, comparison, left)
-        queued = Queued(self, events, count, begin, look)
+        queued = Queued(self, events, count, begin, look, len(silent))
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()
@@ -473,12 +484,20 @@ class GemmBench:
     def _read(self, index: int) -> HostArray:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
-    def _enqueue(self, plan: Sequence[Sequence[Step]], count: int) -> list[tuple[str, Any]]:
-        """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event."""
+    def _enqueue(
+        self, plan: Sequence[Sequence[Step]], count: int, silent: Collection[int] = ()
+    ) -> list[tuple[str, Any]]:
+        """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event.
+
+        The launches of `silent` problems have none.
+        """
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
-                events.append((step.role, step.enqueue(self.runtime.queue)))
+                if number in silent and isinstance(step, PreparedLaunch):
+                    self.runtime.enqueue_silently(step.kernel, step.items, step.group)
+                else:
+                    events.append((step.role, step.enqueue(self.runtime.queue)))
         self._rotation.took(count, "device", self)
         return events
 

@@ -233,30 +233,20 @@ def _shape(*values: int) -> Mapping[str, int]:
     return dict(zip(("WIDE", "LX", "LY", "DEEP", "KC", "AHEAD"), values, strict=True))
 
 
-_SHAPES: Mapping[tuple[str, bool], Mapping[int, Mapping[str, int]]] = {
-    # type, along k: by THIN  WIDE LX   LY DEEP  KC AHEAD
-    ("float", False): {
+_SHAPES: Mapping[bool, Mapping[int, Mapping[str, int]]] = {
+    # along k: by THIN  WIDE LX LY DEEP KC AHEAD
+    False: {
         1: _shape(1, 8, 64, 4, 512, 1),
         4: _shape(1, 8, 64, 4, 256, 0),
         16: _shape(1, 16, 32, 4, 256, 0),
     },
-    ("half", False): {
-        1: _shape(1, 32, 8, 2, 256, 0),
-        4: _shape(1, 16, 8, 4, 256, 0),
-        16: _shape(1, 16, 16, 2, 256, 0),
-    },
-    ("float", True): {
+    True: {
         1: _shape(1, 32, 4, 2, 512, 1),
         4: _shape(1, 64, 4, 8, 256, 0),
         16: _shape(1, 32, 8, 4, 128, 0),
     },
-    ("half", True): {
-        1: _shape(1, 16, 16, 1, 1024, 0),
-        4: _shape(1, 32, 16, 2, 1024, 0),
-        16: _shape(1, 8, 64, 4, 1024, 0),
-    },
 }
-"""How groups are made, by how many sums a work-item keeps at most (docs/notes/small.md); double as float."""
+"""How groups are made, by how many sums a work-item keeps at most (docs/notes/small.md)."""
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
 """For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
@@ -279,7 +269,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
     lies = {"ta": int(problem.trans_a), "tb": int(problem.trans_b), "COLUMNS": by_columns}
     along = along_k(lies)
-    shapes = _SHAPES["half" if problem.dtype == "half" else "float", along]
+    shapes = _SHAPES[along]
     shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
     long = problem.m if by_columns else problem.n
     is_plain = problem.dtype == "float" and kept == 1 and _has_copies(device)
@@ -334,7 +324,7 @@ def _thin_items(v: Values) -> tuple[int, int]:
 
 def _is_many(v: Values) -> bool:
     """Whether `thin_many` is asked for, and the large operand has vectors of four and what a group takes."""
-    return 0 < v["MANY"] <= (v["m"] if v["COLUMNS"] else v["n"]) and _thin_whole({**v, "WIDTH": 4})
+    return 0 < v["MANY"] <= (v["m"] if v["COLUMNS"] else v["n"]) and thin_whole({**v, "WIDTH": 4})
 
 
 def _many_blocks(v: Values) -> tuple[int, int]:
@@ -375,7 +365,7 @@ _MULTIPLY_THIN = multiply(
 )
 
 
-def _thin_whole(v: Values) -> bool:
+def thin_whole(v: Values) -> bool:
     """Whether vectors fit the rows of the large operand."""
     ld = v["lda"] if v["COLUMNS"] else v["ldb"]
     return ld % v["WIDTH"] == 0 and (not along_k(v) or v["k"] % v["WIDTH"] == 0)
@@ -395,8 +385,8 @@ THIN = Variant(
             group=lambda v: (_MANY_ITEMS[along_k(v)], 1),
             when=_is_many,
         ),
-        replace(_MULTIPLY_THIN, when=lambda v: _thin_whole(v) and not _is_many(v)),
-        replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not _thin_whole(v) and not _is_many(v)),
+        replace(_MULTIPLY_THIN, when=lambda v: thin_whole(v) and not _is_many(v)),
+        replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not thin_whole(v) and not _is_many(v)),
         replace(
             _MULTIPLY_THIN,
             kernel="thin_sum",

@@ -125,14 +125,7 @@ def _sides(p: Values) -> Values:
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """For double, the BN and WM with which all work-groups finish first; empty if both are given already.
-
-    On devices other than NVIDIA's, the larger sides.
-    """
-    if not {"BN", "WM"} - set(p):
-        return {}
-    if device.family != "gpu-nvidia":
-        return {name: _sides(p)[name] for name in ("BN", "WM")}
+    """For double, the BN and WM with which all work-groups finish first; given ones stay."""
     units = max(1, device.compute_units)
 
     def cost(sides: tuple[int, int]) -> float:
@@ -262,6 +255,8 @@ _COST: Mapping[tuple[int, int], float] = {
     (64, 64): 2.2,
 }
 """Of an element of a tile, by its rows and columns: smaller tiles read more bytes for each product."""
+_ADD, _WAIT = 50, 200_000  # for an element and for a group whose k is split, in the same unit
+_MOST_PARTS = 16
 
 
 def _is_turned(v: Values) -> bool:
@@ -291,22 +286,35 @@ def _tiles_bytes(p: Values) -> int:
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The tile with which all work-groups finish first, its STAGES, and GROUPS, which share the tiles.
+    """The tile and PARTS of k with which all work-groups finish first, its STAGES, and GROUPS.
 
-    Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power.
+    Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power. Parts are no
+    more than run at the same time, because they wait for each other.
     """
     units = p.get("GROUPS", max(1, device.compute_units))
+    depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)
 
-    def cost(tile: tuple[int, int]) -> float:
-        rows, columns = tile
-        return ceil_div(_tiles(problem, *tile), units) * rows * columns * _COST[tile]
+    def parts(tile: tuple[int, int]) -> int:
+        groups = max(1, _tiles(problem, *tile)) * problem.batch
+        return p.get("PARTS", max(1, min(units // groups, depth, _MOST_PARTS)))
+
+    def cost(plan: tuple[tuple[int, int], int]) -> float:
+        (rows, columns), count = plan
+        steps = ceil_div(_tiles(problem, rows, columns) * count, units) * depth / count
+        return (
+            rows * columns * (_COST.get((rows, columns), 1) * steps + (count > 1) * _ADD)
+            + (count > 1) * _WAIT
+        )
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
     # None has what breaks a constraint, which is somebody else's to say.
-    rows, columns = min(known, key=cost, default=(p.get("BM", 128), p.get("BN", 128)))
+    known = known or [(p.get("BM", 128), p.get("BN", 128))]
+    plans = [(tile, count) for tile in known for count in sorted({p.get("PARTS", 1), parts(tile)})]
+    (rows, columns), count = min(plans, key=cost)
     stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
-    tiles = max(1, _tiles(problem, rows, columns))
-    return {"BM": rows, "BN": columns, "STAGES": stages, "GROUPS": ceil_div(tiles, ceil_div(tiles, units))}
+    works = max(1, _tiles(problem, rows, columns)) * count
+    groups = ceil_div(works, ceil_div(works, units))
+    return {"BM": rows, "BN": columns, "STAGES": stages, "PARTS": count, "GROUPS": groups}
 
 
 def _is_given(tile: tuple[int, int], p: Values) -> bool:
@@ -327,9 +335,9 @@ def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
     step = multiply(
         "21_nv_wgmma.cl",
         "nv_wgmma",
-        lambda v: (min(v["GROUPS"], ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"])) * _items_of(v),),
+        lambda v: (min(v["GROUPS"], _works(v)) * _items_of(v),),
         lambda v: (_items_of(v),),
-        ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "MAPS"),
+        ("m", "n", "k", "alpha", *operands, "beta", "C", "ldc", "P", "MAPS"),
     )
     maps = replace(
         step,
@@ -345,6 +353,11 @@ def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
         return (_a(v), _wgmma_b(v)) == (a, b)
 
     return replace(maps, when=when), replace(step, when=when)
+
+
+def _works(v: Values) -> int:
+    """Tiles, times the parts of k."""
+    return ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * v["PARTS"]
 
 
 def _items_of(v: Values) -> int:
@@ -372,6 +385,7 @@ NV_WGMMA = Variant(
         "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
         "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
         "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
+        "PARTS": Parameter("parts of k, each multiplied by a work-group of its own", (1, 2, 4)),
         "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
     },
     presets={"default": {"BAND": 16}},
@@ -401,7 +415,8 @@ NV_WGMMA = Variant(
         "AP": NV_MMA.temporaries["AP"],
         "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
         "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
-        "MAPS": lambda v: _MAPS // v["itemsize"],
+        "P": lambda v: (v["PARTS"] > 1) * _works(v) * v["BM"] * v["BN"] * 4 // v["itemsize"],
+        "MAPS": lambda v: (_MAPS + (v["PARTS"] > 1) * round_up(8 * _works(v), 128)) // v["itemsize"],
     },
     local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
     local_limit=ceilings.group_local_bytes,

@@ -202,15 +202,20 @@ def _chip(device: Any) -> str:
     return hashlib.sha256(uuid).hexdigest()[:8] if len(uuid) == _UUID_BYTES and any(uuid) else ""
 
 
+def c_function(name: str) -> Any:
+    """A function of OpenCL's C interface; None where a library's symbols are its own, as on Windows."""
+    try:
+        return getattr(ctypes.CDLL(cl._cl.__file__), name)
+    except (OSError, AttributeError):
+        return None
+
+
 def _asked(device: Any, question: int) -> bytes:
     """The raw answer to a device query that pyopencl does not know; empty if it fails."""
-    answer, length = (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
-    try:
-        ask = ctypes.CDLL(cl._cl.__file__).clGetDeviceInfo
-    except (OSError, AttributeError):  # not where a library's symbols are its own, as on Windows
-        return b""
+    ask, answer, length = c_function("clGetDeviceInfo"), (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(answer))
-    return b"" if ask(handle, question, room, answer, ctypes.byref(length)) else bytes(answer)[: length.value]
+    fails = not ask or ask(handle, question, room, answer, ctypes.byref(length))
+    return b"" if fails else bytes(answer)[: length.value]
 
 
 def _pci(device: Any, extensions: Collection[str]) -> str:

@@ -22,14 +22,18 @@
  * group makes beforehand. Parts of a box that lie outside the matrix arrive as zeros. Where BM is 64, one group of four
  * warps multiplies alone: small problems have tiles for more units then.
  *
+ * If tiles are too few for all units, PARTS groups share the k of a tile. Each leaves its sums in P, in the order of
+ * its registers, and waits for the others. Then it adds up its share of the tile, in the order of the parts, so that
+ * results repeat bit for bit. If the groups might not run at the same time, the last one adds up the whole tile.
+ *
  * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
  * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
  * does the driver hold a kernel to the 48 KiB of local memory that it lists: a group can have 227. */
 #ifdef BATCHED
 #include "batch.clh"
 #endif
-#if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND)
-#error "BM, BN, STAGES and BAND must be defined"
+#if !defined(BM) || !defined(BN) || !defined(STAGES) || !defined(BAND) || !defined(PARTS)
+#error "BM, BN, STAGES, BAND and PARTS must be defined"
 #endif
 
 #define LATER "//@sm_90a "
@@ -75,10 +79,12 @@
 #endif
 #if defined(MMA_char)
 #define SUM int
+#define SUM4 int4
 #define SUM_KIND "r"
 #define SIGNS ""
 #else
 #define SUM float
+#define SUM4 float4
 #define SUM_KIND "f"
 #define SIGNS ", 1, 1" /* neither A nor B is negated */
 #endif
@@ -394,6 +400,93 @@ static inline void store(__local const uchar *boxes, __global RESULT *C, int ldc
         }
 }
 
+#if PARTS > 1
+#define QUADS (ROW_TILES * SUMS / 4)         /* of a work-item: four sums, two in each of two rows */
+#define TOGETHER (PARTS < 16 ? 16 / PARTS : 1) /* quads that are loaded at once, to wait for few round trips */
+
+/* Two neighbours of a row of C. */
+static inline void store_pair(__global RESULT *C, int ldc, int columns, SUM x, SUM y, SCALAR alpha, SCALAR beta)
+{
+    x *= alpha;
+    y *= alpha;
+    if (beta != 0) {
+        x += beta * widened(C[0]);
+        y += columns > 1 ? beta * widened(C[1]) : 0;
+    }
+#if RESULT_SIZE == 2
+    uint pair;
+    asm(PACKED " %0, %1, %2;" : "=r"(pair) : "f"(y), "f"(x));
+    const ushort2 both = as_ushort2(pair);
+#elif defined(MMA_char)
+    const int2 both = (int2)(x, y);
+#else
+    const float2 both = (float2)(x, y);
+#endif
+    if (columns > 1 && ldc % 2 == 0)
+#if RESULT_SIZE == 2
+        *(__global ushort2 *)C = both;
+#elif defined(MMA_char)
+        *(__global int2 *)C = both;
+#else
+        *(__global float2 *)C = both;
+#endif
+    else {
+        C[0] = both.x;
+        if (columns > 1)
+            C[1] = both.y;
+    }
+}
+
+/* Leave a part's sums in P. When those of all parts are there, add up this group's share of the quads, or, if that is
+ * not certain to end, those of the whole tile in the group that came last. */
+static inline void combine(SUM (*d)[SUMS], __global SUM4 *P, __global uint *count, __local int *flag, int waits, int part,
+                           int item, __global RESULT *C, int ldc, int rows, int columns, SCALAR alpha, SCALAR beta)
+{
+    #pragma unroll
+    for (int q = 0; q < QUADS; q++) {
+        const SUM *quad = d[q / (SUMS / 4)] + q % (SUMS / 4) * 4;
+        P[(part * QUADS + q) * MULTIPLYING + item] = (SUM4)(quad[0], quad[1], quad[2], quad[3]);
+    }
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    asm volatile("bar.sync 3, %0;" ::"n"(MULTIPLYING) : "memory");
+    if (item == 0) {
+        const int is_last = atomic_inc(count) == PARTS - 1;
+        uint arrived = waits ? 0 : PARTS;
+        while (arrived < PARTS)
+            asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(arrived) : "l"(count) : "memory");
+        if (waits ? atomic_inc(count + 1) == PARTS - 1 : is_last)
+            count[0] = count[1] = 0; /* for the next launch */
+        *flag = is_last;
+    }
+    asm volatile("bar.sync 3, %0;" ::"n"(MULTIPLYING) : "memory");
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+    const int step = waits ? PARTS : 1;
+    for (int first = waits ? part : *flag ? 0 : QUADS; first < QUADS; first += TOGETHER * step) {
+        SUM4 sums[TOGETHER][PARTS];
+        #pragma unroll
+        for (int i = 0; i < TOGETHER; i++)
+            #pragma unroll
+            for (int each = 0; each < PARTS; each++)
+                sums[i][each] = P[(each * QUADS + min(first + i * step, QUADS - 1)) * MULTIPLYING + item];
+        #pragma unroll
+        for (int i = 0; i < TOGETHER; i++) {
+            const int q = first + i * step;
+            #pragma unroll
+            for (int each = 1; each < PARTS; each++)
+                sums[i][0] += sums[i][each];
+            const int row = q / (SUMS / 4) * 64, column = q % (SUMS / 4) * 8;
+            __global RESULT *to = C + (size_t)row * ldc + column;
+            if (q < QUADS && column < columns) {
+                if (row < rows)
+                    store_pair(to, ldc, columns - column, sums[i][0].x, sums[i][0].y, alpha, beta);
+                if (row + 8 < rows)
+                    store_pair(to + 8 * (size_t)ldc, ldc, columns - column, sums[i][0].z, sums[i][0].w, alpha, beta);
+            }
+        }
+    }
+}
+#endif
+
 /* The four warps of one group. */
 static inline void group_barrier(int group)
 {
@@ -409,6 +502,19 @@ static inline int2 placed(int tile, int tiles_down, int tiles_across)
     return (int2)((band * BAND + within % band_rows) * BM,
                   (band % 2 ? tiles_across - 1 - across : across) * BN);
 }
+
+/* Groups count the parts of all tiles: first of all tiles one part, then the next. A part is some stages deep. */
+#if PARTS > 1
+#define TILE(work) ((work) % tiles)
+#define PART(work) ((work) / tiles)
+#else
+#define TILE(work) (work)
+#define PART(work) 0
+#endif
+#define BEGIN(part) ((part) * chunks / PARTS)
+
+/* Words of the maps and, behind them, of two counts of finished groups for each tile. */
+#define DESCRIBED (MAPPED * MAP_WORDS + (PARTS > 1 ? (tiles + MAP_WORDS - 1) / MAP_WORDS * MAP_WORDS : 0))
 
 /* The same here and now: its divisions are made while products are under way, neither before nor after. */
 #define PLACE                                                                                                \
@@ -428,8 +534,8 @@ static inline int2 placed(int tile, int tiles_down, int tiles_across)
         phase ^= 1;                                                                                          \
     }
 
-/* The maps of A, B and C for the copy engine: three warps, each makes one. It reads nothing of the matrices, so that it
- * runs once, when the arguments of nv_wgmma are set, as CUDA makes maps on the host. */
+/* The maps of A, B and C for the copy engine: three warps, each makes one; and counts of zero. It reads nothing of the
+ * matrices, so that it runs once, when the arguments of nv_wgmma are set, as CUDA makes maps on the host. */
 __kernel __attribute__((reqd_work_group_size(MAPPED * WARP, 1, 1)))
 void nv_wgmma_maps(int m, int n, int k,
                    __global const uchar *A, int lda,
@@ -437,6 +543,7 @@ void nv_wgmma_maps(int m, int n, int k,
                    __global RESULT *C, int ldc,
                    __global ulong *MAPS)
 {
+    const int tiles = (m + BM - 1) / BM * ((n + BN - 1) / BN);
 #ifdef BATCHED
     BATCH_OFFSET(A, ROWS_A, lda * SIZE)
 #if SIZE == 2
@@ -445,8 +552,10 @@ void nv_wgmma_maps(int m, int n, int k,
     BATCH_OFFSET(B, n, ldb * SIZE)
 #endif
     BATCH_OFFSET(C, m, ldc)
-    BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
+    BATCH_OFFSET(MAPS, 1, DESCRIBED)
 #endif
+    for (int i = MAPPED * MAP_WORDS + get_local_id(0); i < DESCRIBED; i += MAPPED * WARP)
+        MAPS[i] = 0;
     __local ulong maps[MAPPED * MAP_WORDS] __attribute__((aligned(128)));
     const int matrix = get_local_id(0) / WARP, lane = get_local_id(0) % WARP;
     const uint map = (uint)(ulong)maps + matrix * MAP_BYTES;
@@ -479,8 +588,10 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
               __global const uchar *restrict A, int lda,
               __global const uchar *restrict B, int ldb, SCALAR beta,
               __global RESULT *restrict C, int ldc,
-              __global const ulong *restrict MAPS)
+              __global SUM4 *restrict P, __global ulong *MAPS)
 {
+    const int tiles_down = (m + BM - 1) / BM, tiles_across = (n + BN - 1) / BN, tiles = tiles_down * tiles_across;
+    const int chunks = (k + DEPTH - 1) / DEPTH;
 #ifdef BATCHED
     BATCH_OFFSET(A, ROWS_A, lda * SIZE)
 #if SIZE == 2
@@ -489,7 +600,8 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
     BATCH_OFFSET(B, n, ldb * SIZE)
 #endif
     BATCH_OFFSET(C, m, ldc)
-    BATCH_OFFSET(MAPS, MAPPED, MAP_WORDS)
+    BATCH_OFFSET(P, tiles, PARTS * BM * BN / 4)
+    BATCH_OFFSET(MAPS, 1, DESCRIBED)
 #endif
     /* the ring, what leaves of C and the barriers are one array: CUDA gives a kernel more than 48 KiB as one alone */
     __local uchar ring[STAGES * STAGE_BYTES + RESULTS_BYTES + 2 * STAGES * 8] __attribute__((aligned(1024)));
@@ -497,8 +609,6 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
     const uint stages = (uint)(ulong)ring, full = stages + STAGES * STAGE_BYTES + RESULTS_BYTES;
     const uint empty = full + 8 * STAGES;
     const int item = get_local_id(0);
-    const int tiles_down = (m + BM - 1) / BM, tiles_across = (n + BN - 1) / BN, tiles = tiles_down * tiles_across;
-    const int chunks = (k + DEPTH - 1) / DEPTH;
 
     __global const ulong *a_map = MAPS, *b_map = a_map + MAP_WORDS, *c_map = b_map + MAP_WORDS;
     if (item == 0) {
@@ -520,10 +630,11 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
             learn(a_map);
             learn(b_map);
             int back = 0; /* every other tile begins at the end of k, which the second-level cache still has */
-            for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0), back = !back) {
-                const int2 place = placed(tile, tiles_down, tiles_across);
-                for (int chunk = 0; chunk < chunks; chunk++) {
-                    const int p = (back ? chunks - 1 - chunk : chunk) * DEPTH;
+            for (int work = get_group_id(0); work < tiles * PARTS; work += get_num_groups(0), back = !back) {
+                const int2 place = placed(TILE(work), tiles_down, tiles_across);
+                const int begin = BEGIN(PART(work)), end = BEGIN(PART(work) + 1);
+                for (int chunk = begin; chunk < end; chunk++) {
+                    const int p = (back ? begin + end - 1 - chunk : chunk) * DEPTH;
                     const uint to = stages + stage * STAGE_BYTES, arrived = full + 8 * stage;
                     barrier_wait(empty + 8 * stage, phase ^ 1);
                     barrier_arrive_and_expect(arrived, STAGE_BYTES);
@@ -555,10 +666,11 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
         const ulong b_start = descriptor(stages + A_BYTES, B_LEADING);
         if (item % 128 == 0)
             learn(c_map);
-        for (int tile = get_group_id(0); tile < tiles; tile += get_num_groups(0)) {
+        for (int work = get_group_id(0); work < tiles * PARTS; work += get_num_groups(0)) {
             SUM d[ROW_TILES][SUMS];
+            const int tile = TILE(work), depth = BEGIN(PART(work) + 1) - BEGIN(PART(work));
             int row0, column0;
-            if (chunks == 0) {
+            if (depth == 0) {
                 PLACE
                 #pragma unroll
                 for (int t = 0; t < ROW_TILES; t++)
@@ -571,7 +683,7 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
                 PLACE
                 int before = stage;
                 ADVANCE
-                for (int chunk = 1; chunk < chunks; chunk++) {
+                for (int chunk = 1; chunk < depth; chunk++) {
                     barrier_wait(full + 8 * stage, phase);
                     multiply_stage(d, a_start + UNITS(stage * STAGE_BYTES), b_start + UNITS(stage * STAGE_BYTES), 0);
                     WAIT_PRODUCTS(1);
@@ -588,6 +700,15 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
                     settle(d[t]);
             }
 
+#if PARTS > 1
+            const int row = row0 + group * (BM / WORKERS) + 16 * warp + lane / 4, column = column0 + 2 * (lane % 4);
+            uint units;
+            asm("mov.u32 %0, %%nsmid;" : "=r"(units));
+            const int waits = get_num_groups(0) == tiles * PARTS && get_num_groups(0) * get_num_groups(2) <= units;
+            combine(d, P + (size_t)tile * PARTS * (BM * BN / 4), (__global uint *)(c_map + MAP_WORDS + tile),
+                    (__local int *)results, waits, PART(work), item, C + (size_t)row * ldc + column, ldc, m - row,
+                    n - column, alpha, beta);
+#else
             /* a box leaves by pieces of 16 bytes, those past the edge of C cut off: no piece may lie across it */
             const int boxed = ldc * RESULT_SIZE % 16 == 0 && (n * RESULT_SIZE % 16 == 0 || column0 + BN <= n);
             #pragma unroll
@@ -614,6 +735,7 @@ void nv_wgmma(int m, int n, int k, SCALAR alpha,
                     }
                 }
             }
+#endif
         }
         asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); /* a launch ends when C is written */
     }

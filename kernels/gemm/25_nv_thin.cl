@@ -3,21 +3,22 @@
  *
  * ALONG = 0: rows of the large operand L lie across k      ALONG = 1: rows of L run along k
  *
- *              64                                                k                  THIN
+ *             LONG                                               k                  THIN
  *        k   +----+                                      +----------------+        +---+
- *   +------+ |    |                                   64 |       L        |        | S | k
+ *   +------+ |    |                                 LONG |       L        |        | S | k
  *   | THIN | | L  | k                                    +----------------+        +---+
  *   +------+ |    |
  *      S     +----+                   C[i][c] = sum over p of S[i][p] * L[p][c]
  *
- * A work-group computes THIN x 64 elements of C. L is the 16-row operand of the instruction and S, filled up with zeros
+ * A work-group computes THIN x LONG elements of C. L is the 16-row operand of the instruction and S, filled up with zeros
  * to 8 or 16 columns, the other one. The products of 16-bit operands are exact in float, and the sums are float.
  *
  * A lane (g = lane / 4, t = lane % 4) holds L[row g][2 t, 2 t + 1 along k]. Which row of L is row g, and which steps
- * along k are steps 2 t and 2 t + 1, is free as long as S agrees. So a lane loads 16 bytes at a time:
- *   ALONG = 0: columns 8 g ... 8 g + 7 of rows 4 t ... 4 t + 3; `prmt` pairs two rows, so that a register runs along k
- *   ALONG = 1: steps 8 t ... 8 t + 7 of rows g, g + 8, ..., g + 56; a register runs along k as it is
- * No operand passes through local memory. AHEAD steps are loaded before the first of them is multiplied.
+ * along k are steps 2 t and 2 t + 1, is free as long as S agrees. So a lane loads up to 16 bytes at a time:
+ *   ALONG = 0: LONG / 8 columns of four rows for each step; `prmt` pairs two rows, so that a register runs along k
+ *   ALONG = 1: steps 8 t ... 8 t + 7 of rows g, g + 8, ...; a register runs along k as it is
+ * No operand passes through local memory. AHEAD steps are loaded before the first of them is multiplied. With ALONG = 0
+ * a lane's rows of all of them are neighbours, so that it loads its part of a row of S at once.
  *
  * The WARPS warps of a group share k, AHEAD steps at a time, and add up in local memory. If tiles are too few for all
  * compute units, several groups share k too. Each leaves its sums in P and counts itself; the last one adds up all parts
@@ -25,8 +26,9 @@
 #ifdef BATCHED
 #include "batch.clh"
 #endif
-#if !defined(COLUMNS) || !defined(THIN) || !defined(WARPS) || !defined(AHEAD)
-#error "COLUMNS, THIN, WARPS and AHEAD must be defined"
+#if !defined(COLUMNS) || !defined(THIN) || !defined(WARPS) || !defined(AHEAD) || !defined(KEEP) || \
+    !defined(LONG)
+#error "COLUMNS, THIN, LONG, WARPS, AHEAD and KEEP must be defined"
 #endif
 #include "along.clh"
 
@@ -40,39 +42,53 @@
 #error "one of MMA_half and MMA_bfloat16 must be defined"
 #endif
 
+#if KEEP
+#define HINT ".L2::256B"
+#else /* a stream that no cache can hold for the next launch */
+#define HINT ".L1::no_allocate.L2::256B"
+#endif
+
 #define ITEMS (32 * WARPS)
-#define LONG 64                  /* columns of C if rows are few, else rows */
 #define HALVES ((THIN + 7) / 8)  /* groups of 8 of the few */
 #define FEW (8 * HALVES)
 #define WIDTH 8                  /* elements of 16 bytes */
 #if ALONG
 #define STEP 32                  /* along k */
-#define LOADS 8
+#define LOADS (LONG / 8)
+#define L_WORDS 4                /* of 2 elements, in a load */
 #define S_WORDS 4                /* pairs along k that a lane holds of S */
 #else
 #define STEP 16
 #define LOADS 4
+#define L_WORDS (LONG / 16)
 #define S_WORDS 2
 #endif
-#define TILES 4                  /* 16 x 8 sums of a warp, for each of HALVES */
+#define TILES (LONG / 16)        /* 16 x 8 sums of a warp, for each of HALVES */
 #define BLOCK (STEP * AHEAD)
 #define LD_SUMS (LONG + 4)
+#define ROUND (WARPS * FEW * LD_SUMS * 4 <= 48 << 10 ? FEW : 8) /* of the few, whose sums are in local memory at once */
+#define SUMS (WARPS * ROUND * LD_SUMS)
 
-/* 8 elements, of which `left` may be read; zeros for the others. `whole`: all of them or none. */
-static inline uint4 fetched(__global const ushort *from, int left, const int whole)
+/* L_WORDS pairs of elements, of which `left` may be read; zeros for the others. `whole`: all of them or none. */
+static inline void fetch_large(uint *words, __global const ushort *from, int left, const int whole)
 {
-    uint words[4] = {0, 0, 0, 0};
+    #pragma unroll
+    for (int i = 0; i < L_WORDS; i++)
+        words[i] = 0;
     if (whole) {
         if (left > 0)
-            asm("ld.global.nc.L1::no_allocate.L2::256B.v4.u32 {%0, %1, %2, %3}, [%4];"
+#if L_WORDS == 4
+            asm("ld.global.nc" HINT ".v4.u32 {%0, %1, %2, %3}, [%4];"
                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
                 : "l"(from));
-        return (uint4)(words[0], words[1], words[2], words[3]);
+#else
+            asm("ld.global.nc" HINT ".v2.u32 {%0, %1}, [%2];" : "=r"(words[0]), "=r"(words[1]) : "l"(from));
+#endif
+        return;
     }
     #pragma unroll
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < L_WORDS; i++)
         words[i] = (2 * i < left ? from[2 * i] : 0) | (uint)(2 * i + 1 < left ? from[2 * i + 1] : 0) << 16;
-    return (uint4)(words[0], words[1], words[2], words[3]);
 }
 
 /* The lower, or the upper, halves of a and b as one register, a first. */
@@ -86,24 +102,29 @@ static inline void multiply_add(float *d, uint a0, uint a1, uint a2, uint a3, ui
         : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
 }
 
-/* A lane's pairs of S along k, from step p: of row i of the few. */
-static inline void fetch_small(uint *words, __global const ushort *S, int lds, int i, int few, int p, int to, const int whole)
+/* `count` pairs of S along k, from step p: of row i of the few. */
+static inline void fetch_small(uint *words, const int count, __global const ushort *S, int lds, int i, int few, int p,
+                               int to, const int whole)
 {
 #if SMALL_ALONG
     if (whole) {
         __global const ushort *from = S + (size_t)i * lds + p;
-#if S_WORDS == 4
-        const uint4 all = i < few && p < to ? *(__global const uint4 *)from : (uint4)(0);
-        words[0] = all.x, words[1] = all.y, words[2] = all.z, words[3] = all.w;
-#else
-        const uint2 all = i < few && p < to ? *(__global const uint2 *)from : (uint2)(0);
-        words[0] = all.x, words[1] = all.y;
-#endif
+        #pragma unroll
+        for (int w = 0; w < count; w += 2) {
+            const int is_there = i < few && p + 2 * w < to;
+            if (count % 4 == 0 && w % 4 == 0) {
+                const uint4 all = is_there ? *(__global const uint4 *)(from + 2 * w) : (uint4)(0);
+                words[w] = all.x, words[w + 1] = all.y, words[w + 2] = all.z, words[w + 3] = all.w;
+            } else if (count % 4) {
+                const uint2 all = is_there ? *(__global const uint2 *)(from + 2 * w) : (uint2)(0);
+                words[w] = all.x, words[w + 1] = all.y;
+            }
+        }
         return;
     }
 #endif
     #pragma unroll
-    for (int w = 0; w < S_WORDS; w++) {
+    for (int w = 0; w < count; w++) {
         uint pair[2];
         #pragma unroll
         for (int e = 0; e < 2; e++) {
@@ -144,7 +165,7 @@ static inline RESULT narrowed(float wide)
 #if ALONG
 #define WHERE(e) (long0 + (e) % LONG)
 #else
-#define WHERE(e) (long0 + (e) % 8 * WIDTH + (e) % LONG / 8)
+#define WHERE(e) (long0 + (e) % 8 * (2 * L_WORDS) + (e) % LONG / 8)
 #endif
 #define STORE(sum, e) store(sum, few0 + (e) / LONG, WHERE(e), count, alpha, beta, C, ldc);
 
@@ -186,78 +207,80 @@ static inline void multiplied(int m, int n, int k, float alpha, __global const u
                 d[h][i][e] = 0;
 
     for (int p0 = from + warp * BLOCK; p0 < to; p0 += WARPS * BLOCK) {
-        uint4 a[AHEAD][LOADS];
-        uint b[AHEAD][HALVES][S_WORDS];
+        uint a[AHEAD][LOADS][L_WORDS];
+        uint b[HALVES][AHEAD][S_WORDS];
         #pragma unroll
         for (int u = 0; u < AHEAD; u++)
             #pragma unroll
             for (int l = 0; l < LOADS; l++) {
 #if ALONG
                 const int p = p0 + u * STEP + WIDTH * t, row = long0 + g + 8 * l;
-                a[u][l] = fetched(L + (size_t)row * ldl + p, row < count ? to - p : 0, whole);
+                fetch_large(a[u][l], L + (size_t)row * ldl + p, row < count ? to - p : 0, whole);
 #else
-                const int p = p0 + u * STEP + 4 * t + l, column = long0 + WIDTH * g;
-                a[u][l] = fetched(L + (size_t)p * ldl + column, p < to ? count - column : 0, whole);
+                const int p = p0 + 4 * (AHEAD * t + u) + l, column = long0 + 2 * L_WORDS * g;
+                fetch_large(a[u][l], L + (size_t)p * ldl + column, p < to ? count - column : 0, whole);
 #endif
             }
+        #pragma unroll
+        for (int h = 0; h < HALVES; h++) {
+            const int i = few0 + 8 * h + g;
+#if ALONG
+            #pragma unroll
+            for (int u = 0; u < AHEAD; u++)
+                fetch_small(b[h][u], S_WORDS, S, lds, i, all_few, p0 + u * STEP + WIDTH * t, to, s_whole);
+#else
+            fetch_small(b[h][0], AHEAD * S_WORDS, S, lds, i, all_few, p0 + 4 * AHEAD * t, to, s_whole);
+#endif
+        }
         #pragma unroll
         for (int u = 0; u < AHEAD; u++)
             #pragma unroll
-            for (int h = 0; h < HALVES; h++)
-                fetch_small(b[u][h], S, lds, few0 + 8 * h + g, all_few, p0 + u * STEP + 2 * S_WORDS * t, to, s_whole);
-        #pragma unroll
-        for (int u = 0; u < AHEAD; u++) {
-#if ALONG
-            #pragma unroll
             for (int i = 0; i < TILES; i++) {
-                const uint4 low = a[u][2 * i], high = a[u][2 * i + 1];
+#if ALONG
+                const uint *low = a[u][2 * i], *high = a[u][2 * i + 1];
                 #pragma unroll
                 for (int h = 0; h < HALVES; h++) {
-                    multiply_add(d[h][i], low.x, high.x, low.y, high.y, b[u][h][0], b[u][h][1]);
-                    multiply_add(d[h][i], low.z, high.z, low.w, high.w, b[u][h][2], b[u][h][3]);
+                    multiply_add(d[h][i], low[0], high[0], low[1], high[1], b[h][u][0], b[h][u][1]);
+                    multiply_add(d[h][i], low[2], high[2], low[3], high[3], b[h][u][2], b[h][u][3]);
                 }
-            }
 #else
-            #pragma unroll
-            for (int i = 0; i < TILES; i++) {
                 uint pairs[4];
                 #pragma unroll
                 for (int j = 0; j < 4; j += 2) {
-                    const uint4 first = a[u][j], second = a[u][j + 1];
-                    const uint x = i == 0 ? first.x : i == 1 ? first.y : i == 2 ? first.z : first.w;
-                    const uint y = i == 0 ? second.x : i == 1 ? second.y : i == 2 ? second.z : second.w;
-                    pairs[j] = lower(x, y);
-                    pairs[j + 1] = upper(x, y);
+                    pairs[j] = lower(a[u][j][i], a[u][j + 1][i]);
+                    pairs[j + 1] = upper(a[u][j][i], a[u][j + 1][i]);
                 }
                 #pragma unroll
                 for (int h = 0; h < HALVES; h++)
-                    multiply_add(d[h][i], pairs[0], pairs[1], pairs[2], pairs[3], b[u][h][0], b[u][h][1]);
-            }
+                    multiply_add(d[h][i], pairs[0], pairs[1], pairs[2], pairs[3], b[h][u][0], b[h][u][1]);
 #endif
-        }
+            }
     }
 
     /* d[h][i][e] is column 8 h + 2 t + e % 2 of S; the sums of a warp lie in local memory in an order without conflicts */
     __global float *partial = P + (tile * parts + part) * (FEW * LONG);
     #pragma unroll
-    for (int h = 0; h < HALVES; h++) {
-        if (h > 0)
+    for (int first = 0; first < FEW; first += ROUND) {
+        if (first > 0)
             barrier(CLK_LOCAL_MEM_FENCE);
         #pragma unroll
-        for (int i = 0; i < TILES; i++)
+        for (int h = 0; h < ROUND / 8; h++)
             #pragma unroll
-            for (int e = 0; e < 4; e++)
-                sums[(warp * 8 + 2 * t + e % 2) * LD_SUMS + 16 * i + e / 2 * 8 + g] = d[h][i][e];
+            for (int i = 0; i < TILES; i++)
+                #pragma unroll
+                for (int e = 0; e < 4; e++)
+                    sums[(warp * ROUND + 8 * h + 2 * t + e % 2) * LD_SUMS + 16 * i + e / 2 * 8 + g] =
+                        d[first / 8 + h][i][e];
         barrier(CLK_LOCAL_MEM_FENCE);
-        for (int e = item; e < min(few - 8 * h, 8) * LONG; e += ITEMS) {
+        for (int e = item; e < min(few - first, ROUND) * LONG; e += ITEMS) {
             float sum = 0;
             #pragma unroll
             for (int w = 0; w < WARPS; w++)
-                sum += sums[(w * 8 + e / LONG) * LD_SUMS + e % LONG];
+                sum += sums[(w * ROUND + e / LONG) * LD_SUMS + e % LONG];
             if (parts > 1)
-                partial[8 * h * LONG + e] = sum;
+                partial[first * LONG + e] = sum;
             else
-                STORE(sum, 8 * h * LONG + e)
+                STORE(sum, first * LONG + e)
         }
     }
     if (parts == 1)
@@ -273,11 +296,22 @@ static inline void multiplied(int m, int n, int k, float alpha, __global const u
     if (!*is_last)
         return;
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
-    for (int e = item; e < few * LONG; e += ITEMS) {
-        float sum = 0;
-        for (int q = 0; q < parts; q++)
-            sum += P[(tile * parts + q) * (FEW * LONG) + e];
-        STORE(sum, e)
+    __global const float4 *all = (__global const float4 *)(P + tile * parts * (FEW * LONG));
+    for (int e = item; e < few * LONG / 4; e += ITEMS) {
+        float4 sum = 0;
+        for (int q = 0; q < parts; q += 8) { /* loaded at once: a trip to memory takes longer than to add up */
+            float4 each[8];
+            #pragma unroll
+            for (int r = 0; r < 8; r++)
+                each[r] = q + r < parts ? all[(q + r) * (FEW * LONG / 4) + e] : 0;
+            #pragma unroll
+            for (int r = 0; r < 8; r++)
+                sum += each[r];
+        }
+        STORE(sum.x, 4 * e)
+        STORE(sum.y, 4 * e + 1)
+        STORE(sum.z, 4 * e + 2)
+        STORE(sum.w, 4 * e + 3)
     }
 }
 
@@ -306,7 +340,7 @@ void nv_thin(int m, int n, int k, float alpha,
     BATCH_OFFSET(P, get_num_groups(0) * get_num_groups(1), FEW * LONG)
     BATCH_OFFSET(COUNTS, get_num_groups(1) / parts, get_num_groups(0))
 #endif
-    __local float sums[WARPS * 8 * LD_SUMS];
+    __local float sums[SUMS];
     __local int is_last;
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, COUNTS, parts, sums, &is_last, 1);
 }
@@ -326,7 +360,7 @@ void nv_thin_ragged(int m, int n, int k, float alpha,
     BATCH_OFFSET(P, get_num_groups(0) * get_num_groups(1), FEW * LONG)
     BATCH_OFFSET(COUNTS, get_num_groups(1) / parts, get_num_groups(0))
 #endif
-    __local float sums[WARPS * 8 * LD_SUMS];
+    __local float sums[SUMS];
     __local int is_last;
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, COUNTS, parts, sums, &is_last, 0);
 }
