@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
-from gemmbench.doctor import Diagnosis, examine, pointer
+from gemmbench.doctor import Diagnosis, examine
 from gemmbench.doctor.machine import ExaminedMachine, Finding
 from gemmbench.exports import records as exported
 from gemmbench.ladder import families, order_of
@@ -370,8 +370,6 @@ def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool
         raise KeyboardInterrupt
     if run.ok:
         run.check_measured()
-        if line := pointer(run):
-            say(line, chosen.quiet)
 
 
 _CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it

@@ -1,8 +1,8 @@
-"""Run every check, show the findings as text and JSON, and point slow runs to `gemmbench doctor`."""
+"""Run every check, and show the findings as text and JSON."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -12,12 +12,8 @@ from rich.text import Text
 
 from gemmbench.doctor.checks import CHECKS
 from gemmbench.doctor.machine import ExaminedMachine, Finding, NotSeen, NotSeenError
-from gemmbench.ladder import NEAR_PEAK
 from gemmbench.model.device import DeviceFacts, broad_type
-from gemmbench.model.row import Row
-from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean, counted, percent
-from gemmbench.stats import ceilings, rates
+from gemmbench.model.units import clean, counted
 
 # --- running ------------------------------------------------------------------------------------------------
 
@@ -52,62 +48,6 @@ def examine(machine: ExaminedMachine) -> Diagnosis:
             except NotSeenError as error:
                 not_seen.append(NotSeen(each.name, str(error), index))
     return Diagnosis(tuple(findings), tuple(not_seen), tuple(passed))
-
-
-# --- rows that point to doctor ------------------------------------------------------------------------------
-
-SHORT = 0.65
-"""Of a peak: the saved runs of an NVIDIA H200 in plots/ are above (half at 2048 has 69 %)."""
-_OF_MATRIX = " of matrix units"
-
-_LARGE = {"cpu": 1024, "gpu": 2048}  # m, n and k from here on; smaller ones are slow by nature
-
-
-def pointer(run: Run) -> str:
-    """Return a line that suggests `gemmbench doctor`, about the lowest of the best fractions of a peak.
-
-    Return "" unless a device and type has a best fraction below `SHORT`; `_fractions` says which rows count.
-    If tensor cores ran a type, its rate on vector units does not count. Host rows count for every device.
-    """
-    best: dict[tuple[int, str, str], tuple[float, str]] = {}
-    for position, device in enumerate(run.header.devices):
-        for row in run.rows:
-            if row.device == position or row.device < 0:
-                for of, fraction, name in _fractions(run, device, row):
-                    key = (position, row.dtype, of)
-                    best[key] = max(best.get(key, (0.0, "")), (fraction, name))
-    short = [
-        (fraction, name, of)
-        for (position, dtype, of), (fraction, name) in best.items()
-        if fraction < SHORT and (position, dtype, of + _OF_MATRIX) not in best
-    ]
-    if not short:
-        return ""
-    fraction, name, of = min(short)
-    return f"{name} reaches {percent(fraction)} of {of}: `gemmbench doctor` checks this machine for causes."
-
-
-def _fractions(run: Run, device: DeviceFacts, row: Row) -> Iterator[tuple[str, float, str]]:
-    """Yield a peak's name, the fraction of it that a row reached, and the row's name, if the row counts.
-
-    A verified arithmetic probe without tensor cores counts against the theoretical peak, if that is known. A
-    GEMM counts against the measured peak: kernels of `NEAR_PEAK`, from `_LARGE` on, not in a cold run, and
-    without a grid of parameters. The host's BLAS counts only for CPUs.
-    """
-    if row.kind == "peak" and row.ran_on != "matrix" and row.variant == "flops":
-        top, rate = ceilings.ceiling(device, row.dtype, max_mhz=row.max_mhz), rates.rate(row, "kernel")
-        if top and rate and row.check.verdict == "ok":
-            yield f"the theoretical {row.dtype} peak", rate.best / top.per_second, "the probe"
-    if row.kind != "gemm" or row.problem is None or row.grid:
-        return
-    smallest = min(row.problem.m, row.problem.n, row.problem.k)
-    kind = broad_type(device)
-    if row.variant not in NEAR_PEAK[kind] or smallest < _LARGE[kind] or run.header.policy.cold:
-        return
-    fraction = rates.peak_fraction(run, row, rates.view_scope(run))
-    if fraction is not None and (not rates.on_host(row) or kind == "cpu"):
-        units = _OF_MATRIX if row.ran_on == "matrix" else ""
-        yield f"the {row.dtype} peak{units}", fraction, f"{clean(row.title)} at {row.problem.size}"
 
 
 # --- showing ------------------------------------------------------------------------------------------------

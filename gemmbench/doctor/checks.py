@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple, TypeVar
 from gemmbench.doctor.machine import CPU, NEAR, ExaminedMachine, Finding, NotSeenError, ranges
 from gemmbench.measure.machine import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
-from gemmbench.model.units import by_key, clean, counted, listed, number, percent, size
+from gemmbench.model.units import by_key, clean, counted, listed, number, percent
 from gemmbench.opencl import drivers
 
 _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
@@ -557,21 +557,6 @@ def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
         "Restore it",
         _smi(device, "-rac"),
         seen,
-    )
-
-
-@check("gpu")
-def mig(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report that the board is in MIG mode, with the compute units and memory of this slice."""
-    current, _pending = machine.ask(device, "nvmlDeviceGetMigMode")
-    if not current:
-        return
-    yield Finding(
-        f"The device is a slice of a board (MIG): {device.compute_units} units, "
-        f"{size(device.global_mem_bytes)} of memory.",
-        "End all slices, if nobody else uses them",
-        _smi(device, "-mig 0"),
-        (f"nvmlDeviceGetMigMode: {current}", f"CL_DEVICE_MAX_COMPUTE_UNITS: {device.compute_units}"),
     )
 
 

@@ -88,11 +88,6 @@ FAMILIES: Mapping[str, str] = {name: variant.family for name, variant in BY_NAME
 LADDER: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.executor == "opencl")
 BASELINES: tuple[str, ...] = tuple(v.name for v in _LIBRARIES)
 BEST: tuple[str, ...] = tuple(v.name for v in VARIANTS if v.family == OURS)
-NEAR_PEAK: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*(v.name for v in VARIANTS if v.device_type == "cpu"), BASELINE),
-    "gpu": (*(name for name in BEST if not BY_NAME[name].device_type), CUBLAS),
-}
-"""By type of device, the kernels and libraries that should come near the peak with large matrices."""
 PUBLISHED: tuple[str, ...] = tuple(name for name in LADDER if name not in BEST)
 
 _STEPS = (
