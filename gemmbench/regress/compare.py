@@ -63,7 +63,7 @@ class ComparedRow:
 
     key: RowKey
     row: Row  # the new one; the baseline's if there is none
-    device: str  # for people
+    device: str  # its title
     verdict: Verdict
     reason: str = ""
     threshold: float = 0.0  # including the differences between several baselines
@@ -73,7 +73,7 @@ class ComparedRow:
     base_s: float | None = None  # seconds for one problem
     new_s: float | None = None
     runs: tuple[int, int] = (0, 0)  # baseline and new replicates that were used
-    resources: str = ""  # what changed in them
+    resources: str = ""  # the changes of registers, spills and local memory
 
     @property
     def fails(self) -> bool:

@@ -31,7 +31,7 @@ _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
 def to_markdown(comparison: Comparison, every: bool = False) -> str:
-    """For the summary of a CI job, the conclusion first."""
+    """A comparison in markdown for the summary of a CI job, with the conclusion first."""
     return f"### gemmbench: {conclusion(comparison)}\n\n{markdown(sheets(comparison, every))}"
 
 
@@ -49,6 +49,10 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
+    """Build the table of a device: its changed rows, the worst first, and a note about unchanged ones.
+
+    With `every`, also unchanged rows, ranges and thresholds.
+    """
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict != "unchanged")]
     shown.sort(key=lambda line: (order.index(line.verdict), -line.ratio.median if line.ratio else 0.0))
@@ -115,7 +119,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
-    """Why rows fail, and other remarks: one for each reason, the most frequent first."""
+    """Notes why rows fail, and other remarks. One for each reason, the most frequent first."""
     reasons = {"missing": "not in the new run", "new": "not in the baseline"}
     changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
     reasons["possibly slower"] = (
@@ -168,7 +172,7 @@ def time(value: float | None) -> str:
 
 
 def where(row: Row) -> str:
-    """The size of a row, or the parameters of a microbenchmark."""
+    """The label and size of a GEMM row, or the parameters of a probe."""
     if row.kind == "gemm":
         return f"{clean(row.label)} {shape(row)}".strip()
     if list(row.parameters) == ["bytes"]:
@@ -198,7 +202,7 @@ def sentence(line: ComparedRow) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """One object: what was compared, and its ``rows``."""
+    """A comparison as a JSON object with its files, options, counts of verdicts and ``rows``."""
     whole = {
         "bases": [run.path for run in comparison.bases],
         "news": [run.path for run in comparison.news],
@@ -213,6 +217,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _flat(line: ComparedRow) -> dict[str, object]:
+    """The fields of one row for JSON. Unknown values are None."""
     row, ratio = line.row, line.ratio
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
@@ -238,9 +243,9 @@ def _failures(comparison: Comparison, strict: bool, missing_fails: bool) -> list
 
 
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """Workflow commands: an error for each failure, warnings for doubtful and missing rows, a notice.
+    """GitHub workflow commands: an error per failure, a warning per uncertain or missing row, then a notice.
 
-    GitHub shows ten of a kind for a step. The last one counts the rest.
+    GitHub shows ten of each level for a step, so the tenth counts the rest.
     """
     errors = _failures(comparison, strict, missing_fails)
     rest = [line for line in comparison.lines if (line.open or line.lost) and line not in errors]
@@ -250,6 +255,7 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
 
 
 def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
+    """Workflow commands of one level for these rows, at most ten."""
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
     commands = [_command(level, f"gemmbench: {name(line.row)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):
@@ -258,20 +264,20 @@ def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """One command with GitHub's escapes: a message is one line, a property has neither colon nor comma."""
+    """One workflow command with GitHub's escapes in title and message."""
     escapes: dict[str, str | int | None] = {"%": "%25", "\r": "%0D", "\n": "%0A"}
     message = message.translate(str.maketrans(escapes))
     title = title.translate(str.maketrans(escapes | {":": "%3A", ",": "%2C"}))
     return f"::{level} title={title}::{message}"
 
 
-# What XML 1.0 cannot write, escaped or not.
+# Letters that XML 1.0 does not allow, escaped or not.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """A JUnit test for each row: failed, skipped (nothing can be said), or passed."""
-    # Takes a tenth of a second to import, and no other command needs it.
+    """A JUnit report with a test for each row: failed, passed, or skipped if it was not compared."""
+    # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite("gemmbench compare")
