@@ -17,13 +17,12 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+from matplotlib.text import Text
 from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
 
 from gemmbench import UsageError
@@ -154,25 +153,12 @@ def _composed(panes: Sequence[Pane], across: int) -> Figure:
 # --- The content of a pane ----------------------------------------------------------------------------------
 
 
-class Mark(Artist):
-    """The position of a row in a pane, and the text of its tooltip on a page. Nothing is drawn."""
-
-    def __init__(self, pane: Axes, at: tuple[float, float], text: str) -> None:
-        super().__init__()
-        self.pane = pane
-        self.at = at
-        self.text = text
-        self.set_in_layout(False)
-
-    def draw(self, renderer: RendererBase) -> None:
-        """Draw nothing."""
-
-
 def mark(axes: Axes, x: float, y: float, text: str) -> None:
-    """Attach a tooltip to a point in data coordinates: see `Mark`."""
+    """Attach a tooltip to a point in data coordinates: an empty text, whose group id is the tooltip."""
     figure = axes.get_figure()
     assert figure is not None  # every pane is in one
-    figure.add_artist(Mark(axes, (x, y), text))  # not the pane's own: what is drawn there stays as it is
+    # The figure owns it, so that the texts of the pane are only those that are drawn.
+    figure.text(x, y, "", transform=axes.transData, gid=text).set_in_layout(False)
 
 
 def say(
@@ -304,7 +290,7 @@ _ID = re.compile(
 
 
 def to_svg(figure: Figure, label: str, number: int) -> str:
-    """Convert a figure to an ``svg`` element. Each `Mark` becomes an invisible circle with a tooltip.
+    """Convert a figure to an ``svg`` element. Each `mark` becomes an invisible circle with a tooltip.
 
     Args:
         figure: the figure to convert.
@@ -322,11 +308,11 @@ def to_svg(figure: Figure, label: str, number: int) -> str:
 
 
 def _tooltips(figure: Figure) -> Iterator[str]:
-    """Yield a ``circle`` element with a title for each `Mark` that has a finite position in its pane."""
+    """Yield a ``circle`` element with a title for each `mark` with a finite position in its pane."""
     to_points = 72 / figure.dpi  # SVG counts in points
-    for each in figure.findobj(Mark):
-        assert isinstance(each, Mark)
-        x, y = each.pane.transData.transform(each.at)
-        if abs(x) < 1e6 and abs(y) < 1e6:  # no NaN, and no zero on a logarithmic axis
+    for each in figure.findobj(Text):
+        assert isinstance(each, Text)
+        x, y = each.get_transform().transform(each.get_position())
+        if each.get_gid() and abs(x) < 1e6 and abs(y) < 1e6:  # no NaN, and no zero on a logarithmic axis
             at = f'cx="{x * to_points:.1f}" cy="{(figure.bbox.height - y) * to_points:.1f}"'
-            yield f'<circle {at} r="5"><title>{escape(each.text)}</title></circle>'
+            yield f'<circle {at} r="5"><title>{escape(str(each.get_gid()))}</title></circle>'

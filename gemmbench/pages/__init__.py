@@ -33,7 +33,6 @@ from gemmbench.report.table import NOTHING, Cell, Sheet
 from gemmbench.stats import rates
 from gemmbench.stats.panels import sweep_axis
 
-_SAME_PLAN = 0.8  # smallest fraction of cases that two runs of one plan share
 _SENTENCES = 3  # at the top of the page
 _TOP_ROWS = 6  # of the table at the top of the page
 _WORDY = 28  # characters; longer cells wrap
@@ -231,30 +230,21 @@ def _positions(run: Run, row: Row) -> Sequence[int]:
 
 
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Group runs of one plan, and sort each group by start time."""
-    groups: list[list[Run]] = []
+    """Group runs of the same cases on one machine with equal --cold, each group sorted by start time.
+
+    A tuning run is a group of its own.
+    """
+    groups: dict[object, list[Run]] = {}
     for run in runs:
-        group = next((group for group in groups if _is_same_plan(group[0], run)), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(run)
-    for group in groups:
+        host = run.header.host
+        devices = tuple((each.platform, each.name, each.pci) for each in run.header.devices)
+        machine = devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold
+        cases = frozenset(baseline.match_key(row, row.device) for row in run.rows)
+        groups.setdefault(id(run) if is_tuning(run) else (machine, cases), []).append(run)
+    for group in groups.values():
         with suppress(ValueError):  # an invalid start time
             group.sort(key=lambda run: moment(run.header.started_utc))
-    return groups
-
-
-def _is_same_plan(first: Run, second: Run) -> bool:
-    """Whether two runs measured at least 80 % of their cases in common, on one machine, with equal --cold."""
-    machines, cases = [], []
-    for run in (first, second):
-        host = run.header.host
-        devices = [(each.platform, each.name, each.pci) for each in run.header.devices]
-        machines.append((devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold))
-        cases.append({key for each in baseline.replicates_in(run, first.header)[:1] for key in each.rows})
-    if machines[0] != machines[1] or is_tuning(first) or is_tuning(second):
-        return False
-    return len(cases[0] & cases[1]) >= _SAME_PLAN * len(cases[0] | cases[1])
+    return list(groups.values())
 
 
 def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> PageSection:
@@ -366,31 +356,34 @@ def _subject(run: Run) -> str:
     return f"{', '.join(dict.fromkeys(row.dtype for row in gemms))} GEMM on {where}, {text}"
 
 
-_MACHINE = (
-    "started (UTC)", "device", "processor", "cores", "busy before", "memory", "system", "Python", "NumPy",
-    "BLAS", "gemmbench",
-)  # fmt: skip
-
-
 def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
     """Build the table of machines, with a line for each run and device: date, hardware and software."""
 
-    def line(run: Run, device: str) -> tuple[Cell, ...]:
-        """The cells of a run and a device's title."""
-        host, started = run.header.host, run.header.started_utc[:19].replace("T", " ")
-        texts = (
-            names[id(run)], started, device, host.cpu, str(host.cores), f"{host.busy:.1f}",
-            units.size(host.memory_bytes), host.system, host.python, host.numpy, host.blas,
-            run.header.gemmbench,
-        )  # fmt: skip
-        return tuple(Cell(clean(text)) for text in texts)
+    def facts(run: Run, device: str) -> dict[str, str]:
+        """The cells of a run and a device's title, by heading."""
+        host = run.header.host
+        return {
+            "run": names[id(run)],
+            "started (UTC)": run.header.started_utc[:19].replace("T", " "),
+            "device": device,
+            "processor": host.cpu,
+            "cores": str(host.cores),
+            "busy before": f"{host.busy:.1f}",
+            "memory": units.size(host.memory_bytes),
+            "system": host.system,
+            "Python": host.python,
+            "NumPy": host.numpy,
+            "BLAS": host.blas,
+            "gemmbench": run.header.gemmbench,
+        }
 
     titles = {id(run): dict.fromkeys(device.title for device in run.header.devices) for run in runs}
+    lines = [facts(run, title) for run in runs for title in titles[id(run)] or ("host",)]
     sheet = Sheet(
         keys=("run",),
-        blocks=(_MACHINE,),
-        rows=tuple(line(run, title) for run in runs for title in titles[id(run)] or ("host",)),
-        left=frozenset(_MACHINE) - {"cores", "busy before", "memory"},
+        blocks=(tuple(lines[0])[1:],),
+        rows=tuple(tuple(Cell(clean(text)) for text in line.values()) for line in lines),
+        left=frozenset(lines[0]) - {"cores", "busy before", "memory"},
     )
     return PageSection("machines", "Where and when", sheets=(sheet,))
 

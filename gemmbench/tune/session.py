@@ -186,6 +186,7 @@ def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _:
     """Return a function that measures a case with a worker, and passes events to `listen`."""
 
     def measure(case: Case, policy: Policy) -> Row:
+        """Run the steps of a measurement to their end, which is the row."""
         steps = worker.run(case, device, policy)
         while True:
             try:
