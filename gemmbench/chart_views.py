@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted, listed
 from gemmbench.probes import peak_chart
 from gemmbench.regress.compare import ComparedRow, Comparison, Verdict, compare
-from gemmbench.regress.results import name, sentence
+from gemmbench.regress.results import row_name, sentence
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _bar(line: ComparedRow) -> Bar:
     """Build the bar of a row: the change of its time in per cent, with its interval and a description."""
     part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
     interval = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio else None
-    said = f"{name(line.row)}: {sentence(line)}"
+    said = f"{row_name(line.row)}: {sentence(line)}"
     return Bar((part,), f"{_change(line):+.1f} %", row_text(line.row), False, said, interval)
 
 

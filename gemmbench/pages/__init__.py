@@ -36,7 +36,6 @@ from gemmbench.stats.panels import sweep_axis
 _SENTENCES = 3  # at the top of the page
 _TOP_ROWS = 6  # of the table at the top of the page
 _WORDY = 28  # characters; longer cells wrap
-_PEAKS = ("float", "double", "half")  # in the summary
 _LEFT_OUT = ("time",)  # kinds of charts that a report draws only on request: throughput says the same
 
 _Problems = dict[tuple[str, Problem], dict[str, tuple[float, str]]]  # rate and kernel by run
@@ -114,7 +113,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     sheets = [sheet for part in sections for sheet in part.sheets]
     table, sentences = _fastest(shown, runs)
     said = [note.line for sheet in sheets for note in sheet.notes if note.style == "bold"]
-    summary += [*sentences, *([] if sentences and len(shown) > 1 else said)] or _peaks(shown)
+    summary += [*sentences, *([] if sentences and len(shown) > 1 else said)]
     tables = (replace(sheet, rows=sheet.rows[:_TOP_ROWS], notes=()) for sheet in sheets if sheet.rows)
     parts += [*side_by_side(shown, names), *sections, _machines(runs, names)]
     charts = [chart for part in parts for chart in part.charts]
@@ -186,7 +185,6 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     if not order:
         return None, []
     lines, sentences = [], []
-    is_typed = len({dtype for _, dtype in order}) > 1
     for device, dtype in order[:_TOP_ROWS]:
         for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
@@ -194,7 +192,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
             is_first = row is groups[device, dtype][0][2]
             assert row.problem is not None  # it has a rate
-            texts = [name, figure, row.problem.size, of_peak, *([dtype] if is_typed else [])]
+            texts = [name, figure, row.problem.size, of_peak, dtype]
             lines.append((Cell(device), *(Cell(text, is_first and text is figure) for text in texts)))
             if is_first:
                 share = f", {of_peak} of the measured peak" if fraction else ""
@@ -203,22 +201,10 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     return Sheet(
         caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("device",),
-        blocks=(("kernel", "best rate", "size", "of peak", *(["type"] if is_typed else [])),),
+        blocks=(("kernel", "best rate", "size", "of peak", "type"),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences
-
-
-def _peaks(runs: Sequence[Run]) -> list[str]:
-    """A sentence with the measured peaks of each device, for float, double and half."""
-    sentences = []
-    for run in runs:
-        for device in range(len(run.header.devices)):
-            tops = ((dtype, rates.best_peak(run.rows, device, dtype, False)) for dtype in _PEAKS)
-            texts = [f"{dtype} {units.rate(top[0], rates.is_integer(dtype))}" for dtype, top in tops if top]
-            if texts:
-                sentences.append(f"Measured peaks of {device_name(run, device)}: {', '.join(texts)}.")
-    return sentences
 
 
 def _positions(run: Run, row: Row) -> Sequence[int]:

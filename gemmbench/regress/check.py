@@ -31,7 +31,7 @@ from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.regress.compare import ComparedRow, Comparison
-from gemmbench.regress.results import name, rounded_percent, where
+from gemmbench.regress.results import rounded_percent, row_name, where
 from gemmbench.report.table import Cell, Note, Sheet
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import is_on_cpu, work
@@ -202,7 +202,7 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
     may_be = rules.interleaved and not line.ratio.high <= 1 + line.threshold
-    return line.verdict == "slower" or line.open or may_be
+    return line.verdict == "slower" or line.is_possibly_slower or may_be
 
 
 def _cases(job: Job) -> dict[RowKey, Case]:
@@ -285,19 +285,19 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
         return _as_broken(line, again) if again.status != "ok" else line
     line = replace(line, row=known[0][0])
     if rules.interleaved:
-        return verdicts.interleaved(rules, line, [row for row, *_ in known]) or line
+        return verdicts.judge_interleaved(rules, line, [row for row, *_ in known]) or line
     olds = job.baseline.comparable(line.key, Replicate(job.run, {line.key: line.row}))
     old = job.baseline.costs(olds, line.key)
     if not old:
         return line
-    before = verdicts.middle(old)
+    before = verdicts.median_cost(old)
     ratios = [verdicts.ratio(before, Cost(now.median / slow, now.minimum / slow)) for _, slow, now in known]
     every = Interval(
         median(each.median for each in ratios),
         min(each.low for each in ratios),
         max(each.high for each in ratios),
     )
-    line = verdicts.timed(line, old, [now for *_, now in known])
+    line = verdicts.with_times(line, old, [now for *_, now in known])
     return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)
 
 
@@ -312,7 +312,7 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT:
         yield (
-            f"The machine is slower than in the baseline: its control {name(slowest.control.row)} takes "
+            f"The machine is slower than in the baseline: its control {row_name(slowest.control.row)} takes "
             f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."
         )
     sources = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
@@ -401,7 +401,7 @@ def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
         costs = baseline.costs(baseline.with_result(key), key)
         if len(costs) > 1:
             largest = max(verdicts.ratio(old, new).low for old, new in permutations(costs, 2))
-            device = verdicts.title(baseline.runs[0], row)
+            device = verdicts.device_title(baseline.runs[0], row)
             rows.append(AARow(row, device, len(costs), max(largest - 1, 0.0)))
     return AAReport(tuple(rows))
 
@@ -412,7 +412,7 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
     typed = len({row.row.dtype for row in report.rows}) > 1
 
     def cells(row: AARow) -> tuple[Cell, ...]:
-        return Cell(name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
+        return Cell(row_name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
 
     tables = [
         Sheet(

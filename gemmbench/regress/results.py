@@ -60,7 +60,7 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
         style = STYLES[line.verdict]
-        yield from (Cell(name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
+        yield from (Cell(row_name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
         yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
         yield Cell(line.verdict, style=style)
         if every:
@@ -106,7 +106,7 @@ def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others:
     ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
     largest, line = max(ratios, key=lambda each: each[0])
     rows = counted(len(lines), "other row" if are_others else "row")
-    largest_change = f"the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
+    largest_change = f"the largest {change(largest)} ({row_name(line.row, _is_typed(comparison))})"
     stay = "stays" if len(lines) == 1 else "stay"
     return f"{rows} {stay} within {limits}, {largest_change}"
 
@@ -135,7 +135,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     remarks: list[Note] = []
     for (label, reason), lines in sorted(groups.items(), key=lambda group: -len(group[1])):
         if reason:
-            names = [name(line.row, _is_typed(comparison)) for line in lines]
+            names = [row_name(line.row, _is_typed(comparison)) for line in lines]
             rows = ", ".join(names) if every or len(names) <= _NAMES else counted(len(names), "row")
             note = Note(label, f"{rows}: {clean_lines(reason)}", STYLES[lines[0].verdict] or "yellow")
             (failures if label in FAILING else remarks).append(note)
@@ -180,7 +180,7 @@ def where(row: Row) -> str:
     return listed(row.parameters)
 
 
-def name(row: Row, typed: bool = True) -> str:
+def row_name(row: Row, typed: bool = True) -> str:
     """A row with its type and the parameters that the user gave: ``register float 512 BM=64``."""
     given = (name for name in row.given or () if name in row.parameters and name not in (MATH, *row.grid))
     parameters = listed({name: row.parameters[name] for name in given}) if row.kind == "gemm" else ""
@@ -233,12 +233,12 @@ def _flat(line: ComparedRow) -> dict[str, object]:
     }
 
 
-def _failures(comparison: Comparison, strict: bool, missing_fails: bool) -> list[ComparedRow]:
+def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) -> list[ComparedRow]:
     """The lines that fail a job with these options."""
     return [
         line
         for line in comparison.lines
-        if line.fails or (strict and line.open) or (missing_fails and line.lost)
+        if line.fails or (strict and line.is_possibly_slower) or (missing_fails and line.lost)
     ]
 
 
@@ -247,17 +247,20 @@ def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool 
 
     GitHub shows ten of each level for a step, so the tenth counts the rest.
     """
-    errors = _failures(comparison, strict, missing_fails)
-    rest = [line for line in comparison.lines if (line.open or line.lost) and line not in errors]
-    commands = [*_commands("error", errors), *_commands("warning", rest)]
-    commands.append(_command("notice", "gemmbench", conclusion(comparison)))
+    errors = _failing_lines(comparison, strict, missing_fails)
+    rest = [line for line in comparison.lines if line not in errors]
+    commands = [
+        *_commands("error", errors),
+        *_commands("warning", [line for line in rest if line.lost or line.is_possibly_slower]),
+        _command("notice", "gemmbench", conclusion(comparison)),
+    ]
     return "\n".join(commands) + "\n"
 
 
 def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
     """Workflow commands of one level for these rows, at most ten."""
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
-    commands = [_command(level, f"gemmbench: {name(line.row)}", sentence(line)) for line in shown]
+    commands = [_command(level, f"gemmbench: {row_name(line.row)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):
         commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
     return commands
@@ -282,9 +285,9 @@ def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool =
 
     suite = TestSuite("gemmbench compare")
     suite.add_property("conclusion", _text(conclusion(comparison)))
-    failures = _failures(comparison, strict, missing_fails)
+    failures = _failing_lines(comparison, strict, missing_fails)
     for line in comparison.lines:
-        case = TestCase(_text(name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        case = TestCase(_text(row_name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
         case.time = line.new_s or 0.0
         text = _text(sentence(line))
         if line in failures:
