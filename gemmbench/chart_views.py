@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gemmbench.charts import pane
 from gemmbench.charts.marks import Bar, BarPart, bars_height, draw_bars
-from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
+from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, separate_figures, write
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
@@ -145,7 +145,7 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
 
 def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[Figure]:
     """Draw every pane of a chart as a separate figure. See `figure`."""
-    return each_alone(lambda: KINDS[kind].panes(runs, families))
+    return separate_figures(lambda: KINDS[kind].panes(runs, families))
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:

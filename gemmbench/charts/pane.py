@@ -123,7 +123,7 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
         raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
 
 
-def each_alone(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
+def separate_figures(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
     """Draw each pane as a figure of its own, for a page. Call it inside ``rc_context``."""
     set_style()
     return [_composed([pane], 1) for pane in panes()]

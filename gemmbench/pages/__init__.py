@@ -392,7 +392,7 @@ class _Draw:
         if self.wanted.charts is not None:
             return []
         with matplotlib.rc_context():
-            return [self._chart("", figure, caption) for figure in pane.each_alone(panes)]
+            return [self._chart("", figure, caption) for figure in pane.separate_figures(panes)]
 
     def suited(self, runs: Sequence[Run]) -> Iterator[Chart]:
         """Draw every pane of the wanted kinds that suit the runs."""
@@ -434,7 +434,7 @@ def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=__version__,
-        looks=_looks,
+        looks=_class_attribute,
     )
 
 
@@ -443,7 +443,7 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _looks(cell: Cell, is_left: bool = False) -> Markup:
+def _class_attribute(cell: Cell, is_left: bool = False) -> Markup:
     """The ``class`` attribute of a table cell: its style, ``w`` if it wraps, ``l`` if it is aligned left."""
     names = ["best"] if cell.best else cell.style.split()
     names += ["w"] if len(cell.text) > _WORDY else []

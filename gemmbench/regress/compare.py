@@ -276,16 +276,12 @@ _RESOURCES = {
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:
     """The resources that differ between kernels of one name, if the driver reports them for both rows."""
-    olds = list(before.resources)
-    for each in now.resources:
-        was = next((other for other in olds if other.kernel == each.kernel), None)
-        if was is None:
-            continue
-        olds.remove(was)  # a kernel may be launched twice
+    olds, news = ({each.kernel: each for each in row.resources} for row in (before, now))
+    for kernel in (kernel for kernel in news if kernel in olds):
         for name, unit in _RESOURCES.items():
-            old, new = getattr(was, name), getattr(each, name)
+            old, new = getattr(olds[kernel], name), getattr(news[kernel], name)
             if None not in (old, new) and old != new:
-                yield f"{each.kernel}: {new} {unit}, not {old}"
+                yield f"{kernel}: {new} {unit}, not {old}"
 
 
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow | str:

@@ -157,13 +157,10 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
 
     Combinations are not interleaved, so the note counts those whose interval overlaps the fastest one's.
     """
-    kernels: dict[str, dict[str, list[Row]]] = {}
-    for row in rows:
-        if row.grid:
-            kernel = titled(row.variant, row.parameters)
-            kernels.setdefault(kernel, {}).setdefault(where(row), []).append(row)
+    kernels = by_key((titled(row.variant, row.parameters), row) for row in rows if row.grid)
     lines = []
-    for kernel, by_place in kernels.items():
+    for kernel, kernel_rows in kernels.items():
+        by_place = by_key((where(row), row) for row in kernel_rows)
         winners: dict[str, list[str]] = {}
         leads, alike, tried = [], [], 0
         for label, tried_rows in by_place.items():

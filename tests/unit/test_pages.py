@@ -349,7 +349,7 @@ def test_an_svg_keeps_its_words_and_its_points_and_no_names_of_others() -> None:
         pane.mark(axes, 2, 4, "<here>")
 
     with matplotlib.rc_context():
-        (figure,) = pane.each_alone(lambda: [pane.Pane(2.0, paint)])
+        (figure,) = pane.separate_figures(lambda: [pane.Pane(2.0, paint)])
         first, second = pane.to_svg(figure, "a <label>", 0), pane.to_svg(figure, "b", 1)
     assert 'aria-label="a &lt;label&gt;"' in first
     assert "<title>&lt;here&gt;</title>" in first
