@@ -127,7 +127,7 @@ def search_policy(budget_s: float, time_limit_s: float, default_s: float | None 
 
 
 def patient_policy(budget_s: float, time_limit_s: float) -> Policy:
-    """The policy for a shipped preset that `search_policy` skipped: the smallest number of samples, however long.
+    """The policy for a shipped preset that was skipped: the fewest samples, however long they take.
 
     The whole budget is added to the time limit, because the preset is slow and does not hang.
     """
