@@ -1,4 +1,4 @@
-"""Which charts a run or a comparison gets, and how they are written to a file."""
+"""The kinds of charts, which of them suit a run, and how they are drawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gemmbench.charts import pane
 from gemmbench.charts.marks import Bar, BarPart, bars_height, draw_bars
-from gemmbench.charts.pane import ChartError, Families, Pane, each_alone, figure_of, write
+from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, separate_figures, write
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
@@ -21,28 +21,28 @@ from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import by_key, clean, counted, listed
 from gemmbench.probes import peak_chart
 from gemmbench.regress.compare import ComparedRow, Comparison, Verdict, compare
-from gemmbench.regress.results import name, sentence
+from gemmbench.regress.results import row_name, sentence
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of chart."""
 
-    idea: str  # in a line
-    needs: str  # what runs must have for it, to follow "no"
-    panes: Callable[[Sequence[Run], Families], list[Pane]]  # none if the runs lack what it needs
-    of_device: bool = False  # what the device can do, not what kernels reach
-    across: int = 2  # panes side by side, if there are several
+    idea: str  # one line for help and captions
+    needs: str  # what runs must have, in words that follow "no"
+    panes: Callable[[Sequence[Run], Families], list[Pane]]  # empty if runs lack what the chart needs
+    of_device: bool = False  # whether it shows what a device can do, not kernels
+    across: int = 2  # panes side by side
 
 
 def _compared(runs: Sequence[Run], _: Families) -> list[Pane]:
-    """The last run against the others. Runs of probes only provide peaks and are not compared with GEMMs."""
+    """Compare the last run with the others. Runs of probes alone are not compared with GEMMs."""
     alike = len({any(row.kind == "gemm" for row in run.rows) for run in runs}) == 1
     return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
 
 
 _SIZES = "over several sizes, square or with only k varying"
-# Where several suit a run the first is its default.
+# If several suit a run, the first is its default.
 KINDS: dict[str, Kind] = {
     "throughput": Kind(
         "GFLOPS over size, with libraries and the measured peak",
@@ -130,22 +130,22 @@ def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
 
 
 def default_kind(run: Run) -> str:
-    """The chart that suits the rows of a run."""
+    """The first kind of chart that suits a run, or ``peak``."""
     return next(iter(suited([run])), "peak")
 
 
 def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE) -> None:
-    """Draw saved runs into one file; `ChartError` without rows for the kind, or if it cannot be written.
+    """Draw saved runs into one file. Raises `ChartError` without rows for the kind, or if writing fails.
 
-    Sweeps of several runs share a pane, with their file names at the lines. Other kinds have panes of their
-    own for each run. `families` has the family of each variant, in the order of the ladder.
+    Sweeps of several runs share a pane, with file names at the lines. Other kinds have panes for each run.
+    `families` has the family of each variant, in the order of the ladder.
     """
     write(lambda: figure(runs, kind, families), path)
 
 
 def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[Figure]:
-    """Every pane of a chart as a figure of its own; none without the rows for it. As of `figure`."""
-    return each_alone(lambda: KINDS[kind].panes(runs, families))
+    """Draw every pane of a chart as a separate figure. See `figure`."""
+    return separate_figures(lambda: KINDS[kind].panes(runs, families))
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
@@ -156,17 +156,14 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     """
     if kind not in KINDS:
         raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
-    return figure_of(lambda: KINDS[kind].panes(runs, families), _lacks(runs, kind), KINDS[kind].across)
-
-
-def _lacks(runs: Sequence[Run], kind: str) -> str:
     names = ", ".join(clean(run.path) or "this run" for run in runs) or "no run"
     why = gemm_chart.why_no_energy(runs) if kind == "energy" else ""
     reason = f" ({why})" if why else ""
-    return f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"
+    lacks = f"{names} {'have' if len(runs) > 1 else 'has'} no {KINDS[kind].needs}{reason}"
+    return figure_of(lambda: KINDS[kind].panes(runs, families), lacks, KINDS[kind].across)
 
 
-# --- a comparison: the change of every row's time, with its range ---
+# --- A comparison: the change of each row's time, with its range --------------------------------------------
 
 COLOURS: Mapping[Verdict, str] = {
     "slower": pane.COLOURS[1],
@@ -206,7 +203,7 @@ def _bar(line: ComparedRow) -> Bar:
     """Build the bar of a row: the change of its time in per cent, with its interval and a description."""
     part = BarPart(_change(line), COLOURS[line.verdict], line.verdict)
     interval = (100 * (line.ratio.low - 1), 100 * (line.ratio.high - 1)) if line.ratio else None
-    said = f"{name(line.row)}: {sentence(line)}"
+    said = f"{row_name(line.row)}: {sentence(line)}"
     return Bar((part,), f"{_change(line):+.1f} %", row_text(line.row), False, said, interval)
 
 
@@ -226,7 +223,7 @@ def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
 
 
 def row_text(row: Row) -> str:
-    """A row's name: variant, size, and the type where it is not float."""
+    """A row's name with at most 48 letters: variant, type unless float, and label or size."""
     where = row.problem.size if row.problem else listed(row.parameters)
     parts = (clean(row.variant), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
     return " ".join(filter(None, parts))[:48]

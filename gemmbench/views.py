@@ -45,12 +45,9 @@ VIEWS: Mapping[str, View] = {
 
 
 def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> RenderableType:
-    """The tables of a run for the terminal.
+    """The tables of a run for the terminal. `order` and `verbose` are as of `sheets`.
 
-    Args:
-        run: rows of any kind.
-        order: variants in the order of the ladder.
-        verbose: also a line for each GEMM row with every scope, peaks, conditions, and how every race went.
+    For the view gemm, `verbose` also adds detailed tables of each row.
     """
     tables = sheets(run, order, verbose)
     if verbose and run.header.view == "gemm":
@@ -59,7 +56,7 @@ def show(run: Run, order: Sequence[str] = (), verbose: bool = False) -> Renderab
 
 
 def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[Sheet]:
-    """Return the tables of a run.
+    """Return the tables of a run. `order` holds variants in the order of the ladder.
 
     Peaks appear if `verbose` or if there are no GEMM tables. `verbose` or the scope all adds a line for each
     row; `verbose` also adds conditions.

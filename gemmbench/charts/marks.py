@@ -16,35 +16,35 @@ from gemmbench.charts import pane
 from gemmbench.ladder import BASELINE
 from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
-from gemmbench.model.units import ceil_div
+from gemmbench.model.units import by_key, ceil_div
 
 # --- Bars ---------------------------------------------------------------------------------------------------
 
 _ROW = 0.2  # inches down the page
-_THIN, _BETWEEN = 0.7, 0.6  # a bar of a group, and the room between groups, in rows
+_THIN, _BETWEEN = 0.7, 0.6  # the height of a bar in a group, and the space between groups, in rows
 _NAME = 0.9  # a line of a group's name, in rows
 _MARGIN = 1.25  # inches for title and axis
 
 
 @dataclass(frozen=True)
 class BarPart:
-    """A stretch of a bar."""
+    """A segment of a bar."""
 
     length: float
     colour: str
     name: str = ""
-    text: str = ""  # inside
+    text: str = ""  # inside the segment
 
 
 @dataclass(frozen=True)
 class Bar:
-    """One bar from zero, with words at its end."""
+    """A bar from zero, with text at its end."""
 
     parts: tuple[BarPart, ...]
     text: str = ""
-    name: str = ""  # at the left, of bars that stand alone
+    name: str = ""  # at the left, for bars outside of groups
     is_best: bool = False
-    said: str = ""  # on a page, under the pointer
+    said: str = ""  # tooltip on a page
     interval: tuple[float, float] | None = None
 
     @property
@@ -61,7 +61,7 @@ class Group:
 
 
 def bars_height(entries: Sequence[Bar | Group]) -> float:
-    """Inches of a pane."""
+    """The height of a pane with these bars, in inches."""
     return _MARGIN + _ROW * max(3, sum(_rows(each) for each in entries)) + 0.13
 
 
@@ -77,7 +77,7 @@ def draw_bars(
     unit: str,
     text: Callable[[float], str] = units.number,
 ) -> None:
-    """Draw bars from the top down, over a linear axis with a unit."""
+    """Draw bars from the top down over a linear axis with a unit. `text` formats the labels of its ticks."""
     y, names = 0.0, dict[float, str]()
     for entry in entries:
         bars, step = ((entry,), 1.0) if isinstance(entry, Bar) else (entry.bars, _THIN)
@@ -99,6 +99,7 @@ def draw_bars(
 
 
 def _paint_bar(axes: Axes, y: float, bar: Bar, thickness: float) -> None:
+    """Draw a bar at height y with its interval, the text at its end, and its tooltip."""
     left = 0.0
     for part in bar.parts:
         axes.barh(y, part.length, thickness, left, color=part.colour, label=part.name)
@@ -131,13 +132,13 @@ _MOST_CATEGORIES = 12  # labels of an axis
 
 
 class Point(NamedTuple):
-    """A figure with its interval; NaN where there is none."""
+    """A figure with its interval. Unknown values are NaN."""
 
     x: float
     y: float
     low: float = math.nan
     high: float = math.nan
-    said: str = ""  # on a page, under the pointer
+    said: str = ""  # tooltip on a page
 
 
 @dataclass(frozen=True)
@@ -152,20 +153,21 @@ class Look:
 
 @dataclass(frozen=True)
 class Line:
-    """What is drawn from left to right."""
+    """A line from left to right."""
 
     label: str
     points: Sequence[Point]
     look: Look = Look()
-    name: str = ""  # at its end; lines without a name are thin
+    name: str = ""  # written at its end; lines without a name are thin
 
     @property
     def end(self) -> Point | None:
+        """The last point with a finite figure."""
         return next((point for point in reversed(self.points) if math.isfinite(point.y)), None)
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw lines with the intervals that are known. Points without a figure are gaps."""
+    """Draw lines with the known intervals. Points without a figure are gaps. Named lines are strong."""
     for line in lines:
         x, y, low, high = np.array([point[:4] for point in line.points], float).T
         look, strong = line.look, bool(line.name)
@@ -182,7 +184,7 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
-    """Write the names in the right margin, without overlaps. The limits of the axes are set."""
+    """Write the names of lines in the right margin, without overlaps. Set the limits of the axes before."""
     ends = [(line, end) for line in lines if line.name and (end := line.end)]
     fraction = axes.transData + axes.transAxes.inverted()
     aims = [float(fraction.transform((end.x, end.y))[1]) for _, end in ends]
@@ -201,50 +203,48 @@ def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
 def looks(
     best: Mapping[str, float], variants: Mapping[str, str], families: pane.Families, most: int = MOST_LINES
 ) -> dict[str, Look]:
-    """The looks of the lines that have a colour: all if they are few enough.
+    """Choose the lines that have a colour, at most `most`, and how they look.
 
-    Otherwise the first variant of the ladder, the best of each family, libraries, and the user's own kernels.
+    If there are too many lines, the first variant of the ladder, the best of each family, libraries and the
+    user's own kernels have a colour.
 
     Args:
         best: the highest rate by label, in the order of the ladder.
-        variants: by label.
-        families: as of a chart.
-        most: lines with a colour.
+        variants: the variant by label.
+        families: the family by variant, in the order of the ladder.
+        most: the number of lines with a colour.
     """
 
     def family(label: str) -> str:
         return LIBRARIES if variants[label] == BASELINE else families.get(variants[label], "others")
 
-    ranked = sorted(best, key=lambda label: -best[label])
-    chosen = ranked
-    if len(ranked) > most:
-        first = [label for label in ranked if variants[label] == next(iter(families), "")]
-        others = [label for label in ranked if family(label) != LIBRARIES and label not in first]
-        leaders = {family(label): label for label in reversed(others)}.values()
-        libraries = [label for label in ranked if family(label) == LIBRARIES]
-        own = [label for label in ranked if family(label) == OWN]
-        in_order = sorted(leaders, key=ranked.index)
-        chosen = list(dict.fromkeys((*first, *in_order, *libraries, *own)))[:most]
+    chosen = sorted(best, key=lambda label: -best[label])
+    if len(chosen) > most:
+        first = [label for label in chosen if variants[label] == next(iter(families), "")]
+        groups = by_key((family(label), label) for label in chosen if label not in first)
+        libraries = groups.pop(LIBRARIES, [])
+        leaders = [labels[0] for labels in groups.values()]
+        chosen = list(dict.fromkeys((*first, *leaders, *libraries, *groups.get(OWN, ()))))[:most]
     result: dict[str, Look] = {}
-    colours, dashes = iter(pane.COLOURS), iter(_LIBRARY_DASHES * most)
-    for label in sorted(best, key=lambda label: variants[label] != BASELINE):
-        if label not in chosen:
-            continue
+    colours, user_colours, dashes = iter(pane.COLOURS), iter([pane.OWN_COLOUR]), iter(_LIBRARY_DASHES * most)
+    for label in sorted(
+        (each for each in best if each in chosen), key=lambda each: variants[each] != BASELINE
+    ):
         if family(label) == LIBRARIES:
             result[label] = Look(pane.BLACK, next(dashes))
-            continue
-        is_first_own = family(label) == OWN and all(
-            each.colour != pane.OWN_COLOUR for each in result.values()
-        )
-        colour = pane.OWN_COLOUR if is_first_own else next(colours)
-        result[label] = Look(colour, marker=_MARKERS[len(result) % len(_MARKERS)])
+        else:
+            colour = (next(user_colours, "") if family(label) == OWN else "") or next(colours)
+            result[label] = Look(colour, marker=_MARKERS[len(result) % len(_MARKERS)])
     return result
 
 
 def size_axis(
     axes: Axes, sizes: Sequence[int], text: Callable[[int], str] = str, room: float = 0.075
 ) -> dict[int, float]:
-    """A logarithmic axis of sizes, or categories where some are too close; where each size is."""
+    """Make the x axis a logarithmic axis of sizes, or one of categories if some are too close.
+
+    `text` formats labels, and `room` is as of `thinned`. Returns the position of each size on the axis.
+    """
     steps = list(pairwise(sizes))
     if any(larger / smaller < _CLOSE for smaller, larger in steps):
         at = {size: float(number) for number, size in enumerate(sizes)}
@@ -263,34 +263,29 @@ def size_axis(
 
 
 def thinned(sizes: Sequence[int], room: float) -> list[int]:
-    """The sizes whose labels do not touch on a logarithmic axis: the last always, and powers of two first."""
+    """Select sizes whose labels do not touch on a logarithmic axis. The last one and powers of two go first.
+
+    `room` is the minimum distance between labels as a fraction of the axis.
+    """
     span = max(math.log(sizes[-1] / sizes[0]), 1e-9)
-    kept: list[int] = []
+    shown: list[int] = []
     for size in sorted(sizes, key=lambda n: (n != sizes[-1], n != sizes[0], n & (n - 1) != 0, n)):
-        if all(abs(math.log(size / other)) / span >= room for other in kept):
-            kept.append(size)
-    return sorted(kept)
+        if all(abs(math.log(size / other)) / span >= room for other in shown):
+            shown.append(size)
+    return sorted(shown)
 
 
 def spread(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Heights moved as little as possible so that neighbours are `apart`, within low and high if they fit.
+    """Move heights so that neighbours are `apart`: up from the lowest, then down where the top is exceeded.
 
-    Neighbours that collide become a block that sits at the mean of what its members want.
+    The results are between low and high if they fit.
     """
-    order = sorted(range(len(heights)), key=lambda n: heights[n])
-    blocks: list[list[int]] = []
-
-    def bottom(block: list[int]) -> float:
-        wanted = float(np.mean([heights[n] - rank * apart for rank, n in enumerate(block)]))
-        return max(low, min(wanted, high - (len(block) - 1) * apart))
-
+    order = sorted(range(len(heights)), key=lambda index: heights[index])
+    moved = list(heights)
     for index in order:
-        blocks.append([index])
-        while len(blocks) > 1 and bottom(blocks[-2]) + len(blocks[-2]) * apart > bottom(blocks[-1]):
-            last = blocks.pop()
-            blocks[-1] += last
-    moved = [0.0] * len(heights)
-    for block in blocks:
-        for rank, index in enumerate(block):
-            moved[index] = bottom(block) + rank * apart
+        moved[index] = max(heights[index], low)
+        low = moved[index] + apart
+    for index in reversed(order):
+        moved[index] = min(moved[index], high)
+        high = moved[index] - apart
     return moved

@@ -1,4 +1,4 @@
-"""A chart: panes with their titles and words, written to a file or a page.
+"""Charts of panes with titles, written to a file or a page.
 
 Equal rows give equal files. Colours are Okabe and Ito's, which are safe for colour-blind readers. Names come
 from drivers, so no text is interpreted as markup.
@@ -17,13 +17,12 @@ from typing import Any
 from xml.sax.saxutils import escape, quoteattr
 
 import matplotlib
-from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.axis import Axis
-from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.offsetbox import AnnotationBbox, HPacker, TextArea
+from matplotlib.text import Text
 from matplotlib.ticker import AutoLocator, LogLocator, NullFormatter, NullLocator
 
 from gemmbench import UsageError
@@ -44,7 +43,7 @@ COLOURS = (
 BLACK, DARK, GREY, PALE = "#000000", "#444444", "#6E6E6E", "#C8C8C8"  # libraries, roofs and words
 OWN_COLOUR = "#882255"  # of the user's own kernel; Paul Tol's wine
 OPAQUE: Mapping[str, Any] = {"facecolor": "white", "edgecolor": "none", "alpha": 0.85, "pad": 0.8}
-"""What is behind words that stand on lines."""
+"""The background of text on lines."""
 BELOW = ("data", "axes fraction")
 NEAR = 0.25  # of the measured peak: the peak is drawn if the fastest kernel comes that near
 
@@ -79,26 +78,27 @@ _METADATA: dict[str, dict[str, None]] = {
 
 
 class ChartError(UsageError):
-    """A chart that cannot be drawn; the message is one sentence for the user."""
+    """A chart cannot be drawn. The message is one sentence for the user."""
 
 
 @dataclass(frozen=True)
 class Pane:
-    """One panel of a chart: how tall it wants to be, in inches, and what paints it."""
+    """One panel of a chart: its height in inches, and the function that draws it."""
 
     height: float
     paint: Callable[[Axes], None]
 
 
 def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str) -> None:
-    """Draw panes that are not of a kind into one file; arguments as of `figure_of` and `write`."""
+    """Draw panes that belong to no kind into one file. See `figure_of` and `write`."""
     write(lambda: figure_of(panes, f"there are no {needs}", 1), path)
 
 
 def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:
-    """Panes as a matplotlib figure, so many across; `ChartError` with what is lacking if there are none.
+    """Draw panes as a matplotlib figure with at most `across` panes side by side.
 
-    `panes` makes them in matplotlib's own style, which this sets: call it inside ``rc_context``.
+    `panes` is called after matplotlib's style is set, so call this inside ``rc_context``. Raises `ChartError`
+    with the text of `lacks` if there are no panes.
     """
     set_style()
     content = panes()
@@ -108,7 +108,7 @@ def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> F
 
 
 def write(paint: Callable[[], Figure], path: Path) -> None:
-    """Write a figure into a file whose suffix decides the format; `ChartError` if that cannot be done."""
+    """Write a figure into a file whose suffix decides the format. Raises `ChartError` if that fails."""
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -123,54 +123,42 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
         raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
 
 
-def each_alone(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
-    """Each pane as a figure of its own, for a page that puts them where there is room; as of `figure_of`."""
+def separate_figures(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:
+    """Draw each pane as a figure of its own, for a page. Call it inside ``rc_context``."""
     set_style()
     return [_composed([pane], 1) for pane in panes()]
 
 
 def set_style() -> None:
-    """Matplotlib's own style, which every chart is drawn in: call it inside ``rc_context``."""
+    """Set the style of all charts, starting from matplotlib's defaults. Call it inside ``rc_context``."""
     matplotlib.rcdefaults()
     matplotlib.rcParams.update(_STYLE)
 
 
 def _composed(panes: Sequence[Pane], across: int) -> Figure:
+    """Draw panes in rows of `across` as one figure. A row is as tall as its tallest pane."""
     across = min(len(panes), across)
     rows = [panes[first : first + across] for first in range(0, len(panes), across)]
     heights = [max(pane.height for pane in row) for row in rows]
     width = _WIDTH * (1 if across == 1 else 1.75)
     layout = ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, hspace=0.04, wspace=0.04)
     picture = Figure(figsize=(width, sum(heights)), layout=layout)
-    # A figure of its own for each pane, so that long names in one cost the others no room.
+    # One subfigure for each pane, so that long names in one take no room from the others.
     grid = picture.subfigures(len(rows), across, squeeze=False, height_ratios=heights)
     for figure_, pane in zip(grid.flat, panes, strict=False):
         pane.paint(figure_.subplots())
     return picture
 
 
-# --- What stands in a pane ----------------------------------------------------------------------------------
-
-
-class Mark(Artist):
-    """The position of a row in a pane, and the text of its tooltip on a page. Nothing is drawn."""
-
-    def __init__(self, pane: Axes, at: tuple[float, float], text: str) -> None:
-        super().__init__()
-        self.pane = pane
-        self.at = at
-        self.text = text
-        self.set_in_layout(False)
-
-    def draw(self, renderer: RendererBase) -> None:
-        """Draw nothing."""
+# --- The content of a pane ----------------------------------------------------------------------------------
 
 
 def mark(axes: Axes, x: float, y: float, text: str) -> None:
-    """Attach a tooltip to a point in data coordinates: see `Mark`."""
+    """Attach a tooltip to a point in data coordinates: an empty text, whose group id is the tooltip."""
     figure = axes.get_figure()
     assert figure is not None  # every pane is in one
-    figure.add_artist(Mark(axes, (x, y), text))  # not the pane's own: what is drawn there stays as it is
+    # The figure owns it, so that the texts of the pane are only those that are drawn.
+    figure.text(x, y, "", transform=axes.transData, gid=text).set_in_layout(False)
 
 
 def say(
@@ -181,9 +169,9 @@ def say(
     where: Coordinates = "data",
     **style: Any,
 ) -> None:
-    """Words next to a point.
+    """Write text next to a point.
 
-    The offset is in points of the page. `where` names the point's coordinates; with `BELOW` its height is a
+    The offset is in points of the page. `where` names the coordinates of `at`. With `BELOW` its height is a
     fraction of the axis.
     """
     axes.annotate(
@@ -192,22 +180,22 @@ def say(
 
 
 def tick_texts(axis: Axis, text: Callable[[float], str]) -> None:
-    """Labels of an axis's ticks, without needless zeros."""
+    """Label the ticks of an axis with `text`, without needless zeros."""
     axis.set_major_formatter(lambda value, _: short(text(value)))
 
 
 class _LogLocator(LogLocator):
-    """Ticks of a logarithmic axis; those of a linear one where there would be fewer than two."""
+    """Ticks of a logarithmic axis, or those of a linear one if fewer than two would be visible."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-        """See `matplotlib.ticker.Locator`."""
+        """The positions of ticks between two values. See `matplotlib.ticker.Locator`."""
         ticks = super().tick_values(vmin, vmax)
         seen = [tick for tick in ticks if vmin <= tick <= vmax]
         return ticks if len(seen) > 1 else AutoLocator().tick_values(vmin, vmax)
 
 
 def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) -> None:
-    """Ticks of a logarithmic axis: 1, 2, 5 where its ends are less than `span` times apart, else decades."""
+    """Set the ticks of a logarithmic axis: 1, 2, 5 if it spans less than a factor of `span`, else decades."""
     low, high = axis.get_view_interval()
     steps = (1.0, 2.0, 5.0) if high / low < span else (1.0,)
     axis.set_major_locator(_LogLocator(10, subs=steps, numticks=99))
@@ -217,7 +205,7 @@ def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) ->
 
 
 def device_name(run: Run, device: int) -> str:
-    """The device, or the processor for the host; with its number where another of the run has the name."""
+    """The name of a device, with its number if another one has the same name. For the host, its processor."""
     if device == HOST:
         return clean(run.header.host.cpu)
     names = [each.name for each in run.header.devices]
@@ -226,27 +214,27 @@ def device_name(run: Run, device: int) -> str:
 
 
 def stem(run: Run) -> str:
-    """The name of a run among several: its file's name without the suffix."""
+    """The name of a run in titles: its file's name without the suffix."""
     return clean(Path(run.path).stem) or "run"
 
 
 @dataclass(frozen=True, eq=False)
 class PaneSubject:
-    """Whose rows a pane shows: of one run and device, and of one data type where each has its own pane."""
+    """The rows that a pane shows: of one run and device, and of one data type or all."""
 
     run: Run
     device: int
     dtype: str  # "" if the pane is of every type
     where: str  # the device, and the run if there are several
-    rows: list[Row]  # the host's own among them
+    rows: list[Row]  # including those of the host
 
 
 def subjects(
     runs: Sequence[Run], wanted: Callable[[Row], bool] = lambda row: row.kind == "gemm", typed: bool = True
 ) -> list[PaneSubject]:
-    """The subjects of the panes where each run and device has its own, or each data type of it if `typed`.
+    """Divide wanted rows among panes, one for each run and device, and for each data type if `typed`.
 
-    Runs without a wanted row have none: they may provide peak and bandwidth.
+    Runs without a wanted row have no pane. They may provide peak and bandwidth.
     """
     shown = [run for run in runs if any(map(wanted, run.rows))]
     result = []
@@ -254,21 +242,21 @@ def subjects(
         rows = [row for row in run.rows if wanted(row)]
         keys = dict.fromkeys((row.device, row.dtype if typed else "") for row in rows if row.device != HOST)
         for device, dtype in sorted(keys, key=lambda key: key[0]):
-            own_rows = [row for row in rows if row.device in (device, HOST) and dtype in ("", row.dtype)]
+            selected = [row for row in rows if row.device in (device, HOST) and dtype in ("", row.dtype)]
             where = device_name(run, device) + (f" ({stem(run)})" if len(shown) > 1 else "")
-            result.append(PaneSubject(run, device, dtype, where, own_rows))
+            result.append(PaneSubject(run, device, dtype, where, selected))
     return result
 
 
 def _room(axes: Axes) -> float:
-    """Inches that words above and below a pane have, from its left edge on."""
+    """The width for text above a pane in inches, from its left edge on."""
     figure = axes.get_figure()
     assert figure is not None  # every pane is in one
     return figure.bbox.width / figure.dpi - 1.1
 
 
 def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
-    """What, where and which type; below it a remark, and what the colours mean as words in them."""
+    """Write a bold title, a remark below it, and keys: words in the colours that they explain."""
     lines, height = textwrap.wrap(below, round(15.5 * _room(axes))), 7.0
     if keys:
         bold = {"fontsize": 8.5, "fontweight": "bold"}
@@ -287,7 +275,7 @@ def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, st
 
 
 def short(text: str) -> str:
-    """Tick labels without needless zeros: ``10`` for ``10.0``, ``1 ms`` for ``1.00 ms``."""
+    """A number with a unit, without needless zeros: ``10`` for ``10.0``, ``1 ms`` for ``1.00 ms``."""
     figure_, _, unit = text.partition(" ")
     if "." in figure_:
         figure_ = figure_.rstrip("0").rstrip(".")
@@ -302,7 +290,7 @@ _ID = re.compile(
 
 
 def to_svg(figure: Figure, label: str, number: int) -> str:
-    """Convert a figure to an ``svg`` element. Each `Mark` becomes an invisible circle with a tooltip.
+    """Convert a figure to an ``svg`` element. Each `mark` becomes an invisible circle with a tooltip.
 
     Args:
         figure: the figure to convert.
@@ -320,11 +308,11 @@ def to_svg(figure: Figure, label: str, number: int) -> str:
 
 
 def _tooltips(figure: Figure) -> Iterator[str]:
-    """Yield a ``circle`` element with a title for each `Mark` that has a finite position in its pane."""
+    """Yield a ``circle`` element with a title for each `mark` with a finite position in its pane."""
     to_points = 72 / figure.dpi  # SVG counts in points
-    for each in figure.findobj(Mark):
-        assert isinstance(each, Mark)
-        x, y = each.pane.transData.transform(each.at)
-        if abs(x) < 1e6 and abs(y) < 1e6:  # no NaN, and no zero on a logarithmic axis
+    for each in figure.findobj(Text):
+        assert isinstance(each, Text)
+        x, y = each.get_transform().transform(each.get_position())
+        if each.get_gid() and abs(x) < 1e6 and abs(y) < 1e6:  # no NaN, and no zero on a logarithmic axis
             at = f'cx="{x * to_points:.1f}" cy="{(figure.bbox.height - y) * to_points:.1f}"'
-            yield f'<circle {at} r="5"><title>{escape(each.text)}</title></circle>'
+            yield f'<circle {at} r="5"><title>{escape(str(each.get_gid()))}</title></circle>'

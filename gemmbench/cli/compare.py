@@ -78,7 +78,7 @@ def finish(
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UsageError(f"nothing was compared: {why_nothing(comparison)}")
-    if options.strict and any(line.open for line in comparison.lines):
+    if options.strict and any(line.is_possibly_slower for line in comparison.lines):
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 

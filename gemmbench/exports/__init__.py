@@ -174,8 +174,8 @@ def _samples(run: Run) -> Iterator[Sample]:
     yield _RUN, run_label | about, 1.0
     with suppress(ValueError):  # an invalid start time
         yield _STARTED, run_label, moment(header.started_utc).timestamp()
-    cases = [run_label | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)]
-    for row, case in zip(run.rows, cases, strict=True):
+    cases = {name: run_label | _case(run, row, name) for row, name in zip(run.rows, labels(run), strict=True)}
+    for row, case in zip(run.rows, cases.values(), strict=True):
         yield _OK, {**case, "status": export_status(row)}, float(export_status(row) == "ok")
         if export_status(row) != "ok":
             continue
@@ -183,9 +183,8 @@ def _samples(run: Run) -> Iterator[Sample]:
             yield _PEAK, case, fraction
         if row.energy.joules:
             yield _ENERGY, case, row.energy.joules
-    of_row = dict(zip(labels(run), cases, strict=True))
     for each in series(run):
-        names = {**of_row[each.benchmark], "scope": each.scope}
+        names = {**cases[each.benchmark], "scope": each.scope}
         times = each.times if each.is_fixed else None
         for figure, families in ((times, _TIMES), (each.operations, _OPERATIONS), (each.bytes, _BYTES)):
             for field, family in families.items() if figure else ():

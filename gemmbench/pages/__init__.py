@@ -33,11 +33,9 @@ from gemmbench.report.table import NOTHING, Cell, Sheet
 from gemmbench.stats import rates
 from gemmbench.stats.panels import sweep_axis
 
-_SAME_PLAN = 0.8  # smallest fraction of cases that two runs of one plan share
 _SENTENCES = 3  # at the top of the page
 _TOP_ROWS = 6  # of the table at the top of the page
 _WORDY = 28  # characters; longer cells wrap
-_PEAKS = ("float", "double", "half")  # in the summary
 _LEFT_OUT = ("time",)  # kinds of charts that a report draws only on request: throughput says the same
 
 _Problems = dict[tuple[str, Problem], dict[str, tuple[float, str]]]  # rate and kernel by run
@@ -115,7 +113,7 @@ def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
     sheets = [sheet for part in sections for sheet in part.sheets]
     table, sentences = _fastest(shown, runs)
     said = [note.line for sheet in sheets for note in sheet.notes if note.style == "bold"]
-    summary += [*sentences, *([] if sentences and len(shown) > 1 else said)] or _peaks(shown)
+    summary += [*sentences, *([] if sentences and len(shown) > 1 else said)]
     tables = (replace(sheet, rows=sheet.rows[:_TOP_ROWS], notes=()) for sheet in sheets if sheet.rows)
     parts += [*side_by_side(shown, names), *sections, _machines(runs, names)]
     charts = [chart for part in parts for chart in part.charts]
@@ -187,7 +185,6 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     if not order:
         return None, []
     lines, sentences = [], []
-    is_typed = len({dtype for _, dtype in order}) > 1
     for device, dtype in order[:_TOP_ROWS]:
         for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
@@ -195,7 +192,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
             is_first = row is groups[device, dtype][0][2]
             assert row.problem is not None  # it has a rate
-            texts = [name, figure, row.problem.size, of_peak, *([dtype] if is_typed else [])]
+            texts = [name, figure, row.problem.size, of_peak, dtype]
             lines.append((Cell(device), *(Cell(text, is_first and text is figure) for text in texts)))
             if is_first:
                 share = f", {of_peak} of the measured peak" if fraction else ""
@@ -204,22 +201,10 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     return Sheet(
         caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("device",),
-        blocks=(("kernel", "best rate", "size", "of peak", *(["type"] if is_typed else [])),),
+        blocks=(("kernel", "best rate", "size", "of peak", "type"),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences
-
-
-def _peaks(runs: Sequence[Run]) -> list[str]:
-    """A sentence with the measured peaks of each device, for float, double and half."""
-    sentences = []
-    for run in runs:
-        for device in range(len(run.header.devices)):
-            tops = ((dtype, rates.best_peak(run.rows, device, dtype, False)) for dtype in _PEAKS)
-            texts = [f"{dtype} {units.rate(top[0], rates.is_integer(dtype))}" for dtype, top in tops if top]
-            if texts:
-                sentences.append(f"Measured peaks of {device_name(run, device)}: {', '.join(texts)}.")
-    return sentences
 
 
 def _positions(run: Run, row: Row) -> Sequence[int]:
@@ -231,30 +216,21 @@ def _positions(run: Run, row: Row) -> Sequence[int]:
 
 
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
-    """Group runs of one plan, and sort each group by start time."""
-    groups: list[list[Run]] = []
+    """Group runs of the same cases on one machine with equal --cold, each group sorted by start time.
+
+    A tuning run is a group of its own.
+    """
+    groups: dict[object, list[Run]] = {}
     for run in runs:
-        group = next((group for group in groups if _is_same_plan(group[0], run)), None)
-        if group is None:
-            groups.append(group := [])
-        group.append(run)
-    for group in groups:
+        host = run.header.host
+        devices = tuple((each.platform, each.name, each.pci) for each in run.header.devices)
+        machine = devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold
+        cases = frozenset(baseline.match_key(row, row.device) for row in run.rows)
+        groups.setdefault(id(run) if is_tuning(run) else (machine, cases), []).append(run)
+    for group in groups.values():
         with suppress(ValueError):  # an invalid start time
             group.sort(key=lambda run: moment(run.header.started_utc))
-    return groups
-
-
-def _is_same_plan(first: Run, second: Run) -> bool:
-    """Whether two runs measured at least 80 % of their cases in common, on one machine, with equal --cold."""
-    machines, cases = [], []
-    for run in (first, second):
-        host = run.header.host
-        devices = [(each.platform, each.name, each.pci) for each in run.header.devices]
-        machines.append((devices, host.cpu, host.cores, host.memory_bytes, run.header.policy.cold))
-        cases.append({key for each in baseline.replicates_in(run, first.header)[:1] for key in each.rows})
-    if machines[0] != machines[1] or is_tuning(first) or is_tuning(second):
-        return False
-    return len(cases[0] & cases[1]) >= _SAME_PLAN * len(cases[0] | cases[1])
+    return list(groups.values())
 
 
 def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> PageSection:
@@ -366,31 +342,34 @@ def _subject(run: Run) -> str:
     return f"{', '.join(dict.fromkeys(row.dtype for row in gemms))} GEMM on {where}, {text}"
 
 
-_MACHINE = (
-    "started (UTC)", "device", "processor", "cores", "busy before", "memory", "system", "Python", "NumPy",
-    "BLAS", "gemmbench",
-)  # fmt: skip
-
-
 def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
     """Build the table of machines, with a line for each run and device: date, hardware and software."""
 
-    def line(run: Run, device: str) -> tuple[Cell, ...]:
-        """The cells of a run and a device's title."""
-        host, started = run.header.host, run.header.started_utc[:19].replace("T", " ")
-        texts = (
-            names[id(run)], started, device, host.cpu, str(host.cores), f"{host.busy:.1f}",
-            units.size(host.memory_bytes), host.system, host.python, host.numpy, host.blas,
-            run.header.gemmbench,
-        )  # fmt: skip
-        return tuple(Cell(clean(text)) for text in texts)
+    def facts(run: Run, device: str) -> dict[str, str]:
+        """The cells of a run and a device's title, by heading."""
+        host = run.header.host
+        return {
+            "run": names[id(run)],
+            "started (UTC)": run.header.started_utc[:19].replace("T", " "),
+            "device": device,
+            "processor": host.cpu,
+            "cores": str(host.cores),
+            "busy before": f"{host.busy:.1f}",
+            "memory": units.size(host.memory_bytes),
+            "system": host.system,
+            "Python": host.python,
+            "NumPy": host.numpy,
+            "BLAS": host.blas,
+            "gemmbench": run.header.gemmbench,
+        }
 
     titles = {id(run): dict.fromkeys(device.title for device in run.header.devices) for run in runs}
+    lines = [facts(run, title) for run in runs for title in titles[id(run)] or ("host",)]
     sheet = Sheet(
         keys=("run",),
-        blocks=(_MACHINE,),
-        rows=tuple(line(run, title) for run in runs for title in titles[id(run)] or ("host",)),
-        left=frozenset(_MACHINE) - {"cores", "busy before", "memory"},
+        blocks=(tuple(lines[0])[1:],),
+        rows=tuple(tuple(Cell(clean(text)) for text in line.values()) for line in lines),
+        left=frozenset(lines[0]) - {"cores", "busy before", "memory"},
     )
     return PageSection("machines", "Where and when", sheets=(sheet,))
 
@@ -413,7 +392,7 @@ class _Draw:
         if self.wanted.charts is not None:
             return []
         with matplotlib.rc_context():
-            return [self._chart("", figure, caption) for figure in pane.each_alone(panes)]
+            return [self._chart("", figure, caption) for figure in pane.separate_figures(panes)]
 
     def suited(self, runs: Sequence[Run]) -> Iterator[Chart]:
         """Draw every pane of the wanted kinds that suit the runs."""
@@ -455,7 +434,7 @@ def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         version=__version__,
-        looks=_looks,
+        looks=_class_attribute,
     )
 
 
@@ -464,7 +443,7 @@ def _file(name: str) -> str:
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
-def _looks(cell: Cell, is_left: bool = False) -> Markup:
+def _class_attribute(cell: Cell, is_left: bool = False) -> Markup:
     """The ``class`` attribute of a table cell: its style, ``w`` if it wraps, ``l`` if it is aligned left."""
     names = ["best"] if cell.best else cell.style.split()
     names += ["w"] if len(cell.text) > _WORDY else []

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -108,7 +107,7 @@ class BaselineSet:
 
 @dataclass(frozen=True, eq=False)
 class Replicate:
-    """Every case of a run once."""
+    """The rows of a run, each case once."""
 
     run: Run
     rows: Mapping[RowKey, Row]  # device positions in the keys refer to the first baseline's header
@@ -180,27 +179,28 @@ def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str
 
     None if there is no such difference.
     """
-    for kind, name, before, after in _device_facts(old, new):
-        if before != after and kind is not None and kind not in across:
-            return kind, f"{name}: {_word(after)}, not {_word(before)}"
-    return None
+    differences = _differences(_device_facts(old, new), across)
+    return next(((kind, reason) for kind, reason in differences if kind is not None), None)
 
 
 def difference(
     old: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = (), scope: str | None = None
 ) -> str:
     """Why two rows with one key are not comparable in a scope and what to do about it, or ""."""
-    for kind, name, before, after in _facts(old, new, scope):
-        if before == after or kind in across:
-            continue
-        reason = f"{name}: {_word(after)}, not {_word(before)}"
-        if kind is None:
-            return f"{reason}; measure both runs alike"
-        remedy = DIFFERENCES[kind]
-        if kind == "source" and new[1].own:
-            remedy = f"check --kernel-file {clean(new[1].own)} --against OLD.cl interleaves the two versions"
-        return f"{reason}; {remedy}, or compare anyway with --across {kind}"
-    return ""
+    kind, reason = next(_differences(_facts(old, new, scope), across), (None, ""))
+    if kind is None:
+        return reason and f"{reason}; measure both runs alike"
+    remedy = DIFFERENCES[kind]
+    if kind == "source" and new[1].own:
+        remedy = f"check --kernel-file {clean(new[1].own)} --against OLD.cl interleaves the two versions"
+    return f"{reason}; {remedy}, or compare anyway with --across {kind}"
+
+
+def _differences(facts: Iterable[Fact], across: Collection[str]) -> Iterator[tuple[Kind | None, str]]:
+    """The kind and a message of each difference that `across` does not allow."""
+    for kind, name, before, after in facts:
+        if before != after and kind not in across:
+            yield kind, f"{name}: {clean(after) or 'none'}, not {clean(before) or 'none'}"
 
 
 def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
@@ -245,18 +245,14 @@ def only_preset_differs(before: Row, after: Row) -> bool:
     """
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False
-    with contextlib.suppress(KeyError, ValueError, TypeError, OSError):
-        return all(_fingerprint(row) == row.source for row in (before, after))
-    return False
-
-
-def _fingerprint(row: Row) -> str:
-    variant = BY_NAME[row.variant]
-    variant = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
-    variant = variant.with_math(str(row.parameters.get(MATH, "")))
-    values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
-    return variant.fingerprint(row.dtype, values)
-
-
-def _word(text: str) -> str:
-    return clean(text) or "none"
+    try:
+        for row in (before, after):
+            variant = BY_NAME[row.variant]
+            variant = laid_out(variant, rates.gemm_of(row)) if row.problem else variant
+            variant = variant.with_math(str(row.parameters.get(MATH, "")))
+            values = {name: int(value) for name, value in row.parameters.items() if name != MATH}
+            if variant.fingerprint(row.dtype, values) != row.source:
+                return False
+    except (KeyError, ValueError, TypeError, OSError):  # parameters of another version
+        return False
+    return True

@@ -30,7 +30,7 @@ from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.regress.compare import ComparedRow, Comparison
-from gemmbench.regress.results import name, rounded_percent, where
+from gemmbench.regress.results import rounded_percent, row_name, where
 from gemmbench.report.table import Cell, Note, Sheet
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import is_on_cpu, work
@@ -95,25 +95,24 @@ def prepared(
         policy = replace(policy, time_limit_s=2 * policy.time_limit_s)
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
-        devices, places = _chosen(baseline, all_devices, options.device)
+        devices, positions = _selected_devices(baseline, all_devices, options.device)
         folder = ""  # or what else `Case.former` names
         if against and not options.old_kernels:
             folder = str(against if str(against).startswith(DRIVER) else against.absolute())
         kernels = options.user_kernels, options.old_kernels
-        plan = rebuild(_wanted(baseline), devices, places, folder, *kernels)
-        for step in plan:  # the user's own kernels must be there
+        plan = rebuild(_rows_to_measure(baseline), devices, positions, folder, *kernels)
+        for step in plan:  # the user's own kernels must exist
             if isinstance(step, Skip) and step.row.own and not step.row.source:
                 raise UsageError(step.row.reason)
         if not any(isinstance(step, Case) for step in plan):
             how = " interleaved with their old kernels" if baseline.rules.interleaved else ""
             raise UsageError(f"{baseline.runs[0].path} has no rows that can be measured again{how}")
-        if against is not None:
-            for step in plan:  # start the other version before measuring anything
+        try:  # start the other version before measuring anything
+            for step in plan:
                 if isinstance(step, Case) and step.former and step.device >= 0:
-                    try:
-                        worker.of_former(step, devices[step.device])
-                    except NotMeasuredError as error:
-                        raise UsageError(f"--against {against}: {error.reason}") from None
+                    worker.of_former(step, devices[step.device])
+        except NotMeasuredError as error:
+            raise UsageError(f"--against {against}: {error.reason}") from None
         # The baseline's table suits its cases, but not a search, nor every case several times.
         view = "" if options.aa or is_tuning(baseline.runs[0]) else baseline.header.view
         header = header_of(devices, host, policy, command, view, baseline.header.scope)
@@ -126,8 +125,8 @@ def follow(job: Job, listen: Listen) -> CheckOutcome:
     The outcome holds the rows measured so far and how the check ended. The file is closed in any case.
     """
     outcome = CheckOutcome(job.run)
-    steps: Generator[Event, None, Comparison | None]
-    steps = repeat(job, job.options.aa) if job.options.aa else check(job)
+    times = job.options.aa
+    steps: Generator[Event, None, Comparison | None] = repeat(job, times) if times else check(job)
     try:
         while True:
             listen(next(steps))
@@ -174,11 +173,11 @@ def check(job: Job) -> Generator[Event, None, Comparison]:
     ]
     if candidates:
         yield from _remeasure(job, candidates, cases)
-    decided = {each.line.key: _decided(job, each) for each in candidates}
+    decided = {each.line.key: _final_line(job, each) for each in candidates}
     for each in candidates:  # a control may fail
         for key, row in each.failed.items():
             line = decided.get(key) or next(line for line in first.lines if line.key == key)
-            decided[key] = _broken(line, row)
+            decided[key] = _as_broken(line, row)
     lines = tuple(decided.get(line.key, line) for line in first.lines)
     return verdicts.concluded(replace(first, lines=lines, remarks=tuple(_remarks(first, candidates))))
 
@@ -203,7 +202,7 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
     may_be = rules.interleaved and not line.ratio.high <= 1 + line.threshold
-    return line.verdict == "slower" or line.open or may_be
+    return line.verdict == "slower" or line.is_possibly_slower or may_be
 
 
 def _cases(job: Job) -> dict[RowKey, Case]:
@@ -272,7 +271,7 @@ def _slowdown(
     return max(1.0, now.median * work(row) / control.base_s) if now and control.base_s else 1.0
 
 
-def _decided(job: Job, candidate: Candidate) -> ComparedRow:
+def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
     Times are first divided by the slowdown of the control. Interleaved pairs are pooled instead. A row that
@@ -283,26 +282,27 @@ def _decided(job: Job, candidate: Candidate) -> ComparedRow:
     known = [(row, slowdown, now) for row, slowdown in looks if (now := cost(row, rules.scope))]
     if not any(row is not line.row for row, *_ in known):  # over its budget each time
         again = candidate.rows[-1][0] if candidate.rows else line.row
-        return _broken(line, again) if again.status != "ok" else line
+        return _as_broken(line, again) if again.status != "ok" else line
     line = replace(line, row=known[0][0])
     if rules.interleaved:
-        return verdicts.interleaved(rules, line, [row for row, *_ in known]) or line
+        return verdicts.judge_interleaved(rules, line, [row for row, *_ in known]) or line
     olds = job.baseline.comparable(line.key, Replicate(job.run, {line.key: line.row}))
     old = job.baseline.costs(olds, line.key)
     if not old:
         return line
-    before = verdicts.middle(old)
+    before = verdicts.median_cost(old)
     ratios = [verdicts.ratio(before, Cost(now.median / slow, now.minimum / slow)) for _, slow, now in known]
     every = Interval(
         median(each.median for each in ratios),
         min(each.low for each in ratios),
         max(each.high for each in ratios),
     )
-    line = verdicts.timed(line, old, [now for *_, now in known])
+    line = verdicts.with_times(line, old, [now for *_, now in known])
     return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)
 
 
-def _broken(line: ComparedRow, row: Row) -> ComparedRow:
+def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
+    """The line with the verdict "broken" because of a row that was measured again."""
     reason = f"measured again: {verdicts.outcome(row)}"
     return replace(line, row=row, verdict="broken", reason=reason, ratio=None)
 
@@ -312,7 +312,7 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
         yield (
-            f"The machine is slower than in the baseline: its control {name(slowest.control.row)} takes "
+            f"The machine is slower than in the baseline: its control {row_name(slowest.control.row)} takes "
             f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."
         )
     sources = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
@@ -321,15 +321,17 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     yield from first.remarks
 
 
-def _wanted(baseline: BaselineSet) -> list[Row]:
+def _rows_to_measure(baseline: BaselineSet) -> list[Row]:
     """The baseline's rows that were ok; with `--against`, only those of kernels that have an old version."""
-    keys = {key for key, row in baseline.rows.items() if row.status == "ok"}
-    if baseline.rules.interleaved:
-        keys = {key for key in keys if baseline.rules.has_old_kernel(baseline.rows[key])}
-    return [replace(row, device=key[1]) for key, row in baseline.rows.items() if key in keys]
+    rules = baseline.rules
+    return [
+        replace(row, device=key[1])
+        for key, row in baseline.rows.items()
+        if row.status == "ok" and (not rules.interleaved or rules.has_old_kernel(row))
+    ]
 
 
-def _chosen(
+def _selected_devices(
     baseline: BaselineSet, available: Sequence[DeviceFacts], selector: str
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
     """The devices to measure on, and their positions by position in the baseline.
@@ -369,8 +371,8 @@ class AARow:
     """A row that an A/A measurement measured at least twice."""
 
     row: Row  # its device is a position in the first run
-    device: str  # for people
-    runs: int
+    device: str  # its title
+    runs: int  # measurements with a time
     min_threshold: float  # the smallest at which no run is slower than another, as a fraction
 
 
@@ -399,7 +401,7 @@ def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
         costs = baseline.costs(baseline.with_result(key), key)
         if len(costs) > 1:
             largest = max(verdicts.ratio(old, new).low for old, new in permutations(costs, 2))
-            device = verdicts.title(baseline.runs[0], row)
+            device = verdicts.device_title(baseline.runs[0], row)
             rows.append(AARow(row, device, len(costs), max(largest - 1, 0.0)))
     return AAReport(tuple(rows))
 
@@ -410,7 +412,7 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
     typed = len({row.row.dtype for row in report.rows}) > 1
 
     def cells(row: AARow) -> tuple[Cell, ...]:
-        return Cell(name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
+        return Cell(row_name(row.row, typed)), Cell(str(row.runs)), Cell(units.percent(row.min_threshold))
 
     tables = [
         Sheet(

@@ -63,7 +63,7 @@ class ComparedRow:
 
     key: RowKey
     row: Row  # the new one; the baseline's if there is none
-    device: str  # for people
+    device: str  # its title
     verdict: Verdict
     reason: str = ""
     threshold: float = 0.0  # including the differences between several baselines
@@ -73,7 +73,7 @@ class ComparedRow:
     base_s: float | None = None  # seconds for one problem
     new_s: float | None = None
     runs: tuple[int, int] = (0, 0)  # baseline and new replicates that were used
-    resources: str = ""  # what changed in them
+    resources: str = ""  # the changes of registers, spills and local memory
 
     @property
     def fails(self) -> bool:
@@ -85,7 +85,7 @@ class ComparedRow:
         return self.verdict in LOST
 
     @property
-    def open(self) -> bool:
+    def is_possibly_slower(self) -> bool:
         return self.verdict == "possibly slower"
 
 
@@ -205,7 +205,7 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
     statuses = {each.rows[key].status for each in olds}
     was_ok = "ok" in statuses
     latest = news[0] if news else olds[0]
-    line = ComparedRow(key, latest.rows[key], title(latest.run, latest.rows[key]), "missing")
+    line = ComparedRow(key, latest.rows[key], device_title(latest.run, latest.rows[key]), "missing")
     failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
     if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
         return replace(line, row=failed, verdict="broken", reason=outcome(failed))
@@ -220,7 +220,7 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
         return _not_run(baseline, line, news[0]) if was_ok else _NO_RATE
     if all(each.rows[key].measured_utc for each in good):
         return _CACHED
-    line = replace(line, row=good[0].rows[key], device=title(good[0].run, good[0].rows[key]))
+    line = replace(line, row=good[0].rows[key], device=device_title(good[0].run, good[0].rows[key]))
     if not was_ok:
         before = f"in the baseline it was {outcome(olds[0].rows[key])}" if olds else ""
         return replace(line, verdict="new", reason=before)
@@ -237,7 +237,7 @@ def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> Compar
     if not is_too_slow(row) or row.needs_s is None or not costs or rules.interleaved:
         return replace(line, reason=outcome(row))
     line = replace(line, reason="over its budget; raise --budget")
-    ratio = row.needs_s / (middle(costs).median * work(baseline.rows[line.key]))
+    ratio = row.needs_s / (median_cost(costs).median * work(baseline.rows[line.key]))
     if ratio <= 1 + rules.threshold(row):
         return line
     return replace(line, verdict="possibly slower" if rules.given_threshold(row) is None else "slower")
@@ -276,16 +276,12 @@ _RESOURCES = {
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:
     """The resources that differ between kernels of one name, if the driver reports them for both rows."""
-    olds = list(before.resources)
-    for each in now.resources:
-        was = next((other for other in olds if other.kernel == each.kernel), None)
-        if was is None:
-            continue
-        olds.remove(was)  # a kernel may be launched twice
+    olds, news = ({each.kernel: each for each in row.resources} for row in (before, now))
+    for kernel in (kernel for kernel in news if kernel in olds):
         for name, unit in _RESOURCES.items():
-            old, new = getattr(was, name), getattr(each, name)
+            old, new = getattr(olds[kernel], name), getattr(news[kernel], name)
             if None not in (old, new) and old != new:
-                yield f"{each.kernel}: {new} {unit}, not {old}"
+                yield f"{kernel}: {new} {unit}, not {old}"
 
 
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow | str:
@@ -301,35 +297,35 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
         return replace(line, verdict="not comparable", reason=reason)
     olds = baseline.comparable(key, first)
     news = [each for each in news if not baseline.difference(first, each, key)]
-    line = replace(line, row=first.rows[key], device=title(first.run, first.rows[key]))
+    line = replace(line, row=first.rows[key], device=device_title(first.run, first.rows[key]))
     for each in (*olds, *news):
         check = each.rows[key].check
         if check.verdict == "suspect":
             reason = f"its integrity is suspect: {'; '.join(check.reasons) or 'no reason given'}"
             return replace(line, verdict="not comparable", reason=reason)
     if rules.interleaved:
-        made = interleaved(rules, line, [each.rows[key] for each in news])
+        made = judge_interleaved(rules, line, [each.rows[key] for each in news])
         return made or replace(line, verdict="missing", reason="not interleaved with its old kernel")
     old, new = baseline.costs(olds, key), baseline.costs(news, key)
     if not old or not new:  # no samples, though the row is ok
         return replace(line, verdict="missing", reason="without a time")
     rows = [(each.run, each.rows[key]) for each in (*olds, *news)]
     doubt = "" if rules.given_threshold(line.row) is not None else _doubt(rows)
-    line = timed(line, old, new)
+    line = with_times(line, old, new)
     limit = CPU_LIMIT if is_on_cpu(first.run, first.rows[key]) else ROW_LIMIT
-    judged = judge(rules, line, ratio(middle(old), middle(new)), spread(old), math.inf if doubt else limit)
-    above = judged.open and judged.ratio is not None and judged.ratio.low > limit
-    return replace(judged, reason=doubt) if above else judged
+    change = ratio(median_cost(old), median_cost(new))
+    judged = judge(rules, line, change, spread(old), math.inf if doubt else limit)
+    return replace(judged, reason=doubt) if judged.is_possibly_slower and change.low > limit else judged
 
 
-def timed(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
-    """A line with the times of both sides."""
+def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
+    """A line with the median times of both sides in seconds, and the number of replicates."""
     units = work(line.row)
-    times = middle(old).median * units, middle(new).median * units
+    times = median_cost(old).median * units, median_cost(new).median * units
     return replace(line, base_s=times[0], new_s=times[1], runs=(len(old), len(new)))
 
 
-def middle(costs: Sequence[Cost]) -> Cost:
+def median_cost(costs: Sequence[Cost]) -> Cost:
     """The median over replicates of their medians, and of their minima."""
     return Cost(median(each.median for each in costs), median(each.minimum for each in costs))
 
@@ -382,7 +378,7 @@ def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit
     return replace(line, verdict=verdict, reason="", threshold=threshold, ratio=ratio)
 
 
-def interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
+def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
     """Judge a line by the pooled interleaved pairs of several measurements; None without pairs.
 
     With fewer than 12 pairs the row can be neither slower nor faster, only possibly slower.
@@ -397,7 +393,7 @@ def interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> Compare
     return judge(rules, line, made, 0.0, math.inf)
 
 
-def title(run: Run, row: Row) -> str:
+def device_title(run: Run, row: Row) -> str:
     """The device of a row; for the host, its processor and BLAS."""
     device = run.device(row)
     return device.title if device else f"{run.header.host.cpu} | {run.header.host.blas}"

@@ -31,7 +31,7 @@ _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 
 
 def to_markdown(comparison: Comparison, every: bool = False) -> str:
-    """For the summary of a CI job, the conclusion first."""
+    """A comparison in markdown for the summary of a CI job, with the conclusion first."""
     return f"### gemmbench: {conclusion(comparison)}\n\n{markdown(sheets(comparison, every))}"
 
 
@@ -49,6 +49,10 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
+    """Build the table of a device: its changed rows, the worst first, and a note about unchanged ones.
+
+    With `every`, also unchanged rows, ranges and thresholds.
+    """
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict != "unchanged")]
     shown.sort(key=lambda line: (order.index(line.verdict), -line.ratio.median if line.ratio else 0.0))
@@ -56,7 +60,7 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
         style = STYLES[line.verdict]
-        yield from (Cell(name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
+        yield from (Cell(row_name(line.row, typed)), Cell(time(line.base_s)), Cell(time(line.new_s)))
         yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
         yield Cell(line.verdict, style=style)
         if every:
@@ -102,7 +106,7 @@ def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others:
     ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
     largest, line = max(ratios, key=lambda each: each[0])
     rows = counted(len(lines), "other row" if are_others else "row")
-    largest_change = f"the largest {change(largest)} ({name(line.row, _is_typed(comparison))})"
+    largest_change = f"the largest {change(largest)} ({row_name(line.row, _is_typed(comparison))})"
     stay = "stays" if len(lines) == 1 else "stay"
     return f"{rows} {stay} within {limits}, {largest_change}"
 
@@ -115,7 +119,7 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
-    """Why rows fail, and other remarks: one for each reason, the most frequent first."""
+    """Notes why rows fail, and other remarks. One for each reason, the most frequent first."""
     reasons = {"missing": "not in the new run", "new": "not in the baseline"}
     changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
     reasons["possibly slower"] = (
@@ -131,7 +135,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
     remarks: list[Note] = []
     for (label, reason), lines in sorted(groups.items(), key=lambda group: -len(group[1])):
         if reason:
-            names = [name(line.row, _is_typed(comparison)) for line in lines]
+            names = [row_name(line.row, _is_typed(comparison)) for line in lines]
             rows = ", ".join(names) if every or len(names) <= _NAMES else counted(len(names), "row")
             note = Note(label, f"{rows}: {clean_lines(reason)}", STYLES[lines[0].verdict] or "yellow")
             (failures if label in FAILING else remarks).append(note)
@@ -168,7 +172,7 @@ def time(value: float | None) -> str:
 
 
 def where(row: Row) -> str:
-    """The size of a row, or the parameters of a microbenchmark."""
+    """The label and size of a GEMM row, or the parameters of a probe."""
     if row.kind == "gemm":
         return f"{clean(row.label)} {shape(row)}".strip()
     if list(row.parameters) == ["bytes"]:
@@ -176,7 +180,7 @@ def where(row: Row) -> str:
     return listed(row.parameters)
 
 
-def name(row: Row, typed: bool = True) -> str:
+def row_name(row: Row, typed: bool = True) -> str:
     """A row with its type and the parameters that the user gave: ``register float 512 BM=64``."""
     given = (name for name in row.given or () if name in row.parameters and name not in (MATH, *row.grid))
     parameters = listed({name: row.parameters[name] for name in given}) if row.kind == "gemm" else ""
@@ -198,7 +202,7 @@ def sentence(line: ComparedRow) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """One object: what was compared, and its ``rows``."""
+    """A comparison as a JSON object with its files, options, counts of verdicts and ``rows``."""
     whole = {
         "bases": [run.path for run in comparison.bases],
         "news": [run.path for run in comparison.news],
@@ -213,6 +217,7 @@ def to_json(comparison: Comparison) -> str:
 
 
 def _flat(line: ComparedRow) -> dict[str, object]:
+    """The fields of one row for JSON. Unknown values are None."""
     row, ratio = line.row, line.ratio
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
@@ -228,57 +233,61 @@ def _flat(line: ComparedRow) -> dict[str, object]:
     }
 
 
-def _failures(comparison: Comparison, strict: bool, missing_fails: bool) -> list[ComparedRow]:
+def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) -> list[ComparedRow]:
     """The lines that fail a job with these options."""
     return [
         line
         for line in comparison.lines
-        if line.fails or (strict and line.open) or (missing_fails and line.lost)
+        if line.fails or (strict and line.is_possibly_slower) or (missing_fails and line.lost)
     ]
 
 
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """Workflow commands: an error for each failure, warnings for doubtful and missing rows, a notice.
+    """GitHub workflow commands: an error per failure, a warning per uncertain or missing row, then a notice.
 
-    GitHub shows ten of a kind for a step. The last one counts the rest.
+    GitHub shows ten of each level for a step, so the tenth counts the rest.
     """
-    errors = _failures(comparison, strict, missing_fails)
-    rest = [line for line in comparison.lines if (line.open or line.lost) and line not in errors]
-    commands = [*_commands("error", errors), *_commands("warning", rest)]
-    commands.append(_command("notice", "gemmbench", conclusion(comparison)))
+    errors = _failing_lines(comparison, strict, missing_fails)
+    rest = [line for line in comparison.lines if line not in errors]
+    commands = [
+        *_commands("error", errors),
+        *_commands("warning", [line for line in rest if line.lost or line.is_possibly_slower]),
+        _command("notice", "gemmbench", conclusion(comparison)),
+    ]
     return "\n".join(commands) + "\n"
 
 
 def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
+    """Workflow commands of one level for these rows, at most ten."""
     shown = lines if len(lines) <= _MOST_ANNOTATIONS else lines[: _MOST_ANNOTATIONS - 1]
-    commands = [_command(level, f"gemmbench: {name(line.row)}", sentence(line)) for line in shown]
+    commands = [_command(level, f"gemmbench: {row_name(line.row)}", sentence(line)) for line in shown]
     if len(shown) < len(lines):
         commands.append(_command(level, "gemmbench", f"and {len(lines) - len(shown)} more rows"))
     return commands
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """One command with GitHub's escapes: a message is one line, a property has neither colon nor comma."""
+    """One workflow command with GitHub's escapes in title and message."""
     escapes: dict[str, str | int | None] = {"%": "%25", "\r": "%0D", "\n": "%0A"}
     message = message.translate(str.maketrans(escapes))
     title = title.translate(str.maketrans(escapes | {":": "%3A", ",": "%2C"}))
     return f"::{level} title={title}::{message}"
 
 
-# What XML 1.0 cannot write, escaped or not.
+# Letters that XML 1.0 does not allow, escaped or not.
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """A JUnit test for each row: failed, skipped (nothing can be said), or passed."""
-    # Takes a tenth of a second to import, and no other command needs it.
+    """A JUnit report with a test for each row: failed, passed, or skipped if it was not compared."""
+    # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
     suite = TestSuite("gemmbench compare")
     suite.add_property("conclusion", _text(conclusion(comparison)))
-    failures = _failures(comparison, strict, missing_fails)
+    failures = _failing_lines(comparison, strict, missing_fails)
     for line in comparison.lines:
-        case = TestCase(_text(name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        case = TestCase(_text(row_name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
         case.time = line.new_s or 0.0
         text = _text(sentence(line))
         if line in failures:

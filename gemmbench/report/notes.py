@@ -105,7 +105,11 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
     kinds = {status: [row for row in rows if row.status == status] for status in _GRAVITY}
     slow = [row for row in kinds["skipped"] if is_too_slow(row)]
     kinds["skipped"] = [row for row in kinds["skipped"] if not is_too_slow(row)]
-    lines = [_kind(status, alike, where, every, each) for status, alike in kinds.items() if alike]
+    lines = []
+    for status, alike in ((status, alike) for status, alike in kinds.items() if alike):
+        reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in alike)
+        reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
+        lines.append(Note(WORDS[status], f"{_few(alike, where, every, each)}: {reason}", STYLES[status]))
     lines += doubts(rows, where, each)
     if any(NO_CLOCK in row.notes for row in rows if row.status == "ok"):
         lines.append(Note("", f"{NO_CLOCK[0].upper()}{NO_CLOCK[1:]}.", "dim"))
@@ -128,13 +132,6 @@ def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
         for verdict, label in (("suspect", "suspect"), ("none", "not verified"))
         if verdict in checks
     ]
-
-
-def _kind(status: Status, rows: Sequence[Row], where: Where, every: int, each: str) -> Note:
-    """A note about rows of one status, with the reason if it is the same for all."""
-    reasons = dict.fromkeys(clean(row.reason) or "no reason given" for row in rows)
-    reason = reasons.popitem()[0] if len(reasons) == 1 else "-v has the reasons"
-    return Note(WORDS[status], f"{_few(rows, where, every, each)}: {reason}", STYLES[status])
 
 
 def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:
@@ -160,13 +157,10 @@ def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "siz
 
     Combinations are not interleaved, so the note counts those whose interval overlaps the fastest one's.
     """
-    kernels: dict[str, dict[str, list[Row]]] = {}
-    for row in rows:
-        if row.grid:
-            kernel = titled(row.variant, row.parameters)
-            kernels.setdefault(kernel, {}).setdefault(where(row), []).append(row)
+    kernels = by_key((titled(row.variant, row.parameters), row) for row in rows if row.grid)
     lines = []
-    for kernel, by_place in kernels.items():
+    for kernel, kernel_rows in kernels.items():
+        by_place = by_key((where(row), row) for row in kernel_rows)
         winners: dict[str, list[str]] = {}
         leads, alike, tried = [], [], 0
         for label, tried_rows in by_place.items():

@@ -186,6 +186,7 @@ def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _:
     """Return a function that measures a case with a worker, and passes events to `listen`."""
 
     def measure(case: Case, policy: Policy) -> Row:
+        """Run the steps of a measurement to their end, which is the row."""
         steps = worker.run(case, device, policy)
         while True:
             try:
@@ -302,7 +303,9 @@ class Tuner:
         rows: list[Row] = []
         begin, recalled = self.clock(), True
         for problem in self.task.problems:
-            policy = rules.look(self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem))
+            policy = rules.search_policy(
+                self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem)
+            )
             step = self._case(problem, parameters)
             known = self.cache.find(step.row.key if isinstance(step, Skip) else step.key)
             if known is None:
@@ -350,7 +353,7 @@ class Tuner:
         self.listen(Started(len(self.rates), f"{self._status()} | {units.listed(step.parameters)}"))
         row = self.measure(step, policy)
         if row.status == "skipped" and step.parameters == self.task.space.asked(self.task.space.default):
-            row = self.measure(step, rules.patient(self.task.budget_s, self.task.time_limit_s))
+            row = self.measure(step, rules.patient_policy(self.task.budget_s, self.task.time_limit_s))
         return row
 
     def _status(self) -> str:

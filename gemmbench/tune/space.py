@@ -117,7 +117,7 @@ def case(
     return Skip(replace(step.row, phase=phase)) if isinstance(step, Skip) else replace(step, phase=phase)
 
 
-def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
+def search_policy(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
     """The policy for a configuration of the search: 0.2 s, or enough for one twice as slow as the preset.
 
     `default_s` is the time of the shipped preset, or None if unknown. Slower configurations are skipped.
@@ -126,12 +126,12 @@ def look(budget_s: float, time_limit_s: float, default_s: float | None = None) -
     return Policy(budget_s=max(_LOOK_S, enough), batch_s=0.005, min_batches=5, time_limit_s=time_limit_s)
 
 
-def patient(budget_s: float, time_limit_s: float) -> Policy:
-    """The policy for a shipped preset that `look` skipped: the smallest number of samples, however long.
+def patient_policy(budget_s: float, time_limit_s: float) -> Policy:
+    """The policy for a shipped preset that was skipped: the fewest samples, however long they take.
 
     The whole budget is added to the time limit, because the preset is slow and does not hang.
     """
-    short = look(budget_s, time_limit_s + budget_s)
+    short = search_policy(budget_s, time_limit_s + budget_s)
     return replace(short, budget_s=math.inf, min_batches=3, precision=math.inf)
 
 
@@ -200,8 +200,8 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
     the whole space is measured. The same seed and costs give the same search.
     """
     chance = random.Random(seed)
-    known = {_key(each): each for each in space.configurations}
-    untried = {_key(each): each for each in chance.sample(space.configurations, len(known))}
+    shuffled = chance.sample(space.configurations, len(space.configurations))
+    untried = {_key(each): each for each in shuffled}
     costs: dict[tuple[int, ...], float] = {}
 
     def measure(configurations: Iterable[Configuration], over: Callable[[], bool]) -> None:
@@ -215,11 +215,6 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
             costs[_key(each)] = math.inf if cost is None else cost
             untried.pop(_key(each), None)
 
-    def line(here: Configuration, name: str) -> list[Configuration]:
-        """The configurations that differ from `here` in one parameter, and `here`."""
-        keys = (_key({**here, name: value}) for value in space.values[name])
-        return [known[key] for key in keys if key in known]
-
     def cost_of(configuration: Configuration) -> float:
         return costs.get(_key(configuration), math.inf)
 
@@ -230,7 +225,7 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
     while untried and not hooks.over():
         before = cost_of(here)
         for name in chance.sample(list(space.values), len(space.values)):
-            neighbours = line(here, name)
+            neighbours = [each for each in space.configurations if {**each, name: here[name]} == here]
             measure(neighbours, hooks.over)
             here = min([here, *neighbours], key=cost_of)
         if cost_of(here) < before:

@@ -103,7 +103,7 @@ def test_junit(name: str) -> None:
 
 def test_junit_of_strict_and_missing() -> None:
     found = compare([again(1)], [again(2, {("tiled", 512): 1.3})])
-    strict = sum(line.open for line in found.lines)
+    strict = sum(line.is_possibly_slower for line in found.lines)
     assert strict > 0
     assert suite(found, strict=True).attrib["failures"] == str(found.counts["slower"] + strict)
     found = troubled()

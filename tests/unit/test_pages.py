@@ -117,14 +117,13 @@ def test_the_top_has_a_sentence_a_chart_and_six_rows() -> None:
     assert page.chart.kind == "throughput"
     assert page.table is not None
     assert len(page.table.rows) == 6
-    assert [cell.best for cell in page.table.rows[0]] == [False, False, True, False, False]
+    assert [cell.best for cell in page.table.rows[0]] == [False, False, True, False, False, False]
     shown = Parsed(report_html([fake.fake_square()], Wanted(charts=("throughput", "ladder"))))
     assert len([tag for tag, _ in shown.tags if tag == "svg"]) == 2, "no chart is there twice"
 
 
-def test_runs_without_a_fastest_kernel_have_a_sentence_and_a_table() -> None:
+def test_runs_without_a_fastest_kernel_have_a_table() -> None:
     page = content.page([fake.fake_peak()], NO_CHARTS)
-    assert page.summary[1].startswith("Measured peaks of Intel Xeon Processor: float ")
     assert page.table is not None
     assert 0 < len(page.table.rows) <= 6
 
@@ -350,7 +349,7 @@ def test_an_svg_keeps_its_words_and_its_points_and_no_names_of_others() -> None:
         pane.mark(axes, 2, 4, "<here>")
 
     with matplotlib.rc_context():
-        (figure,) = pane.each_alone(lambda: [pane.Pane(2.0, paint)])
+        (figure,) = pane.separate_figures(lambda: [pane.Pane(2.0, paint)])
         first, second = pane.to_svg(figure, "a <label>", 0), pane.to_svg(figure, "b", 1)
     assert 'aria-label="a &lt;label&gt;"' in first
     assert "<title>&lt;here&gt;</title>" in first

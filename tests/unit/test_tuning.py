@@ -207,7 +207,7 @@ def test_a_shipped_preset_that_a_look_is_too_short_for_is_timed_all_the_same(tmp
     assert found.default.rate
     assert (found.winner, found.is_kept) == (None, False)
     assert found.comparisons == ()
-    assert machine.policies[1] == rules.patient(60.0, 30.0)
+    assert machine.policies[1] == rules.patient_policy(60.0, 30.0)
     assert machine.policies[1].time_limit_s == 90.0
 
 

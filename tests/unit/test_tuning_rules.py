@@ -131,11 +131,11 @@ def test_the_other_problems_are_small_odd_and_large() -> None:
 
 
 def test_a_look_is_short_but_long_enough_for_a_slow_device() -> None:
-    first = tuning.look(300, 30)
+    first = tuning.search_policy(300, 30)
     assert first.budget_s == 30
-    fast = tuning.look(300, 30, 1e-4)
+    fast = tuning.search_policy(300, 30, 1e-4)
     assert fast.budget_s < 1
-    slow = tuning.look(300, 30, 1.0)
+    slow = tuning.search_policy(300, 30, 1.0)
     assert slow.budget_s == pytest.approx(14)  # seven problems of twice the shipped preset's time
     assert fast.time_limit_s == 30
 
@@ -174,7 +174,7 @@ def test_a_card_is_searched_with_more_than_a_processor() -> None:
 
 
 def test_a_patient_measurement_is_never_refused_and_short() -> None:
-    policy = tuning.patient(20.0, 30.0)
+    policy = tuning.patient_policy(20.0, 30.0)
     assert too_slow(100.0, policy) is None
     now, calls = 0.0, 0
 
