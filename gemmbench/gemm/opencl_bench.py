@@ -391,8 +391,8 @@ class GemmBench:
         begin, look = time.perf_counter(), None
         are_prepared = all(isinstance(step, PreparedLaunch) for step in plan[0])
         silent = range(1, (count - looks - _STAMPED) * bool(are_prepared and self.runtime.silent))
-        self.runtime.hold(len(silent) * len(plan[0]))
-        events = self._enqueue(plan, count - looks, silent)
+        with self.runtime.held_back():
+            events = self._enqueue(plan, count - looks, silent)
         if looks:
             index = self._rotation.index()
             (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]

@@ -35,7 +35,6 @@ _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
-_STEPS = 100_000  # that are timed, to know what one takes
 
 # After these the context may be beyond use, and further calls may hang.
 _FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE")
@@ -169,21 +168,19 @@ class Runtime:
         if status := self.silent(*handles, len(items), None, *sides, 0, None, None):
             raise NotMeasuredError("failed", f"the driver refused a launch: status {status}", restart=True)
 
-    @cached_property
-    def _held(self) -> tuple[Any, float]:
-        """A kernel that only counts, and the seconds of a step."""
-        kernel = self.kernel(self.build("memory/hold.cl", ()), "hold", (1,))
-        kernel.set_args(np.uint32(_STEPS))
-        events = [cl.enqueue_nd_range_kernel(self.queue, kernel, (1,), (1,)) for _ in range(3)]
-        self.queue.finish()
-        return kernel, min(event.profile.end - event.profile.start for event in events) * 1e-9 / _STEPS
-
-    def hold(self, launches: int) -> None:
-        """Keep a `silent` device busy while launches are enqueued, which takes longer than a short kernel."""
-        if self.silent:
-            kernel, step_s = self._held
-            kernel.set_args(np.uint32(launches * self.launch_s / step_s))
-            cl.enqueue_nd_range_kernel(self.queue, kernel, (1,), (1,))
+    @contextmanager
+    def held_back(self) -> Iterator[None]:
+        """Let a `silent` device begin when the block is left: enqueueing takes longer than a short kernel."""
+        if not self.silent:
+            yield
+            return
+        gate = cl.UserEvent(self.context)
+        cl.enqueue_marker(self.queue, [gate])
+        try:
+            yield
+            self.queue.flush()
+        finally:
+            gate.set_status(cl.command_execution_status.COMPLETE)
 
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
