@@ -36,10 +36,12 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})
     units, thin = max(1, device.compute_units), 8 if few <= 8 else _FEW
     is_many = problem.batch * long >= 2 * units * 64
-    plan = {"COLUMNS": columns, "THIN": thin, "LONG": 64 if is_many and thin == 8 else 32, **p}
+    plan = {"COLUMNS": columns, "THIN": thin, "LONG": 64 if is_many and (along or thin == 8) else 32, **p}
     tiles = max(1, problem.batch * ceil_div(long, plan["LONG"]))
     is_split = round(units / tiles) > 1
-    warps, ahead = (4, 2) if is_many else (4, 4) if is_split else (16, 2) if thin == 8 else (8, 4)
+    warps, ahead = (
+        (4, 8 if along else 2) if is_many else (4, 4) if is_split else (16, 2) if thin == 8 else (8, 4)
+    )
     plan = {"WARPS": warps, "AHEAD": ahead // (1 + along), **plan}
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
     parts = max(1, min(round(4 * units / tiles) if is_split else 1, deepest, 64))

@@ -425,6 +425,23 @@ def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end
     assert seconds("cpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5})
 
 
+def test_a_silent_chain_is_the_time_of_the_device_and_launches_are_timed_by_the_last() -> None:
+    """Kernels of 10 us, 14 us with stamps; the first and the last two of 100 problems have them."""
+
+    def event(start: int) -> SimpleNamespace:
+        profile = SimpleNamespace(start=start, end=start + (14_000 if start else 90_000))
+        return SimpleNamespace(profile=profile, wait=lambda: None)
+
+    runtime = SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type="gpu", timer_resolution_ns=1))
+    bench = SimpleNamespace(runtime=runtime, timed=[])
+    events = [("multiply", event(start)) for start in (0, 972_000, 986_000)]
+    batch = Queued(cast(GemmBench, bench), events, 100, 0.0, silent=97).finish()
+    assert batch.seconds == pytest.approx({"kernel": 1e-5, "device": 1e-5, "chain": 1e-5})
+    assert bench.timed == [pytest.approx([14e-6])]
+    assert batch.launch_s
+    assert batch.launch_s >= 100e-6
+
+
 def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
     def event(ns: int) -> SimpleNamespace:
         return SimpleNamespace(profile=SimpleNamespace(start=0, end=ns), wait=lambda: None)

@@ -23,9 +23,10 @@ def values(problem: Gemm, layout: Layout | None = None) -> dict[str, int]:
     [
         (Gemm(1, 28672, 4096, "bfloat16"), 4, 1),  # many tiles
         (Gemm(1, 6144, 4096, "bfloat16"), 16, 1),
-        (Gemm(16, 4096, 14336, "bfloat16"), 16, 2),  # 64 tiles for 132 compute units
-        (Gemm(16, 64, 14336, "bfloat16"), 16, 28),  # as many parts as keep every warp busy
-        (Gemm(4096, 1, 14336, "half"), 16, 2),
+        (Gemm(16, 4096, 14336, "bfloat16"), 8, 1),  # 128 tiles for 132 compute units
+        (Gemm(16, 1280, 8192, "bfloat16"), 4, 13),  # 40 tiles: four groups for each unit
+        (Gemm(16, 64, 14336, "bfloat16"), 4, 56),  # as many parts as keep every warp busy
+        (Gemm(4096, 1, 14336, "half"), 16, 1),
     ],
 )
 def test_warps_and_parts_keep_all_compute_units_busy(problem: Gemm, warps: int, parts: int) -> None:
@@ -53,11 +54,23 @@ def test_rows_that_vectors_do_not_fit_are_read_by_elements(
 
 
 def test_sums_of_parts_have_a_buffer_and_every_tile_a_count() -> None:
-    problem = Gemm(16, 4096, 14336, "bfloat16")
+    problem = Gemm(16, 1280, 8192, "bfloat16")
     room = VARIANT.temporary_bytes(problem, VARIANT.chosen(problem, H100, {}))
-    assert room == {"P": 2 * 64 * 16 * 64 * 4, "COUNTS": 64 * 4}
+    assert room == {"P": 13 * 40 * 16 * 32 * 4, "COUNTS": 40 * 4}
     problem = Gemm(1, 28672, 4096, "bfloat16")
     assert VARIANT.temporary_bytes(problem, VARIANT.chosen(problem, H100, {}))["P"] == 0
+
+
+@pytest.mark.parametrize(("n", "kept"), [(4096, 1), (6144, 0)])
+def test_caches_keep_only_operands_that_fit(n: int, kept: int) -> None:
+    assert values(Gemm(1, n, 4096, "bfloat16"))["KEEP"] == kept
+
+
+@pytest.mark.parametrize(
+    "problem", [Gemm(1, 28672, 64, "half"), Gemm(16, 28672, 64, "half"), Gemm(5, 99, 64, "half")]
+)
+def test_local_memory_is_within_what_the_driver_lists(problem: Gemm) -> None:
+    assert VARIANT.local_bytes("half", VARIANT.chosen(problem, H100, {})) <= 48 << 10
 
 
 def test_more_rows_and_columns_than_16_are_for_other_kernels() -> None:

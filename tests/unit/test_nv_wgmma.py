@@ -72,11 +72,47 @@ def test_there_are_no_more_groups_than_the_rounds_need(n: int, groups: int) -> N
 def test_what_the_user_says_is_not_chosen() -> None:
     mine = VARIANT.preset("gpu-nvidia", {"BM": 64, "BN": 128, "STAGES": 3})
     problem = Gemm(4096, 4096, 4096, "half")
-    assert VARIANT.chosen(problem, HOPPER, mine) == {"GROUPS": 128}
-    assert VARIANT.compiled(problem, HOPPER, mine) == mine
-    assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, "BM": 128, "BN": 256, "STAGES": 3}
+    assert VARIANT.chosen(problem, HOPPER, mine) == {"GROUPS": 128, "PARTS": 1}
+    assert VARIANT.compiled(problem, HOPPER, mine) == {**mine, "PARTS": 1}
+    tile = {"BM": 128, "BN": 256, "STAGES": 3, "PARTS": 1}
+    assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, **tile}
     deep = VARIANT.preset("gpu-nvidia", {"STAGES": 6})
-    assert VARIANT.compiled(problem, HOPPER, deep) == {**deep, "BM": 128, "BN": 128}  # 256 columns take 3
+    assert VARIANT.compiled(problem, HOPPER, deep) == {
+        **deep,
+        "BM": 128,
+        "BN": 128,
+        "PARTS": 1,
+    }  # 256 columns take 3
+
+
+@pytest.mark.parametrize(
+    ("m", "n", "k", "tile", "parts"),
+    [
+        (128, 1280, 8192, (64, 64), 3),  # 40 tiles
+        (128, 4096, 14336, (64, 128), 2),  # 64 tiles
+        (128, 4096, 4096, (64, 64), 1),  # 128 tiles: to add up parts would take longer
+        (2048, 4096, 4096, (128, 256), 1),
+        (64, 64, 1 << 20, (64, 64), 16),
+        (64, 64, 64, (64, 64), 1),
+    ],
+)
+def test_k_is_split_where_that_ends_sooner(m: int, n: int, k: int, tile: tuple[int, int], parts: int) -> None:
+    problem = Gemm(m, n, k, "bfloat16")
+    chosen = VARIANT.chosen(problem, HOPPER, PRESET)
+    assert (chosen["BM"], chosen["BN"], chosen["PARTS"]) == (*tile, parts)
+    tiles = -(-m // tile[0]) * -(-n // tile[1])
+    assert parts == 1 or chosen["GROUPS"] == tiles * parts <= 132  # which wait for each other
+    room = VARIANT.temporary_bytes(problem, {**PRESET, **chosen})
+    is_split = parts > 1
+    assert room["P"] == is_split * tiles * parts * tile[0] * tile[1] * 4
+    assert room["MAPS"] >= 384 + is_split * 8 * tiles
+
+
+def test_groups_that_share_k_fit_the_device_with_a_batch_too() -> None:
+    for batch in (1, 2, 20):
+        chosen = VARIANT.chosen(Gemm(64, 128, 1 << 20, "half", batch=batch), HOPPER, PRESET)
+        assert chosen["PARTS"] > 1
+        assert batch * chosen["GROUPS"] <= 132
 
 
 def test_local_memory_is_told_with_and_without_a_shape() -> None:
