@@ -284,9 +284,11 @@ def short(text: str) -> str:
 
 # --- A figure as the SVG of a page --------------------------------------------------------------------------
 
-_ID = re.compile(
-    r' id="[A-Za-z.]+(2d)?_\d+"'
-)  # of groups; every chart has the same, and nothing refers to them
+_NEEDLESS = re.compile(
+    r"(?<=\d\d\.\d)\d+|(?<=\d\.\d\d)\d+|\n\s*|font-family: 'DejaVu Sans'; | transform=\"rotate\(-0 [^)]*\)\""
+    r'| id="[A-Za-z.]+(2d)?_\d+"'
+)
+"""A third of matplotlib's SVG: digits, indentation, the font (a page sets it), no rotation, ids of groups."""
 
 
 def to_svg(figure: Figure, label: str, number: int) -> str:
@@ -302,7 +304,7 @@ def to_svg(figure: Figure, label: str, number: int) -> str:
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")
         warnings.filterwarnings("ignore", message=r"constrained_layout not applied")  # very long names
         figure.savefig(drawn, format="svg", metadata={**_METADATA[".svg"], "Format": None, "Type": None})
-    _, start, text = _ID.sub("", drawn.getvalue().decode()).partition("<svg")
+    _, start, text = _NEEDLESS.sub("", drawn.getvalue().decode()).partition("<svg")
     opening = f'{start} role="img" aria-label={quoteattr(label)}'
     return opening + text.replace("</svg>", "".join(_tooltips(figure)) + "</svg>")
 
@@ -315,4 +317,4 @@ def _tooltips(figure: Figure) -> Iterator[str]:
         x, y = each.get_transform().transform(each.get_position())
         if each.get_gid() and abs(x) < 1e6 and abs(y) < 1e6:  # no NaN, and no zero on a logarithmic axis
             at = f'cx="{x * to_points:.1f}" cy="{(figure.bbox.height - y) * to_points:.1f}"'
-            yield f'<circle {at} r="5"><title>{escape(str(each.get_gid()))}</title></circle>'
+            yield f"<circle {at}><title>{escape(str(each.get_gid()))}</title></circle>"

@@ -101,7 +101,7 @@ def row_label(row: Row) -> str:
 
 
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
-    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns (82 ns to 84 ns)``.
+    """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns``.
 
     A GEMM uses the given scope or the next wider one that was measured. Others use their finest scope.
     """
@@ -113,8 +113,7 @@ def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     figure = _rate(row, shown)
     parts = [figure if row.kind == "gemm" else f"best {figure}"] if figure else []
     if times is not None:
-        between = f"{units.seconds(times.low)} to {units.seconds(times.high)}"
-        parts.append(f"{units.seconds(times.median)} ({between})")
+        parts.append(units.seconds(times.median))
     fraction = rates.peak_fraction(run, row, scope) if row.kind == "gemm" else None
     parts += [f"{units.percent(fraction)} of peak"] if fraction is not None else []
     parts += [] if row.check.verdict in ("ok", "none") else [row.check.verdict]
