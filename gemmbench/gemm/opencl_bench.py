@@ -490,7 +490,7 @@ class GemmBench:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int, silent: range) -> list[tuple[str, Any]]:
-        """Enqueue ``count`` problems, rotating among operand sets; roles and events, but of `silent` ones none."""
+        """Enqueue ``count`` problems, rotating among operand sets; roles and events of those not `silent`."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
