@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -135,8 +135,7 @@ class Queued:
         """Wait for the batch, and read its events and the wall clock.
 
         Times are in seconds of one problem. If the last problem ran on an erased C, it is checked, and it is
-        only timed in batches of up to three. GPUs also get the time of the chain of launches, which is the
-        device's if problems were silent.
+        only timed in batches of up to three. GPUs also get the time of the chain of launches.
         """
         with errors():
             self._events[-1][1].wait()
@@ -160,14 +159,13 @@ class Queued:
         if self._bench.runtime.facts.type == "gpu":
             chain_end = stamps[(alone - self._silent) * steps - 1][2] * 1e-9
             chain = seconds[CHAIN] = max(chain_end - span[0], tick) / alone
-            if self._silent:
+            if self._silent:  # which the time stamps of the others do not lengthen
                 seconds |= {"kernel": min(seconds["kernel"], chain), "device": chain}
         launch_s = max(self._enqueued - self._begin, self._count * steps * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
-        known_s = (
-            None if self._check_last and self._count == 1 else launch_s
-        )  # C was erased before its only START
+        # With one problem, C was erased before its only START.
+        known_s = None if self._check_last and self._count == 1 else launch_s
         return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
 
@@ -389,10 +387,17 @@ class GemmBench:
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin, look = time.perf_counter(), None
-        are_prepared = all(isinstance(step, PreparedLaunch) for step in plan[0])
-        silent = range(1, (count - looks - _STAMPED) * bool(are_prepared and self.runtime.silent))
-        with self.runtime.held_back():
+        is_silent = self.runtime.silent and all(isinstance(step, PreparedLaunch) for step in plan[0])
+        silent = range(1, count - looks - _STAMPED if is_silent else 1)
+        gates = [cl.UserEvent(self.runtime.context)] if is_silent else []
+        try:
+            if gates:  # to enqueue takes longer than a short kernel: it begins when all are in the queue
+                cl.enqueue_marker(self.runtime.queue, gates)
             events = self._enqueue(plan, count - looks, silent)
+        finally:
+            for gate in gates:
+                self.runtime.queue.flush()
+                gate.set_status(cl.command_execution_status.COMPLETE)
         if looks:
             index = self._rotation.index()
             (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]
@@ -484,13 +489,8 @@ class GemmBench:
     def _read(self, index: int) -> HostArray:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
-    def _enqueue(
-        self, plan: Sequence[Sequence[Step]], count: int, silent: Collection[int] = ()
-    ) -> list[tuple[str, Any]]:
-        """Enqueue ``count`` problems, rotating among operand sets; returns each launch's role and event.
-
-        The launches of `silent` problems have none.
-        """
+    def _enqueue(self, plan: Sequence[Sequence[Step]], count: int, silent: range) -> list[tuple[str, Any]]:
+        """Enqueue ``count`` problems, rotating among operand sets; roles and events of those not `silent`."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
@@ -590,7 +590,7 @@ class WallBench(GemmBench):
         count -= looks
         self.runtime.queue.finish()
         begin = time.perf_counter()
-        self._enqueue(plan, count)
+        self._enqueue(plan, count, range(0))
         self.runtime.queue.finish()
         end = time.perf_counter()
         if looks:

@@ -79,14 +79,12 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
 """From large tiles to small: the first with a tile for nearly every unit is taken (docs/notes/small.md)."""
 _PLAIN_STAGES = 2  # where tiles go through registers
 
-_BATCH_FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
-    "float": (
-        #      BM  BN  BK TM TN SPLIT STAGES DIRECT
-        _form(64, 64, 16, 8, 4, 1, 2, 0),
-        _form(32, 32, 16, 4, 4, 1, 3, 0),
-    )
-}
-"""Of batches, whose problems keep the units busy: k is not cut, and no tile is much larger than a problem."""
+_BATCH_FORMS: tuple[Mapping[str, int], ...] = (
+    #      BM  BN  BK TM TN SPLIT STAGES DIRECT
+    _form(64, 64, 16, 8, 4, 1, 2, 0),
+    _form(32, 32, 16, 4, 4, 1, 3, 0),
+)
+"""Of batches of float, which keep the units busy: k is not cut, and tiles are no larger than needed."""
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
@@ -94,7 +92,7 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     Tiles must fit a group's local memory, with fewer stages if needed. If none does, the smallest counts.
     """
-    itemsize = DTYPES[problem.dtype].itemsize
+    itemsize, room = DTYPES[problem.dtype].itemsize, ceilings.group_local_bytes(device)
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
@@ -114,17 +112,18 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
 
     def fits(form: Values) -> bool:
         local = _small_local({**form, "itemsize": itemsize}) * itemsize
-        return _small_items(form) <= device.max_work_group_size and local <= ceilings.group_local_bytes(
-            device
-        )
+        return _small_items(form) <= device.max_work_group_size and local <= room
 
     def has_enough(form: Values) -> bool:
         tiles = problem.batch * ceil_div(problem.m, form["BM"]) * ceil_div(problem.n, form["BN"])
         return tiles >= _BUSY * device.compute_units
 
     edge = max(problem.m, problem.n)
-    whole = (form for form in _BATCH_FORMS.get(problem.dtype, ()) if form["BM"] < 2 * edge)
-    chosen = (*(whole if problem.batch > 1 else ()), *_FORMS.get(problem.dtype, _FORMS["float"]))
+    is_batch = problem.batch > 1 and problem.dtype == "float"
+    chosen = (
+        *(form for form in _BATCH_FORMS if is_batch and form["BM"] < 2 * edge),
+        *_FORMS.get(problem.dtype, _FORMS["float"]),
+    )
     forms = [full(form) for form in chosen]
     usable = [form for form in forms if fits(form)] or forms[-1:]
     return next(filter(has_enough, usable), usable[-1])
@@ -233,18 +232,14 @@ def _shape(*values: int) -> Mapping[str, int]:
     return dict(zip(("WIDE", "LX", "LY", "DEEP", "KC", "AHEAD"), values, strict=True))
 
 
-_SHAPES: Mapping[bool, Mapping[int, Mapping[str, int]]] = {
-    # along k: by THIN  WIDE LX LY DEEP KC AHEAD
-    False: {
-        1: _shape(1, 8, 64, 4, 512, 1),
-        4: _shape(1, 8, 64, 4, 256, 0),
-        16: _shape(1, 16, 32, 4, 256, 0),
-    },
-    True: {
-        1: _shape(1, 32, 4, 2, 512, 1),
-        4: _shape(1, 64, 4, 8, 256, 0),
-        16: _shape(1, 32, 8, 4, 128, 0),
-    },
+_SHAPES: Mapping[tuple[bool, int], Mapping[str, int]] = {
+    # along k, THIN  WIDE LX LY DEEP KC AHEAD
+    (False, 1): _shape(1, 8, 64, 4, 512, 1),
+    (False, 4): _shape(1, 8, 64, 4, 256, 0),
+    (False, 16): _shape(1, 16, 32, 4, 256, 0),
+    (True, 1): _shape(1, 32, 4, 2, 512, 1),
+    (True, 4): _shape(1, 64, 4, 8, 256, 0),
+    (True, 16): _shape(1, 32, 8, 4, 128, 0),
 }
 """How groups are made, by how many sums a work-item keeps at most (docs/notes/small.md)."""
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
@@ -269,8 +264,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     kept = p.get("THIN") or next(count for count in _KEPT if count >= few)
     lies = {"ta": int(problem.trans_a), "tb": int(problem.trans_b), "COLUMNS": by_columns}
     along = along_k(lies)
-    shapes = _SHAPES[along]
-    shape = shapes[min((each for each in shapes if each >= kept), default=_THIN)]
+    shape = _SHAPES[along, 1 if kept == 1 else 4 if kept <= 4 else _THIN]
     long = problem.m if by_columns else problem.n
     is_plain = problem.dtype == "float" and kept == 1 and _has_copies(device)
     if is_plain and along and problem.k >= _WIDE_ROWS["KC"] // 2:
@@ -291,13 +285,11 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         if not name:
             break
         full[name] //= 2
-    groups = problem.batch * max(1, math.prod(_thin_blocks({**full, **lies, "m": problem.m, "n": problem.n})))
-    parts, waves = 1, _WAVES[along]
     is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
-    if full["MANY"]:
-        along_and_across = _many_blocks({**full, **lies, "m": problem.m, "n": problem.n})
-        groups, waves = problem.batch * max(1, math.prod(along_and_across)), 1
+    blocks = _many_blocks if full["MANY"] else _thin_blocks
+    groups = problem.batch * max(1, math.prod(blocks({**full, **lies, "m": problem.m, "n": problem.n})))
+    parts, waves = 1, 1 if full["MANY"] else _WAVES[along]
     if device.type == "gpu" and groups < _BUSY * device.compute_units:
         parts = round(waves * device.compute_units / groups)
     return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}

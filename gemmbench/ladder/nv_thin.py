@@ -12,7 +12,7 @@ from gemmbench.model.dtypes import MMA
 from gemmbench.model.problem import Gemm
 from gemmbench.model.units import ceil_div
 
-_FEW = 16  # rows or columns of the small operand
+_FEW, _LONG = 16, 32  # most rows or columns of the small operand; those of the large one in a tile
 _WARP = 32
 _KEPT = 40 << 20  # bytes of a large operand that second-level caches keep, of which an H100's has 50 MiB
 _STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
@@ -23,7 +23,7 @@ _DTYPES = ("half", "bfloat16")
 def _tiles(v: Values) -> tuple[int, int]:
     """Tiles along the long side of C, and along the short one."""
     long, few = (v["m"], v["n"]) if v["COLUMNS"] else (v["n"], v["m"])
-    return ceil_div(long, v["LONG"]), ceil_div(few, v["THIN"])
+    return ceil_div(long, _LONG), ceil_div(few, v["THIN"])
 
 
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
@@ -35,14 +35,12 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)
     along = along_k({"COLUMNS": columns, "ta": int(problem.trans_a), "tb": int(problem.trans_b)})
     units, thin = max(1, device.compute_units), 8 if few <= 8 else _FEW
-    is_many = problem.batch * long >= 2 * units * 64
-    plan = {"COLUMNS": columns, "THIN": thin, "LONG": 64 if is_many and (along or thin == 8) else 32, **p}
-    tiles = max(1, problem.batch * ceil_div(long, plan["LONG"]))
-    is_split = round(units / tiles) > 1
-    warps, ahead = (
-        (4, 8 if along else 2) if is_many else (4, 4) if is_split else (16, 2) if thin == 8 else (8, 4)
-    )
-    plan = {"WARPS": warps, "AHEAD": ahead // (1 + along), **plan}
+    tiles = max(1, problem.batch * ceil_div(long, _LONG))
+    is_split, is_many = round(units / tiles) > 1, tiles >= 4 * units
+    warps, ahead = (16, 2) if thin == 8 else (8, 4)
+    if is_split or is_many:
+        warps, ahead = 4, 4 if is_split else 8 if along else 2
+    plan = {"COLUMNS": columns, "THIN": thin, "WARPS": warps, "AHEAD": ahead // (1 + along), **p}
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
     parts = max(1, min(round(4 * units / tiles) if is_split else 1, deepest, 64))
     return {"PARTS": parts, "KEEP": int(2 * problem.batch * long * problem.k < _KEPT), **plan}
@@ -51,12 +49,6 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
 def _items(v: Values) -> tuple[int, int]:
     long, few = _tiles(v)
     return long * _WARP * v["WARPS"], few * v["PARTS"]
-
-
-def _local(p: Values) -> int:
-    """Elements of local memory, of 2 bytes, for the sums of all warps, or for half of them."""
-    each = 2 * p.get("WARPS", 16) * (p.get("LONG", 64) + 4)
-    return each * (p.get("THIN", _FEW) if each * p.get("THIN", _FEW) <= 24 << 10 else 8)
 
 
 _MULTIPLY = multiply(
@@ -85,7 +77,6 @@ NV_THIN = Variant(
     parameters={
         "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
         "THIN": Parameter("rows or columns of C in a tile", (8, _FEW)),
-        "LONG": Parameter("columns or rows of the large operand in a tile", (32, 64)),
         "WARPS": Parameter("warps of a group, which share k", (4, 8, 16)),
         "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
         "KEEP": switch("1: caches keep the large operand for the next launch"),
@@ -94,18 +85,18 @@ NV_THIN = Variant(
     choose=_plan,
     extents={"tiles": lambda v: _tiles(v)[0] * _tiles(v)[1] if "THIN" in v else 1},
     temporaries={
-        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * v["LONG"] * 2,  # float
+        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * _LONG * 2,  # float
         "COUNTS": lambda v: 2 * v["tiles"],  # of 4 bytes
     },
-    local_elements=_local,
+    local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4),
     dtypes=_DTYPES,
     matrix_units=_DTYPES,
     lacks=MMA.lacks,
     compiled_for=compiled_for,
     sums={"half": "float"},
     batches=True,
-    edge=lambda p: p.get("LONG", 64),
-    tile=lambda v: (v["LONG"], v["THIN"]) if v["COLUMNS"] else (v["THIN"], v["LONG"]),
+    edge=lambda _: _LONG,
+    tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
     either=lambda _: ("A", "B"),
     unfit=lambda problem: (
         "" if min(problem.m, problem.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less"

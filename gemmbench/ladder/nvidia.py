@@ -126,11 +126,10 @@ def _sides(p: Values) -> Values:
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """For double, the BN and WM with which all work-groups finish first; given ones stay."""
-    units = max(1, device.compute_units)
 
     def cost(sides: tuple[int, int]) -> float:
-        columns, _ = sides
-        return ceil_div(_tiles(problem, p["BM"], columns), units) * columns * _DOUBLE_COST[sides]
+        rounds = ceil_div(_tiles(problem, p["BM"], sides[0]), max(1, device.compute_units))
+        return rounds * sides[0] * _DOUBLE_COST[sides]
 
     known = [each for each in _DOUBLE_COST if (p.get("BN", each[0]), p.get("WM", each[1])) == each]
     columns, rows = min(known, key=cost, default=(128, 64))
@@ -239,7 +238,6 @@ _MAPPED = 3  # matrices whose maps the copy engine reads
 _MAPS = _MAPPED * 128  # bytes of those
 _LOCAL = 225 << 10  # bytes of local memory for tiles: a group has 227 KiB, with maps and barriers
 _MOST_STAGES = 6
-_MOST_SUMS = 256 * 192  # elements of C in a tile, for the registers of two groups of warps
 
 _COST: Mapping[tuple[int, int], float] = {
     (128, 256): 1.0,
@@ -391,16 +389,8 @@ NV_WGMMA = Variant(
     presets={"default": {"BAND": 16}},
     constraints=(
         Constraint(
-            lambda p: p.get("BM", 128) in (64, 128, 256),
-            "BM must be 64, 128 or 256: products of 64 rows, one, or one or two each for two groups of warps",
-        ),
-        Constraint(
-            lambda p: p.get("BN", 128) in (64, 128, 192, 256),
-            "BN must be 64, 128, 192 or 256, the columns of a product",
-        ),
-        Constraint(
-            lambda p: p.get("BM", 128) * p.get("BN", 128) <= _MOST_SUMS,
-            "BM x BN must not be above 256 x 192: the sums have to fit in registers",
+            lambda p: any(_is_given(tile, p) for tile in _COST),
+            "BM must be 64, 128 or 256, BN 64, 128, 192 or 256, not both 256: sums must fit in registers",
         ),
         Constraint(
             lambda p: (

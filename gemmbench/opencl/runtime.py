@@ -168,20 +168,6 @@ class Runtime:
         if status := self.silent(*handles, len(items), None, *sides, 0, None, None):
             raise NotMeasuredError("failed", f"the driver refused a launch: status {status}", restart=True)
 
-    @contextmanager
-    def held_back(self) -> Iterator[None]:
-        """Let a `silent` device begin when the block is left: enqueueing takes longer than a short kernel."""
-        if not self.silent:
-            yield
-            return
-        gate = cl.UserEvent(self.context)
-        cl.enqueue_marker(self.queue, [gate])
-        try:
-            yield
-            self.queue.flush()
-        finally:
-            gate.set_status(cl.command_execution_status.COMPLETE)
-
     def buffer(self, nbytes: int, flags: int = 0) -> Any:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():

@@ -3,19 +3,19 @@
  *
  * ALONG = 0: rows of the large operand L lie across k      ALONG = 1: rows of L run along k
  *
- *             LONG                                               k                  THIN
+ *              32                                                k                  THIN
  *        k   +----+                                      +----------------+        +---+
- *   +------+ |    |                                 LONG |       L        |        | S | k
+ *   +------+ |    |                                   32 |       L        |        | S | k
  *   | THIN | | L  | k                                    +----------------+        +---+
  *   +------+ |    |
  *      S     +----+                   C[i][c] = sum over p of S[i][p] * L[p][c]
  *
- * A work-group computes THIN x LONG elements of C. L is the 16-row operand of the instruction and S, filled up with zeros
+ * A work-group computes THIN x 32 elements of C. L is the 16-row operand of the instruction and S, filled up with zeros
  * to 8 or 16 columns, the other one. The products of 16-bit operands are exact in float, and the sums are float.
  *
  * A lane (g = lane / 4, t = lane % 4) holds L[row g][2 t, 2 t + 1 along k]. Which row of L is row g, and which steps
  * along k are steps 2 t and 2 t + 1, is free as long as S agrees. So a lane loads up to 16 bytes at a time:
- *   ALONG = 0: LONG / 8 columns of four rows for each step; `prmt` pairs two rows, so that a register runs along k
+ *   ALONG = 0: four columns of four rows for each step; `prmt` pairs two rows, so that a register runs along k
  *   ALONG = 1: steps 8 t ... 8 t + 7 of rows g, g + 8, ...; a register runs along k as it is
  * No operand passes through local memory. AHEAD steps are loaded before the first of them is multiplied. With ALONG = 0
  * a lane's rows of all of them are neighbours, so that it loads its part of a row of S at once.
@@ -26,9 +26,8 @@
 #ifdef BATCHED
 #include "batch.clh"
 #endif
-#if !defined(COLUMNS) || !defined(THIN) || !defined(WARPS) || !defined(AHEAD) || !defined(KEEP) || \
-    !defined(LONG)
-#error "COLUMNS, THIN, LONG, WARPS, AHEAD and KEEP must be defined"
+#if !defined(COLUMNS) || !defined(THIN) || !defined(WARPS) || !defined(AHEAD) || !defined(KEEP)
+#error "COLUMNS, THIN, WARPS, AHEAD and KEEP must be defined"
 #endif
 #include "along.clh"
 
@@ -49,6 +48,7 @@
 #endif
 
 #define ITEMS (32 * WARPS)
+#define LONG 32                  /* columns of C if rows are few, else rows */
 #define HALVES ((THIN + 7) / 8)  /* groups of 8 of the few */
 #define FEW (8 * HALVES)
 #define WIDTH 8                  /* elements of 16 bytes */
@@ -66,8 +66,6 @@
 #define TILES (LONG / 16)        /* 16 x 8 sums of a warp, for each of HALVES */
 #define BLOCK (STEP * AHEAD)
 #define LD_SUMS (LONG + 4)
-#define ROUND (WARPS * FEW * LD_SUMS * 4 <= 48 << 10 ? FEW : 8) /* of the few, whose sums are in local memory at once */
-#define SUMS (WARPS * ROUND * LD_SUMS)
 
 /* L_WORDS pairs of elements, of which `left` may be read; zeros for the others. `whole`: all of them or none. */
 static inline void fetch_large(uint *words, __global const ushort *from, int left, const int whole)
@@ -260,28 +258,22 @@ static inline void multiplied(int m, int n, int k, float alpha, __global const u
     /* d[h][i][e] is column 8 h + 2 t + e % 2 of S; the sums of a warp lie in local memory in an order without conflicts */
     __global float *partial = P + (tile * parts + part) * (FEW * LONG);
     #pragma unroll
-    for (int first = 0; first < FEW; first += ROUND) {
-        if (first > 0)
-            barrier(CLK_LOCAL_MEM_FENCE);
+    for (int h = 0; h < HALVES; h++)
         #pragma unroll
-        for (int h = 0; h < ROUND / 8; h++)
+        for (int i = 0; i < TILES; i++)
             #pragma unroll
-            for (int i = 0; i < TILES; i++)
-                #pragma unroll
-                for (int e = 0; e < 4; e++)
-                    sums[(warp * ROUND + 8 * h + 2 * t + e % 2) * LD_SUMS + 16 * i + e / 2 * 8 + g] =
-                        d[first / 8 + h][i][e];
-        barrier(CLK_LOCAL_MEM_FENCE);
-        for (int e = item; e < min(few - first, ROUND) * LONG; e += ITEMS) {
-            float sum = 0;
-            #pragma unroll
-            for (int w = 0; w < WARPS; w++)
-                sum += sums[(w * ROUND + e / LONG) * LD_SUMS + e % LONG];
-            if (parts > 1)
-                partial[first * LONG + e] = sum;
-            else
-                STORE(sum, first * LONG + e)
-        }
+            for (int e = 0; e < 4; e++)
+                sums[(warp * FEW + 8 * h + 2 * t + e % 2) * LD_SUMS + 16 * i + e / 2 * 8 + g] = d[h][i][e];
+    barrier(CLK_LOCAL_MEM_FENCE);
+    for (int e = item; e < few * LONG; e += ITEMS) {
+        float sum = 0;
+        #pragma unroll
+        for (int w = 0; w < WARPS; w++)
+            sum += sums[(w * FEW + e / LONG) * LD_SUMS + e % LONG];
+        if (parts > 1)
+            partial[e] = sum;
+        else
+            STORE(sum, e)
     }
     if (parts == 1)
         return;
@@ -340,7 +332,7 @@ void nv_thin(int m, int n, int k, float alpha,
     BATCH_OFFSET(P, get_num_groups(0) * get_num_groups(1), FEW * LONG)
     BATCH_OFFSET(COUNTS, get_num_groups(1) / parts, get_num_groups(0))
 #endif
-    __local float sums[SUMS];
+    __local float sums[WARPS * FEW * LD_SUMS];
     __local int is_last;
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, COUNTS, parts, sums, &is_last, 1);
 }
@@ -360,7 +352,7 @@ void nv_thin_ragged(int m, int n, int k, float alpha,
     BATCH_OFFSET(P, get_num_groups(0) * get_num_groups(1), FEW * LONG)
     BATCH_OFFSET(COUNTS, get_num_groups(1) / parts, get_num_groups(0))
 #endif
-    __local float sums[SUMS];
+    __local float sums[WARPS * FEW * LD_SUMS];
     __local int is_last;
     multiplied(m, n, k, alpha, A, lda, B, ldb, beta, C, ldc, P, COUNTS, parts, sums, &is_last, 0);
 }

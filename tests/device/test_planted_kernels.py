@@ -54,6 +54,7 @@ PATHS = {
     "nv-thin": Path("nv-thin", Gemm(8, 512, 1024, "half"), ("nv_thin",), {"PARTS": 1}),
     "nv-thin in parts": Path("nv-thin", Gemm(8, 512, 4096, "bfloat16"), ("nv_thin",), {"PARTS": 4}),
     "nv-wgmma": Path("nv-wgmma", Gemm(512, 512, 512, "half"), ("nv_wgmma",)),
+    "nv-wgmma in parts": Path("nv-wgmma", Gemm(128, 512, 4096, "half"), ("nv_wgmma",), {"PARTS": 4}),
 }
 
 
@@ -113,8 +114,15 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
     "the first slice is not added": ("cpu-packed in slices", "slice = 0;", "slice = 1;", ("exact", "before")),
     "a part is not added by thin": ("thin in parts", "part < parts;", "part < parts - 1;", ("before",)),
     "the first part is not added by thin": ("thin in parts", "part = 0;", "part = 1;", ("exact", "before")),
-    "a part is not added by nv-thin": ("nv-thin in parts", "q < parts;", "q < parts - 1;", ("before",)),
+    "a part is not added by nv-thin": (
+        *("nv-thin in parts", "q + r < parts ?", "q + r < parts - 1 ?"),
+        ("before",),
+    ),
     "a warp is not added by nv-thin": ("nv-thin", "w < WARPS;", "w < WARPS - 1;", ("before",)),
+    "a part is not added by nv-wgmma": (
+        *("nv-wgmma in parts", "each = 1; each < PARTS;", "each = 1; each < PARTS - 1;"),
+        ("before",),
+    ),
     "the second part is not added by nv-async": (
         *("nv-async in parts", "p = 1; p < parts;", "p = 2; p < parts;"),
         ("before",),
