@@ -106,11 +106,6 @@ def test_double_has_the_tiles_with_which_the_units_are_done_first(n: int, sides:
     narrow = {**preset, "BN": 64}
     assert NV_MMA.chosen(Gemm(n, n, n, "double"), device, narrow) == {"WM": 32}
     assert NV_MMA.chosen(Gemm(n, n, n, "half"), device, NV_MMA.preset("gpu-nvidia", dtype="half")) == {}
-    cpu = replace(device, type="cpu", platform="Intel(R) OpenCL")
-    assert NV_MMA.chosen(Gemm(n, n, n, "double"), cpu, NV_MMA.preset("cpu-intel", dtype="double")) == {
-        "BN": 64,
-        "WM": 32,
-    }
 
 
 def test_a_step_of_double_is_64_bytes_deep() -> None:
