@@ -148,7 +148,6 @@ def _workloads_sheet(
         notes=(
             *_workloads_conclusion(lines, scope, lambda value: f"{rate(value)} {unit}"),
             *sweep_table.net_notes(run, device, dtype),
-            *notes.combinations(rows, scope, _place, "shape"),
             *notes.remarks(run, device, shown, _place, "shape"),
             *([] if energy else sweep_table.energy_notes(run, shown)),
         ),

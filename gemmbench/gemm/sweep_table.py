@@ -117,7 +117,6 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
         heading(run, panel.device, panel.dtype),
         (
             *_conclusion(run, panel, scope),
-            *notes.combinations(rows, scope, where),
             *notes.remarks(run, panel.device, rows, where),
             *([] if any_joules(rows) else energy_notes(run, rows)),
         ),
@@ -303,7 +302,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),
             *notes.warnings(run, device),
-            *notes.combinations(rows, compared, shape),
             *net_notes(run, device, dtype),
         ),
     )
@@ -405,7 +403,6 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         rows=tuple(map(line, able)),
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
-            *notes.combinations(able, scope, shape, "problem"),
             *notes.remarks(run, device, able, shape, "problem"),
             *([] if energy else energy_notes(run, able)),
         ),

@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Sequence
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, FAILED, NO_CLOCK, Row, Status, titled
+from gemmbench.model.row import CHAIN, FAILED, NO_CLOCK, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
+from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.table import Cell, Note
 from gemmbench.stats import rates
 
@@ -150,43 +150,6 @@ def row_notes(rows: Iterable[Row], where: Where, each: str = "size") -> list[Not
         Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
     ]
     return _limited(notes, "more notes (--save keeps them, show FILE --format json has them all)")
-
-
-def combinations(rows: Iterable[Row], scope: str, where: Where, each: str = "size") -> list[Note]:
-    """A note for each kernel of a parameter grid: the fastest combination at each place, and by how much.
-
-    Combinations are not interleaved, so the note counts those whose interval overlaps the fastest one's.
-    """
-    kernels = by_key((titled(row.variant, row.parameters), row) for row in rows if row.grid)
-    lines = []
-    for kernel, kernel_rows in kernels.items():
-        by_place = by_key((where(row), row) for row in kernel_rows)
-        winners: dict[str, list[str]] = {}
-        leads, alike, tried = [], [], 0
-        for label, tried_rows in by_place.items():
-            rated = [(rate, row) for row in tried_rows if (rate := rates.shown_rate(row, scope))]
-            if not rated:
-                continue
-            top, best = max(rated, key=lambda pair: pair[0].median)
-            winners.setdefault(listed({name: best.parameters[name] for name in best.grid}), []).append(label)
-            leads.append(top.median / min(rate.median for rate, _ in rated))
-            alike.append(sum(rate.high >= top.low for rate, row in rated if row is not best))
-            tried = max(tried, len(rated))
-        if not winners:
-            continue
-        every = len(by_place)
-        text = "; ".join(f"{values} at {_at(labels, every, each)}" for values, labels in winners.items())
-        text += f": {_range(map(units.number, leads))} times the slowest of {tried}"
-        if any(alike):
-            text += f"; {_range(map(str, alike))} of them within its interval"
-        lines.append(Note(f"best {clean(kernel)}", f"{text}.", "bold"))
-    return lines
-
-
-def _range(texts: Iterable[str]) -> str:
-    """The range of numbers, ``1.3 to 1.5``, or the number if all are equal."""
-    ordered = sorted(texts, key=float)
-    return " to ".join(dict.fromkeys((ordered[0], ordered[-1])))
 
 
 def warnings(run: Run, device: int) -> list[Note]:

@@ -20,7 +20,6 @@ from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
-from gemmbench.report import notes
 from gemmbench.report.table import Entry, catalogue, entry_page, stack
 from gemmbench.stats import rates
 from gemmbench.stats.rates import versus
@@ -533,18 +532,3 @@ def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
     (tiled,) = [row for row in rows if row["variant"] == "tiled" and row["m"] == 2048]
     assert {tiled[name] for name in tiled if name.startswith("versus")} == {None}
     assert "versus,versus_ratio,versus_low,versus_high,versus_scope" in to_csv(fake.fake_square())
-
-
-# --- a grid of parameters -----------------------------------------------------------------------------------
-
-
-def test_the_best_combination_of_a_grid_is_named_with_what_is_as_good() -> None:
-    problem = Problem(64, 64, 64)
-    rows = [
-        replace(fake.gemm_row("naive", problem, rate, 0), parameters={"WX": width, "WY": 2}, grid=("WX",))
-        for width, rate in ((4, 10.0), (8, 20.0), (16, 19.98), (32, 5.0))
-    ]
-    (note,) = notes.combinations(rows, "kernel", lambda row: str(row.problem.m if row.problem else ""))
-    assert note.label == "best naive"
-    assert note.text == "WX=8 at 64: 4.00 times the slowest of 4; 1 of them within its interval."
-    assert notes.combinations([replace(row, grid=()) for row in rows], "kernel", lambda row: "64") == []
