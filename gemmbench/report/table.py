@@ -243,54 +243,10 @@ def entry_page(entry: Entry) -> RenderableType:
     card.add_column(overflow="fold")
     for word, text in entry.facts:
         card.add_row(word, Text(text))
+    pictures = (Text(textwrap.indent(each, "  "), overflow="fold") for each in entry.pictures)
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
-    return Group(head, Text(entry.idea), Text(""), *_separated([card, *map(Picture, entry.pictures)]))
-
-
-@dataclass(frozen=True)
-class Picture:
-    """The opening comment of a kernel. If it is too wide, words to the right of a drawing move below it."""
-
-    comment: str
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        blocks = self.comment.strip("\n").split("\n\n")
-        texts = [_fitted(block.split("\n"), max(8, options.max_width - 2)) for block in blocks]
-        yield Text(textwrap.indent("\n\n".join(texts), "  "), overflow="fold")
-
-
-def _fitted(lines: list[str], width: int) -> str:
-    """Wrap a block of a comment to a width in characters, and keep drawings intact.
-
-    A drawing that is too wide is cut at a gap of blank columns, and the words to its right go below it.
-    Formulas wrap line by line, and other text is joined before it is wrapped.
-    """
-    if max(map(len, lines)) <= width:
-        return "\n".join(lines)
-    text = "\n".join(lines)
-    blank = "".join(" " if all(not line[at : at + 1].strip() for line in lines) else "#" for at in range(200))
-    gaps = [gap for gap in re.finditer("(?<=#)  +(?=#)", blank) if gap.start() <= width]
-    if _DRAWING.search(text) and gaps:
-        cuts = [(_column(lines, 0, gap.end()), _column(lines, gap.end(), None)) for gap in gaps]
-        # The widest gap with words to the right, else the widest.
-        best = max(range(len(gaps)), key=lambda at: (not _DRAWING.search(cuts[at][1]), len(gaps[at][0])))
-        parts = re.split("\n\n+", cuts[best][1].strip("\n"))
-        words = [_fitted(textwrap.dedent(part).split("\n"), width) for part in parts]
-        return "\n\n".join([cuts[best][0].rstrip(), *words])
-    for at in (len(lines) - 1, 1):  # a line below or above the drawing may close the gap
-        if _DRAWING.search(text) and not _DRAWING.search(lines[at] if at > 1 else lines[0]):
-            return f"{_fitted(lines[:at], width)}\n{_fitted(lines[at:], width)}"
-    if _FORMULA.search(text) or lines[-1].startswith("  "):
-        return "\n".join(textwrap.fill(line, width, subsequent_indent="    ") for line in lines)
-    return textwrap.fill(" ".join(text.split()), width)
-
-
-def _column(lines: list[str], first: int, last: int | None) -> str:
-    return "\n".join(line[first:last].rstrip() for line in lines)
-
-
-_DRAWING, _FORMULA = re.compile(r"--\+|\+--"), re.compile(r"\] \+?= |\] =$", re.MULTILINE)
+    return Group(head, Text(entry.idea), Text(""), *_separated([card, *pictures]))
 
 
 def finite(value: object) -> object:

@@ -1,14 +1,20 @@
 /* naive: one work-item per element of C.
  *
- *                  n                        work-item (column, row):
- *          k   +---|---+                    C[row * ldc + column] =
- *              | B | k |                      alpha * sum over p of A[row * lda + p] * B[p * ldb + column]
- *      +-------+---|---+                      + beta * C[row * ldc + column]
+ *                  n
+ *          k   +---|---+
+ *              | B | k |
+ *      +-------+---|---+
  *    m |===A===|   o C |
  *      +-------+-------+
  *
- * Neighbouring work-items take neighbouring columns, so that a wavefront reads one stretch of B and one
- * value of A. Every element of A is read n times from global memory, every one of B m times: the baseline. */
+ * work-item (column, row):
+ * C[row * ldc + column] =
+ *   alpha * sum over p of A[row * lda + p] * B[p * ldb + column]
+ *   + beta * C[row * ldc + column]
+ *
+ * Neighbouring work-items take neighbouring columns, so that a wavefront reads
+ * one stretch of B and one value of A. Every element of A is read n times from
+ * global memory, every one of B m times: the baseline. */
 #include "common.clh"
 
 __kernel void naive(int m, int n, int k, SCALAR alpha,

@@ -2,18 +2,24 @@
  *
  *                       n
  *                  +--+----+--+
- *                  |  | Bt |  |  TS          Each TS x TS work-group makes one tile of C. Along k it loads a
- *          k       |  +----+  |              tile of A and a tile of B together, one element of each per
- *      +--+----+---+--+----+--+              work-item, then every work-item takes TS steps from them.
+ *                  |  | Bt |  |  TS
+ *          k       |  +----+  |
+ *      +--+----+---+--+----+--+
  *    m |  | At |   |  | C  |  |  TS
  *      +--+----+---+--+----+--+
  *           TS         TS
  *
- *    sum += At[y][p] * Bt[p][x],   At[y][x] = A[row * lda + p0 + x],   Bt[y][x] = B[(p0 + y) * ldb + column]
+ * Each TS x TS work-group makes one tile of C. Along k it loads a
+ * tile of A and a tile of B together, one element of each per
+ * work-item, then every work-item takes TS steps from them.
  *
- * Each element is now read from global memory once per tile
- * rather than once per work-item: TS times less traffic. Two barriers a tile: one before the tile is read,
- * one before it is overwritten. Past the edges tiles hold zeros, which add nothing. */
+ *    sum += At[y][p] * Bt[p][x],   At[y][x] = A[row * lda + p0 + x],
+ *     Bt[y][x] = B[(p0 + y) * ldb + column]
+ *
+ * Each element is now read from global memory once per tile rather than once
+ * per work-item: TS times less traffic. Two barriers a tile: one before the
+ * tile is read, one before it is overwritten. Past the edges tiles hold zeros,
+ * which add nothing. */
 #include "common.clh"
 
 #ifndef TS

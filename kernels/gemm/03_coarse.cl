@@ -1,16 +1,24 @@
-/* coarse: more work for each work-item: WPT elements of C, one below the other.
+/* coarse: more work for each work-item: WPT elements of C, one below the
+ * other.
  *
  *                       n
  *                  +--+----+--+
- *                  |  | Bt |  |  TS          A TS x TS tile of C is made by TS x (TS / WPT) work-items. Work-item
- *          k       |  +----+  |              (x, y) owns column x and the rows y, y + RTS, y + 2 RTS ... of the
- *      +--+----+---+--+o---+--+              tile, RTS = TS / WPT.
+ *                  |  | Bt |  |  TS
+ *          k       |  +----+  |
+ *      +--+----+---+--+o---+--+
  *    m |  | At |   |  |o C |  |  TS
- *      +--+----+---+--+o---+--+              acc[w] += At[y + w * RTS][p] * Bt[p][x]
+ *      +--+----+---+--+o---+--+
  *           TS         TS
  *
- * tiled reads two values from local memory for every multiplication; here the value of Bt is read once for
- * WPT of them, and the additions of a work-item do not wait for one another. */
+ * A TS x TS tile of C is made by TS x (TS / WPT) work-items. Work-item
+ * (x, y) owns column x and the rows y, y + RTS, y + 2 RTS ... of the
+ * tile, RTS = TS / WPT.
+ *
+ * acc[w] += At[y + w * RTS][p] * Bt[p][x]
+ *
+ * tiled reads two values from local memory for every multiplication; here the
+ * value of Bt is read once for WPT of them, and the additions of a work-item
+ * do not wait for one another. */
 #include "common.clh"
 
 #if !defined(TS) || !defined(WPT)

@@ -1,16 +1,25 @@
-/* wide: vector types for loads and arithmetic: WIDTH neighbouring columns of C for each work-item.
+/* wide: vector types for loads and arithmetic: WIDTH neighbouring columns of C
+ * for each work-item.
  *
  *                       n
  *                  +--+----+--+
- *                  |  | Bt |  |  TS          The tiles hold vectors of WIDTH elements of a row. Work-item (x, y)
- *          k       |  +----+  |              makes the vector x of row y of C's tile: it takes a vector of A's
- *      +--+----+---+--+----+--+              row, and for each of its lanes a vector of B.
+ *                  |  | Bt |  |  TS
+ *          k       |  +----+  |
+ *      +--+----+---+--+----+--+
  *    m |  | At |   |  |[CC]|  |  TS
- *      +--+----+---+--+----+--+              acc += At[y][q].lane * Bt[q * WIDTH + lane][x],
- *           TS         TS                    acc = C[row * ldc + column ... column + WIDTH - 1]
+ *      +--+----+---+--+----+--+
+ *           TS         TS
  *
- * Fewer and wider instructions than coarse for the same work. Where a row starts at a multiple of WIDTH (ld is
- * one) whole vectors are loaded through a pointer to the vector type: vload may be compiled to scalar loads. */
+ * The tiles hold vectors of WIDTH elements of a row. Work-item (x, y)
+ * makes the vector x of row y of C's tile: it takes a vector of A's
+ * row, and for each of its lanes a vector of B.
+ *
+ * acc += At[y][q].lane * Bt[q * WIDTH + lane][x],
+ * acc = C[row * ldc + column ... column + WIDTH - 1]
+ *
+ * Fewer and wider instructions than coarse for the same work. Where a row
+ * starts at a multiple of WIDTH (ld is one) whole vectors are loaded through a
+ * pointer to the vector type: vload may be compiled to scalar loads. */
 #include "common.clh"
 
 #if !defined(TS) || !defined(WIDTH)

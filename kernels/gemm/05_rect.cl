@@ -1,17 +1,29 @@
-/* rect: A transposed, so that the tiles can be rectangular and every load walks along a row.
+/* rect: A transposed, so that the tiles can be rectangular and every load
+ * walks along a row.
  *
- *          BM                BN             AT is A transposed (k x m). Both tiles are BK deep and as wide as C's
- *        +----+            +----+           tile is high or wide: depth and width are free of one another.
+ *          BM                BN
+ *        +----+            +----+
  *     BK | At |         BK | Bt |
- *        +----+            +----+           Work-item (x, y) owns column x and TM rows from y * TM on of the BM x BN
- *                          +----+           tile: as many elements as in coarse, but together, so that their values
- *                          | o  |           of At lie side by side and can be read several at a time.
+ *        +----+            +----+
+ *                          +----+
+ *                          | o  |
  *                       BM | o  |
- *                          | C  |           acc[i] += At[p][y * TM + i] * Bt[p][x]
- *                          +----+           At[p][r] = AT[(p0 + p) * ldat + row0 + r]
+ *                          | C  |
+ *                          +----+
  *
- * A shallow, wide tile needs less local memory for the same reuse, so that more groups fit a compute unit;
- * with A as it came its tile's rows would be BK elements long, too short for a whole memory transaction. */
+ * AT is A transposed (k x m). Both tiles are BK deep and as wide as C's
+ * tile is high or wide: depth and width are free of one another.
+ *
+ * Work-item (x, y) owns column x and TM rows from y * TM on of the BM x BN
+ * tile: as many elements as in coarse, but together, so that their values
+ * of At lie side by side and can be read several at a time.
+ *
+ * acc[i] += At[p][y * TM + i] * Bt[p][x]
+ * At[p][r] = AT[(p0 + p) * ldat + row0 + r]
+ *
+ * A shallow, wide tile needs less local memory for the same reuse, so that
+ * more groups fit a compute unit; with A as it came its tile's rows would be
+ * BK elements long, too short for a whole memory transaction. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM)

@@ -1,19 +1,29 @@
 /* register: two-dimensional register blocking.
  *
- *                          BN                 A work-group makes a BM x BN tile of C; each of its work-items
- *                  +----------------+         owns TM x TN elements of it, kept in registers.
+ *                          BN
+ *                  +----------------+
  *               BK |       Bt       |
- *          BM      +----------------+         The micro-tile is strided over the tile: work-item (x, y) owns
- *        +----+    | o  .  o  .     |         rows y + i * (BM / TM) and columns x + j * (BN / TN), so that
- *     BK | At |    | .  .  .  .     |         neighbours read neighbouring local memory and write
- *        +----+ BM | o  .  o  .     |         neighbouring global memory.
+ *          BM      +----------------+
+ *        +----+    | o  .  o  .     |
+ *     BK | At |    | .  .  .  .     |
+ *        +----+ BM | o  .  o  .     |
  *                  |       C        |
- *                  +----------------+         acc[i][j] += At[p][row] * Bt[p][column]
- *                                             At[p][r] = AT[(p0 + p) * ldat + row0 + r]
+ *                  +----------------+
  *
- * A step along k reads TM + TN values from local memory for TM * TN multiplications, where rect reads TM + 1
- * for TM: local memory stops being the limit. A comes transposed, as in rect. Past the edges tiles hold
- * zeros. */
+ * A work-group makes a BM x BN tile of C; each of its work-items
+ * owns TM x TN elements of it, kept in registers.
+ *
+ * The micro-tile is strided over the tile: work-item (x, y) owns
+ * rows y + i * (BM / TM) and columns x + j * (BN / TN), so that
+ * neighbours read neighbouring local memory and write
+ * neighbouring global memory.
+ *
+ * acc[i][j] += At[p][row] * Bt[p][column]
+ * At[p][r] = AT[(p0 + p) * ldat + row0 + r]
+ *
+ * A step along k reads TM + TN values from local memory for TM * TN
+ * multiplications, where rect reads TM + 1 for TM: local memory stops being
+ * the limit. A comes transposed, as in rect. Past the edges tiles hold zeros. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)

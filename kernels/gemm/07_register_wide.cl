@@ -1,16 +1,27 @@
-/* register-wide: register blocking whose every load is a vector: from global memory, into and from local memory.
+/* register-wide: register blocking whose every load is a vector: from global
+ * memory, into and from local memory.
  *
- *           BM                  BN            AP is A transposed (kp x mp), BP is B (kp x np), both padded with
- *        +------+            +------+         zeros to whole tiles: a vector cannot be cut at an edge.
+ *           BM                  BN
+ *        +------+            +------+
  *     BK | At   |         BK | Bt   |
- *        +------+            +------+         The micro-tile of a work-item is made of vectors, strided over the
- *                     +------+                tile: vectors x, x + GX ... of WIDTH columns, and likewise down.
+ *        +------+            +------+
+ *                     +------+
  *                  BM | [oo] |
- *                     |  C   |                acc[i][j] += a[i] * Bt[p][x + j * GX],  a[i] from At[p][y + ...]
- *                     +------+                At[p][v] = AP[(p0 + p) * mp + row0 + v * WIDTH ...]
+ *                     |  C   |
+ *                     +------+
  *
- * A 128-bit load moves four floats with one instruction where register needs four, to local memory and from
- * it. PAD vectors at the end of a local row keep its columns in different banks. */
+ * AP is A transposed (kp x mp), BP is B (kp x np), both padded with
+ * zeros to whole tiles: a vector cannot be cut at an edge.
+ *
+ * The micro-tile of a work-item is made of vectors, strided over the
+ * tile: vectors x, x + GX ... of WIDTH columns, and likewise down.
+ *
+ * acc[i][j] += a[i] * Bt[p][x + j * GX],  a[i] from At[p][y + ...]
+ * At[p][v] = AP[(p0 + p) * mp + row0 + v * WIDTH ...]
+ *
+ * A 128-bit load moves four floats with one instruction where register needs
+ * four, to local memory and from it. PAD vectors at the end of a local row
+ * keep its columns in different banks. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN) || !defined(WIDTH) || !defined(PAD)

@@ -1,18 +1,28 @@
-/* subgroup: no local memory: fragments of A and B go from global memory to registers, and the work-items of a
- * sub-group share them.
+/* subgroup: no local memory: fragments of A and B go from global memory to
+ * registers, and the work-items of a sub-group share them.
  *
- *                 BN                AP (mp x kp) is A, BP (kp x np) is B, both padded with zeros to whole tiles.
- *              +------+             A work-group is LANES work-items wide: a row of them is one sub-group.
+ *                 BN
+ *              +------+
  *           kp |  BP  |
- *        kp    +------+             Work-item (x, y) owns TM rows from y * TM on and the vectors x, x + LANES ...
- *      +----+  +------+             of WIDTH columns:
+ *        kp    +------+
+ *      +----+  +------+
  *   BM | AP |  |  C   |
- *      +----+  +------+             acc[i][j] += AP[(row0 + i) * kp + p] * BP[p * np + column0 ...]
+ *      +----+  +------+
  *
- * EXCHANGE says how a sub-group shares the values of A, which all of its work-items need:
- *   1  by shuffle: lane l loads AP[row][p0 + l], and hands it to the others when their p is p0 + l;
- *   2  by the read-only path: all lanes load the same vector of A's row at once, which a GPU makes one access.
- * The tutorial's eighth step had its vendor's shuffles and texture path; sub-groups are what OpenCL has. */
+ * AP (mp x kp) is A, BP (kp x np) is B, both padded with zeros to whole tiles.
+ * A work-group is LANES work-items wide: a row of them is one sub-group.
+ *
+ * Work-item (x, y) owns TM rows from y * TM on and the vectors x, x + LANES
+ * ... of WIDTH columns:
+ *
+ * acc[i][j] += AP[(row0 + i) * kp + p] * BP[p * np + column0 ...]
+ *
+ * EXCHANGE says how a sub-group shares the values of A, which all of its work-
+ * items need: 1 by shuffle: lane l loads AP[row][p0 + l], and hands it to the
+ * others when their p is p0 + l; 2 by the read-only path: all lanes load the
+ * same vector of A's row at once, which a GPU makes one access. The tutorial's
+ * eighth step had its vendor's shuffles and texture path; sub-groups are what
+ * OpenCL has. */
 #include "common.clh"
 
 #if !defined(LANES) || !defined(GY) || !defined(TM) || !defined(TN) || !defined(WIDTH) || !defined(EXCHANGE)

@@ -1,15 +1,23 @@
-/* prefetch: register-wide with double-buffered local memory: the next tile loads while this one multiplies.
+/* prefetch: register-wide with double-buffered local memory: the next tile
+ * loads while this one multiplies.
  *
- *      global memory:   tile t + 1 --> registers         A step of the loop starts the loads of tile t + 1, then
- *      local memory:    [ tile t ] [ free    ]           multiplies tile t from one half of local memory, then
- *                           |          ^                 puts what has arrived into the other half.
+ *      global memory:   tile t + 1 --> registers
+ *      local memory:    [ tile t ] [ free    ]
+ *                           |          ^
  *                        multiply      store
  *      +------+------+------+
- *      | t    | t+1  | t+2  |   along k                  acc[i][j] += a[i] * Bt[t % 2][p][x + j * GX]
+ *      | t    | t+1  | t+2  |   along k
  *      +------+------+------+
  *
- * The latency of global memory hides behind BK steps of multiplication, and one barrier a tile is enough, since
- * nobody reads the half that is being written. AP (kp x mp) and BP (kp x np) are padded as in register-wide. */
+ * A step of the loop starts the loads of tile t + 1, then
+ * multiplies tile t from one half of local memory, then
+ * puts what has arrived into the other half.
+ *
+ * acc[i][j] += a[i] * Bt[t % 2][p][x + j * GX]
+ *
+ * The latency of global memory hides behind BK steps of multiplication, and
+ * one barrier a tile is enough, since nobody reads the half that is being
+ * written. AP (kp x mp) and BP (kp x np) are padded as in register-wide. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN) || !defined(WIDTH) || !defined(PAD)

@@ -1,30 +1,39 @@
 /* padded: incomplete tiles, by padding. Five launches, or four:
  *
- *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles            (00_pad.cl)
- *    transpose  BT (n x k) = B (k x n) transposed                             (00_transpose.cl)
- *    pad        BP (np x kp) = BT with zeros to whole tiles                   (00_pad.cl)
+ *    pad        AP (mp x kp) = A (m x k) with zeros to whole tiles
+ *     (00_pad.cl)
+ *    transpose  BT (n x k) = B (k x n) transposed
+ *     (00_transpose.cl)
+ *    pad        BP (np x kp) = BT with zeros to whole tiles
+ *     (00_pad.cl)
  *    padded     CP (mp x np) = AP times BP transposed
  *    unpad      C (m x n) = alpha * the m x n corner of CP + beta * C
  *
- *    fused      one transpose writes BP with its zeros: no BT, and no second reading of B
+ *    fused      one transpose writes BP with its zeros: no BT, and no second
+ *     reading of B
  *
  *          kp                kp                     np
  *      +------+--+       +------+--+          +--------+--+
- *      |  A   | 0|       |  BT  | 0|          | A B    | 0|   mp, np, kp: m, n, k rounded up to
- *    m |      |  |     n |      |  |        m |        |  |   multiples of BM, BN, BK
+ *      |  A   | 0|       |  BT  | 0|          | A B    | 0|
+ *    m |      |  |     n |      |  |        m |        |  |
  *      +------+  |       +------+  |          +--------+  |
  *      |  0      |       |  0      |          |  0        |
  *      +---------+       +---------+          +-----------+
  *
+ * mp, np, kp: m, n, k rounded up to
+ * multiples of BM, BN, BK
+ *
  *    CP[i * np + j] = sum over p of AP[i * kp + p] * BP[j * kp + p]
  *
- * The multiplication has no edge to test for: every load and store is whole, and BM, BN and BK are free of
- * one another and of the problem, 10 x 10 micro-tiles included. The helpers cost O(n^2) for O(n^3) saved.
+ * The multiplication has no edge to test for: every load and store is whole,
+ * and BM, BN and BK are free of one another and of the problem, 10 x 10 micro-
+ * tiles included. The helpers cost O(n^2) for O(n^3) saved.
  *
- * WIDTH elements of a row of AP or BP are loaded at once, and go to WIDTH rows of a tile, since tiles are stored by
- * columns. From there a micro-tile takes vectors of WIDTH rows and columns, strided over the tile. WIDTH 2 in
- * float is the 64-bit load of the tutorial's fastest configuration: 160 x 160 tiles, 16 x 16 work-items, 10 x 10
- * sums in each. */
+ * WIDTH elements of a row of AP or BP are loaded at once, and go to WIDTH rows
+ * of a tile, since tiles are stored by columns. From there a micro-tile takes
+ * vectors of WIDTH rows and columns, strided over the tile. WIDTH 2 in float
+ * is the 64-bit load of the tutorial's fastest configuration: 160 x 160 tiles,
+ * 16 x 16 work-items, 10 x 10 sums in each. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN) || !defined(WIDTH) || !defined(PAD)

@@ -1,16 +1,24 @@
-/* dot: B transposed, every element of C a dot product of two contiguous rows, WIDTH elements at a time.
+/* dot: B transposed, every element of C a dot product of two contiguous rows,
+ * WIDTH elements at a time.
  *
  *            k                    k
- *      +-----------+        +-----------+       work-item (column, row):
- *    m |===========|      n |===========|       C[row * ldc + column] = alpha * sum over p of
- *      | A         |        | BT        |         A[row * lda + p] * BT[column * ldbt + p]
- *      +-----------+        +-----------+         + beta * C[row * ldc + column]
+ *      +-----------+        +-----------+
+ *    m |===========|      n |===========|
+ *      | A         |        | BT        |
+ *      +-----------+        +-----------+
  *
- * For GPUs with few registers for a work-item and no fast local memory: no tile, no barrier. Lanes gather
- * apart and are added at the end. k that is not a multiple of WIDTH ends in scalar steps.
+ * work-item (column, row):
+ * C[row * ldc + column] = alpha * sum over p of
+ *   A[row * lda + p] * BT[column * ldbt + p]
+ *   + beta * C[row * ldc + column]
  *
- * POINTERS 1: both advance along their rows, an addition each for a step. POINTERS 0: they stay, and every load
- * works its index out: A[row * lda + p]. A compiler may make the same of both. */
+ * For GPUs with few registers for a work-item and no fast local memory: no
+ * tile, no barrier. Lanes gather apart and are added at the end. k that is not
+ * a multiple of WIDTH ends in scalar steps.
+ *
+ * POINTERS 1: both advance along their rows, an addition each for a step.
+ * POINTERS 0: they stay, and every load works its index out: A[row * lda + p].
+ * A compiler may make the same of both. */
 #include "common.clh"
 
 #if !defined(WIDTH) || !defined(POINTERS)

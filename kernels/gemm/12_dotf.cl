@@ -1,14 +1,21 @@
 /* dotf: dot with the built-in dot product on the 4-wide parts.
  *
  *            k                    k
- *      +-----------+        +-----------+       work-item (column, row):
- *    m |===========|      n |===========|       C[row * ldc + column] = alpha * sum over p of
- *      | A         |        | BT        |         A[row * lda + p] * BT[column * ldbt + p]
- *      +-----------+        +-----------+         + beta * C[row * ldc + column]
+ *      +-----------+        +-----------+
+ *    m |===========|      n |===========|
+ *      | A         |        | BT        |
+ *      +-----------+        +-----------+
  *
- * Each step loads WIDTH elements of both rows and adds WIDTH / 4 dot products to one sum: hardware with a dot
- * product instruction needs no additions of lanes at the end. Against dot: one chain of additions, not WIDTH.
- * POINTERS 1: both advance along their rows; 0: they stay, and every load works its index out. */
+ * work-item (column, row):
+ * C[row * ldc + column] = alpha * sum over p of
+ *   A[row * lda + p] * BT[column * ldbt + p]
+ *   + beta * C[row * ldc + column]
+ *
+ * Each step loads WIDTH elements of both rows and adds WIDTH / 4 dot products
+ * to one sum: hardware with a dot product instruction needs no additions of
+ * lanes at the end. Against dot: one chain of additions, not WIDTH. POINTERS
+ * 1: both advance along their rows; 0: they stay, and every load works its
+ * index out. */
 #include "common.clh"
 
 #if !defined(WIDTH) || !defined(POINTERS)

@@ -1,14 +1,21 @@
 /* block2x2: a 2 x 2 block of C per work-item, B transposed.
  *
- *            k                     k              a0, a1: rows 2 y and 2 y + 1 of A
- *      +-----------+         +-----------+        b0, b1: rows 2 x and 2 x + 1 of BT
+ *            k                     k
+ *      +-----------+         +-----------+
  *      |====a0=====|         |====b0=====|
- *    m |====a1=====|       n |====b1=====|        C[2y    ][2x] = a0 . b0    C[2y    ][2x + 1] = a0 . b1
- *      | A         |         | BT        |        C[2y + 1][2x] = a1 . b0    C[2y + 1][2x + 1] = a1 . b1
+ *    m |====a1=====|       n |====b1=====|
+ *      | A         |         | BT        |
  *      +-----------+         +-----------+
  *
- * Four loads of WIDTH elements serve four dot products, where dot loads two for one. Where m or n is odd the
- * last block's second row is its first one again: read in bounds, and not written. */
+ * a0, a1: rows 2 y and 2 y + 1 of A
+ * b0, b1: rows 2 x and 2 x + 1 of BT
+ *
+ * C[2y    ][2x] = a0 . b0    C[2y    ][2x + 1] = a0 . b1
+ * C[2y + 1][2x] = a1 . b0    C[2y + 1][2x + 1] = a1 . b1
+ *
+ * Four loads of WIDTH elements serve four dot products, where dot loads two
+ * for one. Where m or n is odd the last block's second row is its first one
+ * again: read in bounds, and not written. */
 #include "common.clh"
 
 #ifndef WIDTH

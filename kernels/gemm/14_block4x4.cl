@@ -1,15 +1,21 @@
 /* block4x4: B transposed, a 4 x 4 block of C per work-item.
  *
- *             k                      k            work-item (x, y): rows 4 y ... 4 y + 3 of A,
- *      +------------+         +------------+      rows 4 x ... 4 x + 3 of BT
+ *             k                      k
+ *      +------------+         +------------+
  *      |====a[0]====|         |====b[0]====|
- *    m |    ...     |       n |    ...     |      C[(4 y + i) * ldc + 4 x + j] = a[i] . b[j]
+ *    m |    ...     |       n |    ...     |
  *      |====a[3]====|         |====b[3]====|
  *      +------------+         +------------+
  *
- * Eight loads serve sixteen products, where block2x2 has four for four. It takes 16 sums and 8 vectors of
- * registers: on GPUs that share few registers among many work-items, fewer of those fit, and it loses. Rows past
- * the edge are the last row again: read in bounds, and not written. */
+ * work-item (x, y): rows 4 y ... 4 y + 3 of A,
+ * rows 4 x ... 4 x + 3 of BT
+ *
+ * C[(4 y + i) * ldc + 4 x + j] = a[i] . b[j]
+ *
+ * Eight loads serve sixteen products, where block2x2 has four for four. It
+ * takes 16 sums and 8 vectors of registers: on GPUs that share few registers
+ * among many work-items, fewer of those fit, and it loses. Rows past the edge
+ * are the last row again: read in bounds, and not written. */
 #include "common.clh"
 
 #ifndef WIDTH

@@ -1,13 +1,22 @@
-/* mali-sgemm: one element of C per work-item, four steps along k at once, B as it is.
+/* mali-sgemm: one element of C per work-item, four steps along k at once, B as
+ * it is.
  *
- *                  n                        work-item (column, row), p = 0, 4, 8 ...:
- *          k   +---o---+                    a = A[row * lda + p ... p + 3]            one vector load
- *              | B o   |                    b = B[(p ... p + 3) * ldb + column]       four loads, gathered
+ *                  n
+ *          k   +---o---+
+ *              | B o   |
  *      +-------+---o---+
- *    m |==oooo=|   o C |                    C[row * ldc + column] = alpha * sum of lanes of a * b
- *      +-------+-------+                                            + beta * C[row * ldc + column]
+ *    m |==oooo=|   o C |
+ *      +-------+-------+
  *
- * naive with the vector registers of the GPU in use. No transposition: what B costs is the gathering. */
+ * work-item (column, row), p = 0, 4, 8 ...:
+ * a = A[row * lda + p ... p + 3]            one vector load
+ * b = B[(p ... p + 3) * ldb + column]       four loads, gathered
+ *
+ * C[row * ldc + column] = alpha * sum of lanes of a * b
+ *                         + beta * C[row * ldc + column]
+ *
+ * naive with the vector registers of the GPU in use. No transposition: what B
+ * costs is the gathering. */
 #include "common.clh"
 
 #define VECTOR REALV(4)

@@ -1,19 +1,30 @@
-/* buffer-4x8: image-4x8 with B in a buffer, everything else alike: what the texture cache brings is their ratio.
+/* buffer-4x8: image-4x8 with B in a buffer, everything else alike: what the
+ * texture cache brings is their ratio.
  *
  *                       n / 4 vectors of 4 columns
  *                      +-----+-----+-----+
- *                      |     |[b0] |     |         step of four along k: four vectors of B, eight 4-vectors of A
+ *                      |     |[b0] |     |
  *              k       |  B  |[b1] |     |
- *      +---+------+----|     |[b2] |     |         acc[i] += a[i].s0 * b0 + a[i].s1 * b1 + a[i].s2 * b2 + a[i].s3 * b3
+ *      +---+------+----|     |[b2] |     |
  *      |   |[a0]  |    |     |[b3] |     |
- *    m |   |[..]  |    +-----+-----+-----+         acc[i] = C[(8 y + i) * ldc + 4 x ... 4 x + 3]
+ *    m |   |[..]  |    +-----+-----+-----+
  *      |   |[a7]  |    |     | C   |     |
- *      +---+------+    +-----+-----+-----+         b of (x, p) = B[p * ldb + 4 x ... 4 x + 3]
+ *      +---+------+    +-----+-----+-----+
  *
- * Rows of B start at whole vectors: where ldb is no multiple of 4 a pass pads them. A vector may hold what lies past n,
- * which reaches no element of C. A's loads, the tile, the work-groups and the few rows of buffer_4x1 are those of
- * image-4x8. B and A come by the same path here, where the image has one of its own; no pass copies B, where
- * image-4x8 copies it: compare the kernel scope for the cache, the device scope for the whole. */
+ * step of four along k: four vectors of B, eight 4-vectors of A
+ *
+ * acc[i] += a[i].s0 * b0 + a[i].s1 * b1 + a[i].s2 * b2 + a[i].s3 * b3
+ *
+ * acc[i] = C[(8 y + i) * ldc + 4 x ... 4 x + 3]
+ *
+ * b of (x, p) = B[p * ldb + 4 x ... 4 x + 3]
+ *
+ * Rows of B start at whole vectors: where ldb is no multiple of 4 a pass pads
+ * them. A vector may hold what lies past n, which reaches no element of C. A's
+ * loads, the tile, the work-groups and the few rows of buffer_4x1 are those of
+ * image-4x8. B and A come by the same path here, where the image has one of
+ * its own; no pass copies B, where image-4x8 copies it: compare the kernel
+ * scope for the cache, the device scope for the whole. */
 #include "common.clh"
 
 #define PIXEL REALV(4)

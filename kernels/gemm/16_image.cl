@@ -2,17 +2,26 @@
  *
  *                       n / 4 pixels of 4 columns
  *                      +-----+-----+-----+
- *                      |     |[b0] |     |         step of four along k: four pixels of B, eight 4-vectors of A
+ *                      |     |[b0] |     |
  *              k       |  B  |[b1] |     |
- *      +---+------+----|     |[b2] |     |         acc[i] += a[i].s0 * b0 + a[i].s1 * b1 + a[i].s2 * b2 + a[i].s3 * b3
+ *      +---+------+----|     |[b2] |     |
  *      |   |[a0]  |    |     |[b3] |     |
- *    m |   |[..]  |    +-----+-----+-----+         acc[i] = C[(8 y + i) * ldc + 4 x ... 4 x + 3]
+ *    m |   |[..]  |    +-----+-----+-----+
  *      |   |[a7]  |    |     | C   |     |
- *      +---+------+    +-----+-----+-----+         pixel (x, p) of B = B[p * ldb + 4 x ... 4 x + 3], zeros past n
+ *      +---+------+    +-----+-----+-----+
  *
- * B comes through the texture cache while A comes through the other path, so that neither waits for the other;
- * C is written once. Rows past the edge are the last row again: read in bounds, and not written. With few rows
- * a work-item of 8 rows would mostly repeat the last one: image_4x1 makes one row. */
+ * step of four along k: four pixels of B, eight 4-vectors of A
+ *
+ * acc[i] += a[i].s0 * b0 + a[i].s1 * b1 + a[i].s2 * b2 + a[i].s3 * b3
+ *
+ * acc[i] = C[(8 y + i) * ldc + 4 x ... 4 x + 3]
+ *
+ * pixel (x, p) of B = B[p * ldb + 4 x ... 4 x + 3], zeros past n
+ *
+ * B comes through the texture cache while A comes through the other path, so
+ * that neither waits for the other; C is written once. Rows past the edge are
+ * the last row again: read in bounds, and not written. With few rows a work-
+ * item of 8 rows would mostly repeat the last one: image_4x1 makes one row. */
 #include "common.clh"
 
 #if defined(REAL_half)

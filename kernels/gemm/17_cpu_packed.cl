@@ -1,29 +1,45 @@
-/* cpu-packed: the micro-kernel of a CPU's BLAS, one work-item per block of C, sums in vector registers.
+/* cpu-packed: the micro-kernel of a CPU's BLAS, one work-item per block of C,
+ * sums in vector registers.
  *
- *                    +-----+-----+-----+    B in panels of NR = NV x WIDTH columns. Packed, a panel's k rows of NR
- *                 kc | BP0 | BP1 | ... |    elements lie one after the other (zeros past n) and are read in order.
+ *                    +-----+-----+-----+
+ *                 kc | BP0 | BP1 | ... |
  *           kc       +-----+-----+-----+
- *         +-----+    +-----+-----+          A likewise in panels of MR rows: MR elements of a column, then those
- *      MR | AP0 |    | sum |     | rows     of the next. Past m they repeat the last row.
  *         +-----+    +-----+-----+
- *                      NR   columns         A work-item makes a block of C, rows x columns. For every kc steps
- *                                           along k and every panel of B it walks down its panels of A:
- *      sum[i][v] += AP[(panel_a * k + p) * MR + i] * BP[(panel_b * k + p) * NR + v * WIDTH ...]
+ *      MR | AP0 |    | sum |     | rows
+ *         +-----+    +-----+-----+
+ *                      NR   columns
  *
- * MR x NV vectors of sums stay in registers for kc steps; a panel's kc x NR elements of B stay in the second cache for
- * all rows of the block, and rows of A go past. No barrier: a work-item is a group of its own.
+ * B in panels of NR = NV x WIDTH columns. Packed, a panel's k rows of NR
+ * elements lie one after the other (zeros past n) and are read in order.
  *
- * Who packs a panel of B: nobody, where few rows of C or steps along k do not pay for it, and it is read where it lies;
- * a pass before, where many blocks read it; else each block, into local memory, which on a CPU is ordinary memory that a
- * core uses again and again, so that it stays in its caches. The last panel, if it is not whole, needs zeros and is always
- * copied so; but a short block reads it where it lies, vectors that go past its end into the next row of B, lanes that
- * are not stored. A is packed by a pass where it is stored transposed.
+ * A likewise in panels of MR rows: MR elements of a column, then those
+ * of the next. Past m they repeat the last row.
  *
- * Where there are fewer micro-tiles than cores, k is cut into slices with sums of their own in P, and `add` makes C of
- * them. One row and one column of C have kernels of their own below.
+ * A work-item makes a block of C, rows x columns. For every kc steps
+ * along k and every panel of B it walks down its panels of A:
+ *      sum[i][v] += AP[(panel_a * k + p) * MR + i] * BP[(panel_b * k + p) * NR
+ *     + v * WIDTH ...]
  *
- * This should beat every rung before: those keep tiles in local memory, which a CPU does not have, and leave it to
- * the driver to make vectors of work-items. Here the vectors are written out, and each element that is loaded
+ * MR x NV vectors of sums stay in registers for kc steps; a panel's kc x NR
+ * elements of B stay in the second cache for all rows of the block, and rows
+ * of A go past. No barrier: a work-item is a group of its own.
+ *
+ * Who packs a panel of B: nobody, where few rows of C or steps along k do not
+ * pay for it, and it is read where it lies; a pass before, where many blocks
+ * read it; else each block, into local memory, which on a CPU is ordinary
+ * memory that a core uses again and again, so that it stays in its caches. The
+ * last panel, if it is not whole, needs zeros and is always copied so; but a
+ * short block reads it where it lies, vectors that go past its end into the
+ * next row of B, lanes that are not stored. A is packed by a pass where it is
+ * stored transposed.
+ *
+ * Where there are fewer micro-tiles than cores, k is cut into slices with sums
+ * of their own in P, and `add` makes C of them. One row and one column of C
+ * have kernels of their own below.
+ *
+ * This should beat every rung before: those keep tiles in local memory, which
+ * a CPU does not have, and leave it to the driver to make vectors of work-
+ * items. Here the vectors are written out, and each element that is loaded
  * takes part in MR or NR products. */
 #include "common.clh"
 

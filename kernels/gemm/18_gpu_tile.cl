@@ -1,20 +1,34 @@
-/* gpu-tile: tiles on two levels, and nothing that waits: what a GPU's compiler needs to keep multiplying.
+/* gpu-tile: tiles on two levels, and nothing that waits: what a GPU's compiler
+ * needs to keep multiplying.
  *
- *          BN                     A work-group makes a BM x BN tile of C, each of its sub-groups a part of
- *      +---------+---------+      (LY * TM) x (LX * TN), LX x LY = LANES lanes. A lane's TM x TN micro-tile is made of
- *   BM | sub-    | sub-    |      vectors strided over the part: vector i of rows at (i * LY + ly) * WIDTH, of
- *      | group   | group   |      columns at (j * LX + lx) * WIDTH, so that lanes read neighbouring local memory.
+ *          BN
  *      +---------+---------+
- *      |   ...   |   ...   |      acc[i][j] += At[p][row of i] * Bt[p][columns of j]
- *      +---------+---------+      At[p][r] = A[(row0 + r) * lda + p0 + p],  Bt[p][c] = B[(p0 + p) * ldb + column0 + c]
+ *   BM | sub-    | sub-    |
+ *      | group   | group   |
+ *      +---------+---------+
+ *      |   ...   |   ...   |
+ *      +---------+---------+
  *
- * Three stages overlap: tile t + 1 travels from global memory to registers, step p + 1 from local memory to
- * registers, while step p of tile t is multiplied. A is transposed on its way into local memory, so that no pass
- * is needed; PAD elements at the end of a row of At keep its four-row stores in different banks. Groups walk
- * bands of BAND tile rows, so that the groups that run at one time share operands in the second-level cache.
+ * A work-group makes a BM x BN tile of C, each of its sub-groups a part of (LY
+ * * TM) x (LX * TN), LX x LY = LANES lanes. A lane's TM x TN micro-tile is
+ * made of vectors strided over the part: vector i of rows at (i * LY + ly) *
+ * WIDTH, of columns at (j * LX + lx) * WIDTH, so that lanes read neighbouring
+ * local memory.
  *
- * Loads are whole vectors through pointers to the vector type (vload may be compiled to scalar loads), so lda
- * and ldb are multiples of WIDTH: other operands come padded by a pass. Vectors past an edge are zeros. */
+ * acc[i][j] += At[p][row of i] * Bt[p][columns of j]
+ * At[p][r] = A[(row0 + r) * lda + p0 + p]
+ * Bt[p][c] = B[(p0 + p) * ldb + column0 + c]
+ *
+ * Three stages overlap: tile t + 1 travels from global memory to registers,
+ * step p + 1 from local memory to registers, while step p of tile t is
+ * multiplied. A is transposed on its way into local memory, so that no pass is
+ * needed; PAD elements at the end of a row of At keep its four-row stores in
+ * different banks. Groups walk bands of BAND tile rows, so that the groups
+ * that run at one time share operands in the second-level cache.
+ *
+ * Loads are whole vectors through pointers to the vector type (vload may be
+ * compiled to scalar loads), so lda and ldb are multiples of WIDTH: other
+ * operands come padded by a pass. Vectors past an edge are zeros. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)

@@ -1,29 +1,48 @@
-/* nv-async: tiles on two levels, copied by the hardware: from global to local memory without a register between.
+/* nv-async: tiles on two levels, copied by the hardware: from global to local
+ * memory without a register between.
  *
- *          BN                 Local memory is a ring of STAGES pairs of tiles. While one pair is multiplied, the copies of
- *      +--------+             the next STAGES - 1 are under way (cp.async, 16 bytes each), so that one barrier a tile is
- *      | B tile | BK          enough: what it waits for was asked for STAGES - 1 tiles ago.
+ *          BN
  *      +--------+
- *   BK                        acc[i][j] += As[stage][p][row of i] * Bs[stage][p][column of j]
- *  +----+   +--------+        As[s][p][r] = AT[(p0 + p) * ldat + row0 + r],  Bs[s][p][c] = B[(p0 + p) * ldb + column0 + c]
+ *      | B tile | BK
+ *      +--------+
+ *   BK
+ *  +----+   +--------+
  *  | A  |   |  C     | BM
- *  |tile|   |  tile  |        A copy cannot transpose, so A comes transposed by a pass. What is on its way takes no registers
- *  +----+   +--------+        and no stores to local memory, which leaves both to the multiplication.
+ *  |tile|   |  tile  |
+ *  +----+   +--------+
  *
- * A work-item owns a TM x TN micro-tile and walks it column by column, up one and down the next: two multiply-adds in a
- * row share the element of B, or at a turn the element of A, so that each reads two registers and not three from two banks
- * that give one each a cycle (docs/nv-async.md).
+ * Local memory is a ring of STAGES pairs of tiles. While one pair is
+ * multiplied, the copies of the next STAGES - 1 are under way (cp.async, 16
+ * bytes each), so that one barrier a tile is enough: what it waits for was
+ * asked for STAGES - 1 tiles ago.
  *
- * Many tiles are of 96 x 128 and micro-tiles of 12 x 8, for which 168 registers are enough, three groups a unit; fewer are
- * of 64 x 128, and few of 128 x 64 with 8 x 8. Whole rows of A's tile need not be a power of two of vectors: they are
- * copied in segments that are, and rows of AT are whole tiles then, so that no segment looks for the edge.
+ * acc[i][j] += As[stage][p][row of i] * Bs[stage][p][column of j]
+ * As[s][p][r] = AT[(p0 + p) * ldat + row0 + r]
+ * Bs[s][p][c] = B[(p0 + p) * ldb + column0 + c]
  *
- * The last tiles, fewer than the device has units, would leave units idle: tiles from WHOLE on are cut into PARTS along
- * k, each a group's, into a buffer that `sum_parts` adds up. A small C with a long k is all such tiles.
+ * A copy cannot transpose, so A comes transposed by a pass. What is on its way
+ * takes no registers and no stores to local memory, which leaves both to the
+ * multiplication.
  *
- * Rows and columns past an edge repeat the last vector, since nothing of theirs is stored; steps past k are zeros, which
- * cp.async fills in for what it is told not to read. ldat and ldb are multiples of WIDTH: B comes padded by a pass where
- * its rows do not fit. */
+ * A work-item owns a TM x TN micro-tile and walks it column by column, up one
+ * and down the next: two multiply-adds in a row share the element of B, or at
+ * a turn the element of A, so that each reads two registers and not three from
+ * two banks that give one each a cycle (docs/nv-async.md).
+ *
+ * Many tiles are of 96 x 128 and micro-tiles of 12 x 8, for which 168
+ * registers are enough, three groups a unit; fewer are of 64 x 128, and few of
+ * 128 x 64 with 8 x 8. Whole rows of A's tile need not be a power of two of
+ * vectors: they are copied in segments that are, and rows of AT are whole
+ * tiles then, so that no segment looks for the edge.
+ *
+ * The last tiles, fewer than the device has units, would leave units idle:
+ * tiles from WHOLE on are cut into PARTS along k, each a group's, into a
+ * buffer that `sum_parts` adds up. A small C with a long k is all such tiles.
+ *
+ * Rows and columns past an edge repeat the last vector, since nothing of
+ * theirs is stored; steps past k are zeros, which cp.async fills in for what
+ * it is told not to read. ldat and ldb are multiples of WIDTH: B comes padded
+ * by a pass where its rows do not fit. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)

@@ -1,27 +1,41 @@
-/* nv-mma: NVIDIA's tensor cores by mma.sync, fed by asynchronous copies through several tiles of local memory.
+/* nv-mma: NVIDIA's tensor cores by mma.sync, fed by asynchronous copies
+ * through several tiles of local memory.
  *
- *              BN                     A work-group makes a BM x BN tile of C, each of its warps a part of WM x WN out
- *        +-----+-----+                of products of 16 x 8 by 32 bytes along k (double: 64), that a warp holds in
- *     WM |warp |warp |                registers:
- *        +-----+-----+  BM              D[lane / 4 + 8 h][2 (lane % 4) + e] += A[row][p] * B[p][column]
- *        |warp |warp |                A and B lie in local memory by chunks of 16 bytes, those of a row in an order
- *        +-----+-----+                of its own, so that what a warp reads at once lies in different banks:
- *           WN                          At[row][chunk ^ order(row)] = A[(row0 + row) * lda + p0 + chunk ...]
+ *              BN
+ *        +-----+-----+
+ *     WM |warp |warp |
+ *        +-----+-----+  BM
+ *        |warp |warp |
+ *        +-----+-----+
+ *           WN
  *
- * STAGES tiles of A and B take turns: while one is multiplied, the copies of the next ones are under way, straight from
- * global to local memory, each started between two rows of products so that none of them holds up the tensor cores.
- * With AHEAD, the registers of the next step load while one is multiplied. A group of 128 x 256 has one and a third
- * times the products of one of 128 x 128 for every byte that it copies, and as many bytes a second is all that comes
- * out of the second-level cache.
+ * A work-group makes a BM x BN tile of C, each of its warps a part of WM x WN
+ * out of products of 16 x 8 by 32 bytes along k (double: 64), that a warp
+ * holds in registers:
+ *   D[lane / 4 + 8 h][2 (lane % 4) + e] += A[row][p] * B[p][column]
+ * A and B lie in local memory by chunks of 16 bytes, those of a row in an
+ * order of its own, so that what a warp reads at once lies in different banks:
+ *   At[row][chunk ^ order(row)] = A[(row0 + row) * lda + p0 + chunk ...]
  *
- * A register has 4 bytes along k (double: 8). A's come by ldmatrix, four row by row; so do B's where that instruction
- * transposes them on the way, for half and bfloat16, and for char, where a pass has transposed B: nothing else brings
- * bytes of a column together. tf32 and double take theirs one by one: vectors would hold neighbours along a row of B
- * and have to be moved to where the instruction wants them.
+ * STAGES tiles of A and B take turns: while one is multiplied, the copies of
+ * the next ones are under way, straight from global to local memory, each
+ * started between two rows of products so that none of them holds up the
+ * tensor cores. With AHEAD, the registers of the next step load while one is
+ * multiplied. A group of 128 x 256 has one and a third times the products of
+ * one of 128 x 128 for every byte that it copies, and as many bytes a second
+ * is all that comes out of the second-level cache.
  *
- * Rows start at multiples of 16 bytes; a pass pads those that do not. What lies past the edges of A and B is zeros, and
- * past those of C is not stored. Groups walk bands of BAND tile rows, so that those running at a time share operands in
- * the second-level cache. */
+ * A register has 4 bytes along k (double: 8). A's come by ldmatrix, four row
+ * by row; so do B's where that instruction transposes them on the way, for
+ * half and bfloat16, and for char, where a pass has transposed B: nothing else
+ * brings bytes of a column together. tf32 and double take theirs one by one:
+ * vectors would hold neighbours along a row of B and have to be moved to where
+ * the instruction wants them.
+ *
+ * Rows start at multiples of 16 bytes; a pass pads those that do not. What
+ * lies past the edges of A and B is zeros, and past those of C is not stored.
+ * Groups walk bands of BAND tile rows, so that those running at a time share
+ * operands in the second-level cache. */
 #ifdef BATCHED
 #include "batch.clh"
 #endif

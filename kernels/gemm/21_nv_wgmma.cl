@@ -1,34 +1,52 @@
-/* nv-wgmma: Hopper's tensor cores by wgmma, straight from local memory, which the copy engine keeps full.
+/* nv-wgmma: Hopper's tensor cores by wgmma, straight from local memory, which
+ * the copy engine keeps full.
  *
- *               BN                        A work-group makes BM x BN tiles of C one after the other. Two groups of four
- *          +----------+                   warps multiply, each its half of the rows; one work-item of the last four
- *   BM / 2 | multiply |                   warps only says what is copied next.
- *          +----------+ <- A B A B A B    The ring has STAGES stages of both tiles, 128 bytes deep, by rows of 128
- *   BM / 2 | multiply |       ring        bytes: a row of A along k; of B, too, where that is transposed, else 64
- *          +----------+         ^         columns of a row of B, and one such block behind the other. Byte b of row
- *                             copy        r lies at 128 r + (b ^ 16 (r % 8)), an order that copy engine and tensor
- *                                         cores know: the same bytes of 8 rows lie in different banks.
+ *               BN
+ *          +----------+
+ *   BM / 2 | multiply |
+ *          +----------+ <- A B A B A B
+ *   BM / 2 | multiply |       ring
+ *          +----------+         ^
+ *                             copy
  *
- * A product takes 64 rows of A, BN columns of B and 32 bytes along k. Of its sums, element e in warp w of a group is
+ * A work-group makes BM x BN tiles of C one after the other. Two groups of
+ * four warps multiply, each its half of the rows; one work-item of the last
+ * four warps only says what is copied next. The ring has STAGES stages of both
+ * tiles, 128 bytes deep, by rows of 128 bytes: a row of A along k; of B, too,
+ * where that is transposed, else 64 columns of a row of B, and one such block
+ * behind the other. Byte b of row r lies at 128 r + (b ^ 16 (r % 8)), an order
+ * that copy engine and tensor cores know: the same bytes of 8 rows lie in
+ * different banks.
+ *
+ * A product takes 64 rows of A, BN columns of B and 32 bytes along k. Of its
+ * sums, element e in warp w of a group is
  *    D[16 w + lane / 4 + 8 (e / 2 % 2)][8 (e / 4) + 2 (lane % 4) + e % 2]
  *
- * wgmma reads local memory by itself, and the copy engine writes it by itself: no work-item moves an operand, and all
- * registers are left for D. So tiles can be larger than with mma.sync, and fewer bytes are read for each product. Two
- * barriers for each stage pass it back and forth: `full` once all its bytes are there, `empty` once all eight warps
- * are done with it. That goes on over the edge of a tile: the next operands arrive while C leaves, which takes the
- * same way back, through boxes of local memory.
+ * wgmma reads local memory by itself, and the copy engine writes it by itself:
+ * no work-item moves an operand, and all registers are left for D. So tiles
+ * can be larger than with mma.sync, and fewer bytes are read for each product.
+ * Two barriers for each stage pass it back and forth: `full` once all its
+ * bytes are there, `empty` once all eight warps are done with it. That goes on
+ * over the edge of a tile: the next operands arrive while C leaves, which
+ * takes the same way back, through boxes of local memory.
  *
- * What is to be copied, the engine reads from a map of the matrix, 128 bytes in global memory, which a kernel of one
- * group makes beforehand. Parts of a box that lie outside the matrix arrive as zeros. Where BM is 64, one group of four
- * warps multiplies alone: small problems have tiles for more units then.
+ * What is to be copied, the engine reads from a map of the matrix, 128 bytes
+ * in global memory, which a kernel of one group makes beforehand. Parts of a
+ * box that lie outside the matrix arrive as zeros. Where BM is 64, one group
+ * of four warps multiplies alone: small problems have tiles for more units
+ * then.
  *
- * If tiles are too few for all units, PARTS groups share the k of a tile. Each leaves its sums in P, in the order of
- * its registers, and waits for the others. Then it adds up its share of the tile, in the order of the parts, so that
- * results repeat bit for bit. If the groups might not run at the same time, the last one adds up the whole tile.
+ * If tiles are too few for all units, PARTS groups share the k of a tile. Each
+ * leaves its sums in P, in the order of its registers, and waits for the
+ * others. Then it adds up its share of the tile, in the order of the parts, so
+ * that results repeat bit for bit. If the groups might not run at the same
+ * time, the last one adds up the whole tile.
  *
- * The driver compiles OpenCL C for sm_90, which refuses some of these instructions: here they are comments that begin
- * with LATER. gemmbench takes the mark away in the program's binary, which is PTX text, and builds it for sm_90a. Nor
- * does the driver hold a kernel to the 48 KiB of local memory that it lists: a group can have 227. */
+ * The driver compiles OpenCL C for sm_90, which refuses some of these
+ * instructions: here they are comments that begin with LATER. gemmbench takes
+ * the mark away in the program's binary, which is PTX text, and builds it for
+ * sm_90a. Nor does the driver hold a kernel to the 48 KiB of local memory that
+ * it lists: a group can have 227. */
 #ifdef BATCHED
 #include "batch.clh"
 #endif

@@ -1,20 +1,32 @@
-/* intel-block: block reads bring operands to a sub-group, shuffles hand A's values round; nothing else moves data.
+/* intel-block: block reads bring operands to a sub-group, shuffles hand A's
+ * values round; nothing else moves data.
  *
- *                BN = LANES * TN          A work-group is GY sub-groups, one below the other; each makes TM rows and
- *             +--------+--------+- -      BN columns of C. A block read takes LANES * TN neighbouring elements of a
- *          B  |0 1 ... |0 1 ... |         row at once, and lane x gets those at x, x + LANES, x + 2 * LANES ...
+ *                BN = LANES * TN
  *             +--------+--------+- -
- *      +----+ +--------+--------+- -      acc[i][j] += A[(row0 + i) * lda + p] * B[p * ldb + column0 + j * LANES + x]
+ *          B  |0 1 ... |0 1 ... |
+ *             +--------+--------+- -
+ *      +----+ +--------+--------+- -
  *   TM | A  | |0 1 ... |0 1 ... |
- *      +----+ +--------+--------+- -      A comes in blocks of TM x LANES: A[(row0 + i) * lda + p0 + x] is in lane x.
+ *      +----+ +--------+--------+- -
  *      LANES
  *
- * One message moves what a row of lanes needs, where each lane would send an address of its own; and a shuffle
- * from a lane that is known when compiling costs nothing on Intel's GPUs: it is an operand in another lane's
- * part of the register. So there is no local memory, no barrier and no pass before the multiplication.
+ * A work-group is GY sub-groups, one below the other; each makes TM rows and
+ * BN columns of C. A block read takes LANES * TN neighbouring elements of a
+ * row at once, and lane x gets those at x, x + LANES, x + 2 * LANES ...
  *
- * A block read asks for 4-byte alignment, and minds no edge. Where columns end within the block, where k does, and
- * where a row of halves may start at an odd one, each lane loads for itself, if its element is there. */
+ * acc[i][j] += A[(row0 + i) * lda + p] * B[p * ldb + column0 + j * LANES + x]
+ *
+ * A comes in blocks of TM x LANES: A[(row0 + i) * lda + p0 + x] is in lane x.
+ *
+ * One message moves what a row of lanes needs, where each lane would send an
+ * address of its own; and a shuffle from a lane that is known when compiling
+ * costs nothing on Intel's GPUs: it is an operand in another lane's part of
+ * the register. So there is no local memory, no barrier and no pass before the
+ * multiplication.
+ *
+ * A block read asks for 4-byte alignment, and minds no edge. Where columns end
+ * within the block, where k does, and where a row of halves may start at an
+ * odd one, each lane loads for itself, if its element is there. */
 #include "common.clh"
 
 #if !defined(LANES) || !defined(GY) || !defined(TM) || !defined(TN)

@@ -1,15 +1,24 @@
-/* naive-fp8: the naive kernel for bytes that are floating-point numbers, on devices that know no such type.
+/* naive-fp8: the naive kernel for bytes that are floating-point numbers, on
+ * devices that know no such type.
  *
- *                  n                        work-item (column, row):
- *          k   +---|---+                    C[row * ldc + column] =
- *              | B | k |                      alpha * sum over p of VALUE[A[row * lda + p]] *
- *      +-------+---|---+                                            VALUE[B[p * ldb + column]]
- *    m |===A===|   o C |                      + beta * C[row * ldc + column]
+ *                  n
+ *          k   +---|---+
+ *              | B | k |
+ *      +-------+---|---+
+ *    m |===A===|   o C |
  *      +-------+-------+
  *
- * A table in constant memory says what each byte is worth: e4m3 has 4 bits of exponent and 3 of mantissa, e5m2 has 5
- * and 2 (OCP, "8-bit floating point specification"). Products of two are exact in float, in which the sum is kept, and
- * rounded once to C's type. Whatever multiplies fp8 faster can be held against it. */
+ * work-item (column, row):
+ * C[row * ldc + column] =
+ *   alpha * sum over p of VALUE[A[row * lda + p]] *
+ *                         VALUE[B[p * ldb + column]]
+ *   + beta * C[row * ldc + column]
+ *
+ * A table in constant memory says what each byte is worth: e4m3 has 4 bits of
+ * exponent and 3 of mantissa, e5m2 has 5 and 2 (OCP, "8-bit floating point
+ * specification"). Products of two are exact in float, in which the sum is
+ * kept, and rounded once to C's type. Whatever multiplies fp8 faster can be
+ * held against it. */
 #include "common.clh"
 
 /* NAN and INFINITY are calls in some drivers' headers, which no table can hold */

@@ -1,26 +1,43 @@
-/* small: for products that last microseconds: many small tiles, and within a work-group k is cut into slices.
+/* small: for products that last microseconds: many small tiles, and within a
+ * work-group k is cut into slices.
  *
- *                  BN                    A work-group makes a BM x BN tile of C with SPLIT times as many work-items as
- *              +--------+                the tile has TM x TN micro-tiles. Each DEPTH = BK * SPLIT steps along k are in
- *     DEPTH    | slice 0| BK             local memory at a time; slice s of the work-items multiplies BK of them:
+ *                  BN
+ *              +--------+
+ *     DEPTH    | slice 0| BK
  *  +----+----+ +--------+
- *  | 0  | 1  | | slice 1| BK             acc[i][j] += As[row of i][s * BK + p] * Bs[s * BK + p][column of j]
- *  +----+----+ +--------+                As[r][p] = A[(row0 + r) * lda + p0 + p]
- *     BK   BK                            Bs[p][c] = B[(p0 + p) * ldb + column0 + c]
+ *  | 0  | 1  | | slice 1| BK
+ *  +----+----+ +--------+
+ *     BK   BK
  *
- * A matrix of 256 x 256 has fewer tiles than a large GPU has units unless tiles are tiny, and a unit wants hundreds of
- * work-items to have something to do while it waits: so the work-items of a group share the k-loop, too. Their sums are
- * added up in local memory at the end, in rounds of rows that fit there.
+ * A work-group makes a BM x BN tile of C with SPLIT times as many work-items
+ * as the tile has TM x TN micro-tiles. Each DEPTH = BK * SPLIT steps along k
+ * are in local memory at a time; slice s of the work-items multiplies BK of
+ * them:
  *
- * What counts is how often a group waits: one barrier for each DEPTH steps, the next tiles travelling to registers
- * meanwhile. A is not transposed, neither by a pass nor on its way: a work-item reads WIDTH steps of a row at once, which
- * takes as many loads from local memory as WIDTH steps of a transposed tile would. One launch, no pass: rows that do not
- * begin and end where vectors do are read by elements (`small_ragged`), zeros past an edge.
+ * acc[i][j] += As[row of i][s * BK + p] * Bs[s * BK + p][column of j]
+ * As[r][p] = A[(row0 + r) * lda + p0 + p]
+ * Bs[p][c] = B[(p0 + p) * ldb + column0 + c]
  *
- * With DIRECT operands go from the cache straight to registers, a slice's own part of k to each slice: nobody waits for the
- * group before the sums meet. Work-items beside each other read the same, so the cache has more to give than to fetch.
+ * A matrix of 256 x 256 has fewer tiles than a large GPU has units unless
+ * tiles are tiny, and a unit wants hundreds of work-items to have something to
+ * do while it waits: so the work-items of a group share the k-loop, too. Their
+ * sums are added up in local memory at the end, in rounds of rows that fit
+ * there.
  *
- * With STORED_half operands are half in memory and float everywhere else: what OpenCL C does on any device. */
+ * What counts is how often a group waits: one barrier for each DEPTH steps,
+ * the next tiles travelling to registers meanwhile. A is not transposed,
+ * neither by a pass nor on its way: a work-item reads WIDTH steps of a row at
+ * once, which takes as many loads from local memory as WIDTH steps of a
+ * transposed tile would. One launch, no pass: rows that do not begin and end
+ * where vectors do are read by elements (`small_ragged`), zeros past an edge.
+ *
+ * With DIRECT operands go from the cache straight to registers, a slice's own
+ * part of k to each slice: nobody waits for the group before the sums meet.
+ * Work-items beside each other read the same, so the cache has more to give
+ * than to fetch.
+ *
+ * With STORED_half operands are half in memory and float everywhere else: what
+ * OpenCL C does on any device. */
 #include "common.clh"
 
 #if !defined(BM) || !defined(BN) || !defined(BK) || !defined(TM) || !defined(TN)

@@ -1,33 +1,52 @@
-/* thin: for products with few rows or columns, down to a vector: read the large operand once, as fast as memory gives.
+/* thin: for products with few rows or columns, down to a vector: read the
+ * large operand once, as fast as memory gives.
  *
- * ALONG = 0: rows of the large operand L lie across k        ALONG = 1: they run along k
+ * ALONG = 0: rows of the large operand L lie across k ALONG = 1: they run
+ * along k
  *
- *              LX * WIDE * WIDTH                          k                THIN
- *        k      +----+-----+----+                +-------------------+     +---+
- *   +---------+ | y=0|     |    | k              | LY rows, DEEP     |     |   |
- *   |  THIN   | | y=1|  L  |    |                | times; LX lanes,  |     | S | k
- *   +---------+ | ...|     |    |                | WIDE times        |     |   |
- *        S      C: THIN x LX * WIDE * WIDTH      +-------------------+     +---+
- *                                                          L
- *   acc[i] += S[i][p] * L[p][x ...]                acc[r][j] += L[row of r][p ...] . S[j][p ...]
+ *              LX * WIDE * WIDTH
+ *        k      +----+-----+----+
+ *   +---------+ | y=0|     |    | k
+ *   |  THIN   | | y=1|  L  |    |
+ *   +---------+ | ...|     |    |
+ *        S      C: THIN x LX * WIDE * WIDTH
  *
- * Such a product has a few flops for each element of the large operand, so that the memory's rate is all there is. A
- * work-item asks for DEEP vectors of WIDTH elements at once, each of them 16 bytes and one load, and keeps the sums of
- * all THIN rows or columns of C in registers: the large operand is read once whatever the other has, up to THIN.
+ *   acc[i] += S[i][p] * L[p][x ...]
  *
- * COLUMNS says which operand is large: A, where columns of C are few, or B, where rows are. Both may be stored either
- * way; it decides which picture is right: A as it is and B transposed run along k.
+ *          k                THIN
+ * +-------------------+     +---+
+ * | LY rows, DEEP     |     |   |
+ * | times; LX lanes,  |     | S | k
+ * | WIDE times        |     |   |
+ * +-------------------+     +---+
+ *           L
+ *   acc[r][j] += L[row of r][p ...] . S[j][p ...]
  *
- * The work-items of a group share k: LY slices of it in the first picture, LX lanes in the second. Their sums meet in local
- * memory. Where tiles of C are too few for all units, several groups share k as well, each a part of it, and `thin_sum`
- * adds up what they leave in P; with one part there is one launch.
+ * Such a product has a few flops for each element of the large operand, so
+ * that the memory's rate is all there is. A work-item asks for DEEP vectors of
+ * WIDTH elements at once, each of them 16 bytes and one load, and keeps the
+ * sums of all THIN rows or columns of C in registers: the large operand is
+ * read once whatever the other has, up to THIN.
  *
- * The small operand goes through local memory, KC steps along k of it at a time and rows along k there, so that WIDTH
- * steps are one load; while one share of it is multiplied the next is on its way. With AHEAD the vectors of the large
- * operand that are next are, too.
+ * COLUMNS says which operand is large: A, where columns of C are few, or B,
+ * where rows are. Both may be stored either way; it decides which picture is
+ * right: A as it is and B transposed run along k.
  *
- * Rows of L that do not begin where vectors do, or do not end there where they run along k, are read by elements
- * (`thin_ragged`); those of S tell themselves. With STORED_half operands are half in memory and float everywhere else. */
+ * The work-items of a group share k: LY slices of it in the first picture, LX
+ * lanes in the second. Their sums meet in local memory. Where tiles of C are
+ * too few for all units, several groups share k as well, each a part of it,
+ * and `thin_sum` adds up what they leave in P; with one part there is one
+ * launch.
+ *
+ * The small operand goes through local memory, KC steps along k of it at a
+ * time and rows along k there, so that WIDTH steps are one load; while one
+ * share of it is multiplied the next is on its way. With AHEAD the vectors of
+ * the large operand that are next are, too.
+ *
+ * Rows of L that do not begin where vectors do, or do not end there where they
+ * run along k, are read by elements (`thin_ragged`); those of S tell
+ * themselves. With STORED_half operands are half in memory and float
+ * everywhere else. */
 #include "common.clh"
 
 #if !defined(COLUMNS) || !defined(THIN) || !defined(WIDTH) || !defined(LX) || !defined(LY) || !defined(DEEP)

@@ -1,29 +1,46 @@
-/* thin_many: `thin` for up to 16 rows or columns of C, where multiply-adds take nearly as long as the memory.
+/* thin_many: `thin` for up to 16 rows or columns of C, where multiply-adds
+ * take nearly as long as the memory.
  *
- * ALONG = 0: rows of the large operand L lie across k        ALONG = 1: they run along k
+ * ALONG = 0: rows of the large operand L lie across k ALONG = 1: they run
+ * along k
  *
- *                    MANY                                      BLOCK         16
- *     BLOCK    +--------------+                        +----------------+   +----+
- *   +-------+  | set 0        |                        |       |        |   |    |
- *   |   S   |  | set 1   L    | BLOCK             MANY | set 0 | set 1  |   | S  | BLOCK
- *   |  16   |  | ...          |                        |       |   L    |   |    |
- *   +-------+  +--------------+                        +----------------+   +----+
+ *                    MANY
+ *     BLOCK    +--------------+
+ *   +-------+  | set 0        |
+ *   |   S   |  | set 1   L    | BLOCK
+ *   |  16   |  | ...          |
+ *   +-------+  +--------------+
  *
- *   acc[c][i] += S[i][p] * L[p][c]                        acc[c][i] += L[c][p] * S[p][i]
+ *              BLOCK         16
+ *      +----------------+   +----+
+ *      |       |        |   |    |
+ * MANY | set 0 | set 1  |   | S  | BLOCK
+ *      |       |   L    |   |    |
+ *      +----------------+   +----+
  *
- * The steps along k of a block are shared out among sets of TOGETHER warps (32 neighbours each), those of a set among LANES of
- * every warp. A set has all MANY rows or columns of L, a work-item 16 x EACH of their sums. Sets do not wait for each other:
- * each copies its steps of S into a ring of its own, where the 16 elements of a step are neighbours however S is stored.
+ *   acc[c][i] += S[i][p] * L[p][c]                        acc[c][i] += L[c][p]
+ *     * S[p][i]
  *
- * L goes to registers, TURNS times VECTORS vectors: those that were multiplied are asked for again, a block ahead, so that
- * nearly all are on their way at all times. The rate hangs on that, and NVIDIA's compiler, left alone, asks for all of them at
- * the end of a block: every FENCE turns there is a jump, never taken, beyond which it moves none.
+ * The steps along k of a block are shared out among sets of TOGETHER warps (32
+ * neighbours each), those of a set among LANES of every warp. A set has all
+ * MANY rows or columns of L, a work-item 16 x EACH of their sums. Sets do not
+ * wait for each other: each copies its steps of S into a ring of its own,
+ * where the 16 elements of a step are neighbours however S is stored.
  *
- * Steps that make no whole block are read by elements. The last group begins where it still has MANY rows or columns, and
- * stores those that are its own; L must have as many. Several groups may share k: `thin_sum` adds up what they leave in P.
+ * L goes to registers, TURNS times VECTORS vectors: those that were multiplied
+ * are asked for again, a block ahead, so that nearly all are on their way at
+ * all times. The rate hangs on that, and NVIDIA's compiler, left alone, asks
+ * for all of them at the end of a block: every FENCE turns there is a jump,
+ * never taken, beyond which it moves none.
  *
- * Sums are scaled on their way to local memory: stored as they are, as vectors, the compiler would keep them in the
- * same bank of registers as what they are made of, and a multiply-add would take two cycles (docs/small.md). */
+ * Steps that make no whole block are read by elements. The last group begins
+ * where it still has MANY rows or columns, and stores those that are its own;
+ * L must have as many. Several groups may share k: `thin_sum` adds up what
+ * they leave in P.
+ *
+ * Sums are scaled on their way to local memory: stored as they are, as
+ * vectors, the compiler would keep them in the same bank of registers as what
+ * they are made of, and a multiply-add would take two cycles (docs/small.md). */
 #include "common.clh"
 
 #if !defined(COLUMNS) || !defined(MANY) || !defined(ASYNC)

@@ -1,28 +1,43 @@
-/* nv-thin: products with 1 to 16 rows or columns in 16 bits, by mma.sync: the large operand is read once, straight into
- * the registers of tensor cores.
+/* nv-thin: products with 1 to 16 rows or columns in 16 bits, by mma.sync: the
+ * large operand is read once, straight into the registers of tensor cores.
  *
- * ALONG = 0: rows of the large operand L lie across k      ALONG = 1: rows of L run along k
+ * ALONG = 0: rows of the large operand L lie across k ALONG = 1: rows of L run
+ * along k
  *
- *              32                                                k                  THIN
- *        k   +----+                                      +----------------+        +---+
- *   +------+ |    |                                   32 |       L        |        | S | k
- *   | THIN | | L  | k                                    +----------------+        +---+
+ *              32
+ *        k   +----+
  *   +------+ |    |
- *      S     +----+                   C[i][c] = sum over p of S[i][p] * L[p][c]
+ *   | THIN | | L  | k
+ *   +------+ |    |
+ *      S     +----+
  *
- * A work-group computes THIN x 32 elements of C. L is the 16-row operand of the instruction and S, filled up with zeros
- * to 8 or 16 columns, the other one. The products of 16-bit operands are exact in float, and the sums are float.
+ *            k                  THIN
+ *    +----------------+        +---+
+ * 32 |       L        |        | S | k
+ *    +----------------+        +---+
  *
- * A lane (g = lane / 4, t = lane % 4) holds L[row g][2 t, 2 t + 1 along k]. Which row of L is row g, and which steps
- * along k are steps 2 t and 2 t + 1, is free as long as S agrees. So a lane loads up to 16 bytes at a time:
- *   ALONG = 0: four columns of four rows for each step; `prmt` pairs two rows, so that a register runs along k
- *   ALONG = 1: steps 8 t ... 8 t + 7 of rows g, g + 8, ...; a register runs along k as it is
- * No operand passes through local memory. AHEAD steps are loaded before the first of them is multiplied. With ALONG = 0
- * a lane's rows of all of them are neighbours, so that it loads its part of a row of S at once.
+ * C[i][c] = sum over p of S[i][p] * L[p][c]
  *
- * The WARPS warps of a group share k, AHEAD steps at a time, and add up in local memory. If tiles are too few for all
- * compute units, several groups share k too. Each leaves its sums in P and counts itself; the last one adds up all parts
- * in their order, so results repeat bit for bit. It also sets the count to zero again for the next launch. */
+ * A work-group computes THIN x 32 elements of C. L is the 16-row operand of
+ * the instruction and S, filled up with zeros to 8 or 16 columns, the other
+ * one. The products of 16-bit operands are exact in float, and the sums are
+ * float.
+ *
+ * A lane (g = lane / 4, t = lane % 4) holds L[row g][2 t, 2 t + 1 along k].
+ * Which row of L is row g, and which steps along k are steps 2 t and 2 t + 1,
+ * is free as long as S agrees. So a lane loads up to 16 bytes at a time: ALONG
+ * = 0: four columns of four rows for each step; `prmt` pairs two rows, so that
+ * a register runs along k ALONG = 1: steps 8 t ... 8 t + 7 of rows g, g + 8,
+ * ...; a register runs along k as it is No operand passes through local
+ * memory. AHEAD steps are loaded before the first of them is multiplied. With
+ * ALONG = 0 a lane's rows of all of them are neighbours, so that it loads its
+ * part of a row of S at once.
+ *
+ * The WARPS warps of a group share k, AHEAD steps at a time, and add up in
+ * local memory. If tiles are too few for all compute units, several groups
+ * share k too. Each leaves its sums in P and counts itself; the last one adds
+ * up all parts in their order, so results repeat bit for bit. It also sets the
+ * count to zero again for the next launch. */
 #ifdef BATCHED
 #include "batch.clh"
 #endif
