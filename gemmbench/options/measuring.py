@@ -68,7 +68,7 @@ RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetr
 FORMAT = f"What to print: {', '.join(RUN_FORMATS)}."
 EVERY_PROBE = "all"  # of --describe without a name
 SIZES = "Comma-separated sizes, instead of a range."
-DTYPES_HELP = f"Comma-separated data types: {GEMM_DTYPES_HELP}."
+DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
 
 
