@@ -198,7 +198,7 @@ def show(file: Path | None, form: str, out: Path | None, schema: str | None, ver
     "--kind",
     metavar="KIND",
     help="What to draw. `list` names the kinds. `all` draws every applicable kind, each to its own file: "
-    "out-ladder.png.  [default: the charts that suit the run]",
+    "out-ladder.png.  [default: what suits the run]",
 )
 @click.option(
     "-o",
