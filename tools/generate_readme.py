@@ -97,8 +97,9 @@ def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]]) -> str:
     if len(scopes) > 1:
         raise ReadmeError(f"the columns of the ladder are of several scopes: {', '.join(sorted(scopes))}")
     about = (
-        f"GFLOPS in {DTYPE} at m = n = k = {sizes}, each the largest size that most kernels have: in the "
-        f"{scopes.pop()} scope, for `numpy` in the host scope; the best in bold. `-`: not measured there."
+        f"Rates are GFLOPS in {DTYPE} at m = n = k = {sizes}. Each is the largest size that most "
+        f"kernels have. The scope is {scopes.pop()}, or host for `numpy`. The best rate is "
+        "in bold. `-` means not measured."
     )
     lines = _head(["kernel", "idea", *(column for column, *_ in columns)], left=2)
     for variant in VARIANTS:

@@ -36,10 +36,10 @@ def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
     """Compare a saved run with baseline runs.
 
     The last file is the new run and the others are baselines. For several new runs, use `--`: compare
-    base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, twice as long on a CPU
-    without other programs, or longer than --threshold allows. The run fails if half of its rows take over 1.5
-    times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3
-    possibly slower (with --strict).
+    base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
+    on a CPU without other programs. It also fails if it takes longer than --threshold allows. The run fails
+    if half of its rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong
+    result, 2 nothing compared, 3 possibly slower (with --strict).
     """
     bases, news = _split(files)
     finish(api.compared(api.runs_of(bases), api.runs_of(news), options), options)
@@ -101,9 +101,9 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
 
     Suspicious rows are measured twice more, interleaved with a control row. A row fails if every measurement
     is above the limits of compare. --against interleaves each kernel with its old version, which finds much
-    smaller changes. --aa measures how much rows vary from run to run on this machine; its --save file is a
-    good baseline. Devices, budget, --cold and --memory default to the baseline's. The exit status is as for
-    compare.
+    smaller changes. --aa measures how much rows vary from run to run on this machine. Its --save file is a
+    good baseline. Devices, budget, --cold and --memory default to the baseline's. The exit status is the same
+    as for compare.
     """
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
@@ -237,6 +237,7 @@ def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
     """Write one page about saved runs, to send or keep.
 
     It starts with a summary, a chart and the fastest kernels. Then come comparisons of runs on the same
-    device, and a section for each run. The page makes no network requests. A folder means every .jsonl in it.
+    device, and a section for each run. The page makes no network requests. For a folder, every
+    .jsonl file in it is included.
     """
     api.say(f"Wrote {api.reported(files, options)}.")

@@ -217,9 +217,9 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "Measure run-to-run variation; compare nothing.", Whole(1), metavar="TIMES", common=True
     )
     against: Path | None = comparison_option(
-        "Alternate each kernel with its old version. PATH is a folder of kernels, a checkout (a folder with "
-        "gemmbench/), driver:LIBRARY (another OpenCL driver), or the old .cl of a --kernel-file (for several "
-        "files, their folder).",
+        "Alternate each kernel with its old version. PATH is a folder of kernels, or a checkout (a folder "
+        "with gemmbench/). It may also be driver:LIBRARY (another OpenCL driver), or the old .cl of a "
+        "--kernel-file. For several files, give their folder.",
         FILE,
         metavar="PATH",
         common=True,
@@ -368,13 +368,13 @@ class TuneOptions(Options):
     trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
-        "Time for the whole search. Two thirds to search, the rest to retime the best.", 300.0, common=True
+        "Time for the whole search. The last third is for measuring the best again.", 300.0, common=True
     )
     seed: int = timing_option("Seed for the search.", LENGTH, 1)
     device: str = measuring.device_option()
     cache: Path | None = option(
-        "File for all measured configurations. The same command resumes it.  [default: in the user's cache "
-        "folder]",
+        "File for all measured configurations. The same command resumes the search.  [default: in the "
+        "user's cache folder]",
         Output("FILE.jsonl", folder=False),
     )
     force: bool = flag("Discard the measured configurations.")

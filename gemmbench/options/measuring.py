@@ -89,8 +89,8 @@ def device_option(default: str = "the best found") -> Any:
 
 def kernels_option(
     help: str = "Comma-separated: names, default, ladder, best or all. default: ten steps from naive on, and "
-    "the best kernel of each other family; ladder: every published kernel; best: gemmbench's own; all: every "
-    "kernel that the device can run. `gemmbench kernels` lists the names.",
+    "the best kernel of every other family. ladder: every published kernel. best: gemmbench's own kernels. "
+    "all: every kernel that the device can run. `gemmbench kernels` lists the names.",
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
@@ -100,8 +100,8 @@ def kernels_option(
 
 
 def kernel_files_option(
-    help: str = "Your own kernel, described in its file; may be repeated. Added to those of --kernel, unless "
-    "named there. `gemmbench kernels --new` writes an example.",
+    help: str = "Your own kernel, described in its file; may be repeated. It is added to the kernels of "
+    "--kernel, unless named there. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """The option --kernel-file: files with the user's own kernels."""
     return kernel_option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
@@ -147,7 +147,7 @@ class MeasurementOptions(Options):
     plot: Path | None = option("Draw the result.", CHART, common=True)
     report: Path | None = option("Write a page with all tables and charts.", PAGE)
     budget: float | None = seconds_option(
-        "Sampling time for each row. Problems slower than both this and 2 s are skipped.  "
+        "Sampling time for each row. Problems that take longer than both this and 2 s are skipped.  "
         f"[default: {Policy.budget_s}]",
         common=True,
     )
@@ -287,7 +287,7 @@ class GemmCommandOptions(MeasurementOptions):
     dtype: str | None = dtype_option()
     baseline: str = kernel_option(
         f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
-        "BLAS) and, on a GPU, cublas or else clblast, if installed.",
+        "BLAS). On a GPU, also cublas if installed, otherwise clblast.",
         default=names.DEFAULT,
         metavar="NAMES",
         names=names.BASELINES,
@@ -501,7 +501,7 @@ class SquareOptions(GemmCommandOptions):
 class SweepKOptions(GemmCommandOptions):
     """Sweep k with m and n fixed.
 
-    k takes the powers of two from --k-min to --k-max, or the values in --sizes.
+    The values of k are the powers of two from --k-min to --k-max, or those in --sizes.
     """
 
     command: ClassVar[str] = "sweep-k"
@@ -522,9 +522,9 @@ class SweepKOptions(GemmCommandOptions):
 class WorkloadsOptions(GemmCommandOptions):
     """Measure real shapes: AlexNet, a transformer, or your own.
 
-    The sets are AlexNet's layers as GEMMs, the projections of a 7B transformer, the layers of two language
-    models (llm), and odd sizes. --file reads your own shapes. The table names the best kernel for each shape;
-    -v shows every kernel. --dry-run lists the shapes and their sources.
+    The sets include AlexNet's layers as GEMMs and the projections of a 7B transformer. They also include the
+    layers of two language models (llm), and odd sizes. --file reads your own shapes. The table names the best
+    kernel for each shape; -v shows every kernel. --dry-run lists the shapes and their sources.
     """
 
     command: ClassVar[str] = "workloads"
