@@ -44,8 +44,7 @@ def needs_blocks(device: DeviceFacts, dtype: str = "float") -> None:
 
 
 @pytest.mark.parametrize(
-    ("lanes", "dtype"),
-    [*product(VARIANT.parameters["LANES"].values, ["float"]), (8, "double"), (16, "half")],
+    ("lanes", "dtype"), [*product(VARIANT.parameters["LANES"].values, ["float"]), (8, "double"), (16, "half")]
 )
 def test_exact_with_every_size_of_sub_group(device: DeviceFacts, lanes: int, dtype: str) -> None:
     """The layout of `exact_error` has rows at odd distances, too: halves then start at odd addresses."""

@@ -36,30 +36,29 @@ ALL = (
 ROOMS: dict[str, Room] = {
     "model": Room("plain data: problem, data types, device, case, instrument protocol, row, run file, units"),
     "stats": Room("samples to intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)),
-    "ladder": Room("the GEMM variants as data: the only room that knows a kernel's name", ("model", "stats")),
+    "ladder": Room("the GEMM variants as data; no other package knows a kernel's name", ("model", "stats")),
     "report": Room("builders: table, notes, progress", BASE),
     "charts": Room("builders: panes, bars and lines, log axes", BASE),
     "opencl": Room("drivers, discovery, building and launching, PTX, resources", BASE),
     "measure": Room(
         "the instrument (the child process), sampling, conditions, energy, the host", (*BASE, "opencl")
     ),
-    "gemm": Room("one GEMM: operands, verification, what runs it, its tables and charts", MACHINE),
+    "gemm": Room("one GEMM: operands, verification, execution, tables and charts", MACHINE),
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
     "plan": Room("devices x variants x problems -> cases; the selection of devices", SUITE),
-    "options": Room("every command's options, declared once; the plan that they ask for", (*SUITE, "plan")),
-    "suite": Room("one run: session, its request, what is cached", (*SUITE, "plan", "options")),
+    "options": Room("every command's options, declared once, and the plan built from them", (*SUITE, "plan")),
+    "suite": Room("one run: session, request, cached results", (*SUITE, "plan", "options")),
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
     "regress": Room("compare, check, their tables", (*MACHINE, "plan", "options", "suite")),
     "doctor": Room(
-        "what slows a machine down: the checks, what they read, their findings",
-        (*MACHINE, "probes"),
+        "checks for what slows a machine down, with their inputs and findings", (*MACHINE, "probes")
     ),
-    "views": Room("which table a run gets, in the terminal and as markdown", (*SUITE, "suite", "tune")),
+    "views": Room("chooses a run's table, in the terminal and as markdown", (*SUITE, "suite", "tune")),
     "exports": Room(
-        "a run for other programs: every format, flat records, their schemas",
+        "exports to other programs: formats, flat records, schemas",
         (*SUITE, "suite", "tune", "views"),
     ),
-    "chart_views": Room("which charts a run or a comparison gets", (*SUITE, "suite", "regress")),
+    "chart_views": Room("chooses the charts of a run or a comparison", (*SUITE, "suite", "regress")),
     "pages": Room(
         "a report of saved runs as one HTML page",
         (*SUITE, "options", "suite", "tune", "regress", "views", "exports", "chart_views"),
