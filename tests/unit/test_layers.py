@@ -55,8 +55,7 @@ ROOMS: dict[str, Room] = {
     ),
     "views": Room("chooses a run's table, in the terminal and as markdown", (*SUITE, "suite", "tune")),
     "exports": Room(
-        "exports to other programs: formats, flat records, schemas",
-        (*SUITE, "suite", "tune", "views"),
+        "exports to other programs: formats, flat records, schemas", (*SUITE, "suite", "tune", "views")
     ),
     "chart_views": Room("chooses the charts of a run or a comparison", (*SUITE, "suite", "regress")),
     "pages": Room(
