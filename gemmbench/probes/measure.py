@@ -314,13 +314,12 @@ def _launches(task: _Task) -> Stages:
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:
         yield Staged("timing")
-        handle.batch("host", chain or _FIRST_LAUNCHES)
+        handle.batch("host", 1 if chain else _FIRST_LAUNCHES)
         handle.watch.begin()
         end = time.perf_counter() + policy.budget_s * _LAUNCH_SHARE
         samples: list[float] = []
         while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.perf_counter() < end):
-            batch = handle.batch("host", chain or _LEAST_LAUNCHES)
-            samples += batch.each.get("host", (batch.seconds["host"],))
+            samples += handle.batch("host", 1 if chain else _LEAST_LAUNCHES).each["host"]
         conditions = handle.watch.end("host", ()) or Conditions()
         stop = "stable" if summarize(samples).noise <= policy.precision else "budget"
         scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}

@@ -53,11 +53,10 @@ def test_a_form_computes_what_it_says(
     for count in (1, 2):
         program: dict[str, Any] = {"form": form.name, "unroll": 4, "kernels": kernels_in((1, 2))}
         bench = operands.bench({**program, "chains": count})
-        chain: Any = bench.candidate
-        assert chain.wrong() == ""
+        assert bench.check(1) == ""
         assert bench.prepared.unit.flops == probe.operations * operands.items * width * count * 4
     # A check that finds nothing must be one that can: here with fewer steps in mind.
-    assert replace(chain, steps=1).wrong() != ""
+    assert operands.wrong_sums(bench.enqueue, form, count, steps=1) != ""
 
 
 @pytest.mark.parametrize(("probe", "dtype", "parameters"), MATRIX_ROWS)
@@ -69,9 +68,10 @@ def test_a_matrix_instruction_computes_products(
         pytest.skip(lacks)
     operands = MatrixTiles(runtime(device), probe, dtype, parameters)
     bench = operands.bench({"chains": probe.chains[-1], "unroll": probe.unrolls[0], "groups": 1})
-    product: Any = bench.candidate
-    assert product.wrong() == ""
-    assert replace(product, steps=product.steps + 2).wrong() != ""
+    assert bench.check(1) == ""
+    steps = probe.unrolls[0] + 2  # a check that finds nothing must be one that can
+    products = bench.unit.flops // probe.instruction(dtype, parameters).operations // probe.unrolls[0]
+    assert operands.wrong_products(bench.launcher, products, probe.chains[-1], steps) != ""
 
 
 def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> None:

@@ -311,7 +311,7 @@ def test_a_map_that_cannot_be_tried_fails_with_the_reason() -> None:
 
 
 def test_launches_are_a_distribution_and_a_chain_is_a_sample() -> None:
-    fake = FakeProbes(clocks=("host",), each=True)
+    fake = FakeProbes(clocks=("host",))
     row = run(fake, Case("latency", 0, "launch-round-trip", "int", {}))
     assert len(row.samples["host"].seconds) == 1000
     assert row.samples["host"].batch == 1
