@@ -89,7 +89,7 @@ def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
         facts["widths"] = _listed(probe.widths)
     elif isinstance(probe, MatrixProbe):
         facts["instructions"] = ", ".join(
-            f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.instructions
+            f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.family.instructions
         )
         facts["operands"] = "random, and zeros beside them: power decides"
     return [*facts.items()]

@@ -27,7 +27,6 @@ from gemmbench.probes.arithmetic import (
     draw_tiles,
     expected_product,
     expected_sums,
-    kernels_of,
 )
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, RepeatedTable, random_cycle
 from gemmbench.probes.memory_opencl import (
@@ -370,7 +369,7 @@ class Chains:
         """The bench of a candidate: one form, number of chains and depth of unrolling."""
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
-        options = form.options(self._width, unroll, kernels_of(int(parameters["kernels"])))
+        options = form.options(self._width, unroll, map(int, str(parameters["kernels"]).split(",")))
         launcher = make_launcher(
             self._runtime, form.file, options, f"chains_{chains}", self.items, self._group, any_group=True
         )
@@ -461,7 +460,7 @@ class MatrixTiles:
         probe, instruction = self._probe, self._instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
-        built = self._runtime.build(probe.file, options, target=probe.target)
+        built = self._runtime.build(probe.file, options, target=probe.family.target)
         items = groups * self._units * _GROUP
         launcher = make_launcher(self._runtime, probe.file, options, probe.name, items, _GROUP, built)
         choice: Parameters = {"form": f"{probe.name} {instruction.shape}", "chains": chains, "unroll": unroll}

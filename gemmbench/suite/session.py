@@ -11,12 +11,12 @@ from dataclasses import replace
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import HOST, Conditions, DeviceFacts
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import GIGA, ceil_div
-from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
+from gemmbench.probes.race import amount, control_case, trips_for
 from gemmbench.stats import rates
 
 _BURST_S = 0.005  # of the control kernel in one launch, and once more in many
@@ -40,7 +40,7 @@ class Control:
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, limit_s: float) -> None:
         self._device = next((device for device in devices if device.type == "cpu"), None)
         self._worker, self._limit_s = worker, limit_s
-        self._kernels: tuple[tuple[Sized, int], ...] = ()  # with the number of launches
+        self._kernels: tuple[tuple[Handle, int], ...] = ()  # with the number of launches
         self._last: tuple[float, tuple[float, ...]] = -math.inf, ()
 
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
@@ -61,8 +61,8 @@ class Control:
                 handle = self._worker.prepare(control_case(self._device), self._device, Policy())
                 trips = trips_for(handle, _BURST_S)
                 self._kernels = (
-                    (sized(handle, trips), 1),
-                    (sized(handle, ceil_div(trips, _LAUNCHES)), _LAUNCHES),
+                    (replace(handle, work=trips), 1),
+                    (replace(handle, work=ceil_div(trips, _LAUNCHES)), _LAUNCHES),
                 )
             seconds = work = 0.0
             for kernel, count in self._kernels:

@@ -19,7 +19,7 @@ from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
 from gemmbench.probes import measure, memory_opencl
-from gemmbench.probes.arithmetic import RECURRENCES, Lanes
+from gemmbench.probes.arithmetic import RECURRENCES
 from gemmbench.probes.measure import Known
 from gemmbench.probes.memory_opencl import Enqueue, time_launches
 from gemmbench.probes.opencl import ProbeExecutor
@@ -105,8 +105,8 @@ def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
     if device.type != "cpu":
         pytest.skip("whether this compiler folds is its own affair, and it may fold nothing")
 
-    def add(lanes: Lanes, dtype: DType) -> HostArray:
-        return np.asarray(lanes.x + lanes.second)
+    def add(x: HostArray, _: HostArray, b: HostArray, dtype: DType) -> HostArray:
+        return np.asarray(x + b)
 
     plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")
     monkeypatch.setitem(RECURRENCES, "square", replace(RECURRENCES["square"], step=add))

@@ -69,7 +69,7 @@ def test_the_skeleton_has_a_kernel_for_every_number_of_chains() -> None:
 @pytest.mark.parametrize("probe", MATRIX_PROBES, ids=lambda probe: probe.name)
 def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
     source = kernel_files.raw(probe.file)
-    for mine in probe.instructions:
+    for mine in probe.family.instructions:
         chosen, *numbers = probe.options(mine, 4, 8)
         branch = source.partition(f"defined({chosen.removeprefix('-D')})")[2].partition("#elif")[0]
         types = {
@@ -84,7 +84,7 @@ def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
         assert f".{types[mine.dtype]}." in branch.replace('"', ".").replace(" ", ".")
         needs = set(re.findall(r"(?:!defined\(|#ifndef )(\w+)", source))
         assert needs == {word.removeprefix("-D").split("=")[0] for word in numbers}
-    assert len(re.findall(rf"defined\({probe.name.upper()}_\w+\)", source)) == len(probe.instructions)
+    assert len(re.findall(rf"defined\({probe.name.upper()}_\w+\)", source)) == len(probe.family.instructions)
     assert f"#define TILES {probe.tiles} " in source
     assert all(unroll % 2 == 0 for unroll in probe.unrolls)  # steps alternate between two operands
 
