@@ -29,11 +29,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA = "libnvidia-opencl.so.1"
 SKIP = "GEMMBENCH_SKIP_DRIVERS"
 """The environment variable with the libraries to leave out, separated like the folders of a PATH."""
+
+Reach = Literal["listed", "bundled", "missed"]
+"""How the loader finds a driver: by an .icd file or OCL_ICD_VENDORS, in another way, or not without help."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +47,7 @@ class Driver:
     library: str  # as the loader gets it: a path, or a bare name for the dynamic linker
     origin: str  # "system", "from this environment: intel-opencl-rt 2026.2.0", ...
     icd: str = ""  # the .icd file that named it, "" if none did
+    reach: Reach = field(default="listed", compare=False)
 
     @property
     def title(self) -> str:
@@ -102,24 +107,24 @@ def register() -> Registered:
     ``os.environ`` only if the loader would otherwise miss a driver, or load one to leave out. If no temporary
     folder is writable, a warning names the missing drivers.
     """
-    candidates, warnings = _candidates()
+    all_drivers, warnings = _all_drivers()
     skipped = os.environ.get(SKIP, "").split(os.pathsep)
-    kept = [each for each in candidates if each.driver.library not in skipped]
-    missed = [each.driver for each in kept if not each.listed]
+    wanted = [driver for driver in all_drivers if driver.library not in skipped]
+    missed = [driver for driver in wanted if driver.reach == "missed"]
     environment: dict[str, str] = {}
-    if missed or len(kept) < len(candidates):
+    if missed or len(wanted) < len(all_drivers):
         try:
-            environment = _announce([each.driver for each in kept if each.is_system], missed)
+            environment = _announce([driver for driver in wanted if driver.reach == "listed"], missed)
         except OSError as error:
             names = ", ".join(driver.library for driver in missed)
             unwritten = f"no temporary folder is writable ({error})"
             warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
-            kept = [each for each in kept if each.listed]
+            wanted = [driver for driver in wanted if driver not in missed]
     os.environ.update(environment)
-    return Registered(tuple(each.driver for each in kept), environment, tuple(warnings))
+    return Registered(tuple(wanted), environment, tuple(warnings))
 
 
-def _candidates() -> tuple[list[_Candidate], list[str]]:
+def _all_drivers() -> tuple[list[Driver], list[str]]:
     """Every driver, those that the loader finds first, and warnings about packages.
 
     NVIDIA's library counts even without an ``.icd`` file, as in containers. A package replaces an ``.icd``
@@ -131,14 +136,10 @@ def _candidates() -> tuple[list[_Candidate], list[str]]:
     if sys.platform.startswith("linux") and not any("nvidia" in each.library.lower() for each in system):
         if _loads(NVIDIA):
             # Containers get NVIDIA's library mounted from the host, often without the file that names it.
-            packages.append(_Candidate(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), False))
+            packages.append(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)", reach="missed"))
     # Where an .icd file names the same library, the package says more.
-    return [
-        *(each for each in packages if each.listed),
-        *(_Candidate(driver, listed=True, is_system=True) for driver in system),
-        *(_Candidate(driver, listed=False) for driver in added),
-        *(each for each in packages if not each.listed),
-    ], warnings
+    bundled = [driver for driver in packages if driver.reach == "bundled"]
+    return [*bundled, *system, *added, *(each for each in packages if each not in bundled)], warnings
 
 
 def release() -> None:
@@ -200,7 +201,7 @@ def _listed_in_variable() -> Iterator[Driver]:
     """The libraries in ``OCL_ICD_FILENAMES``, which oneAPI sets and ocl-icd does not read."""
     if sys.platform != "win32":  # its loader reads them
         for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
-            yield Driver(library, "from OCL_ICD_FILENAMES")
+            yield Driver(library, "from OCL_ICD_FILENAMES", reach="missed")
 
 
 def _listing(folder: Path) -> list[Path]:
@@ -226,19 +227,12 @@ def _is_path(library: str) -> bool:
 # --- what pip installed -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    driver: Driver
-    listed: bool  # whether the loader finds it without our help
-    is_system: bool = False  # whether an .icd file or OCL_ICD_VENDORS names it
-
-
-def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[str]]:
+def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
     """The drivers of the pip packages of Intel and PoCL that are installed, and warnings about broken ones.
 
-    Each entry says whether the loader finds the driver without help. `others` are the drivers already known.
+    `others` are the drivers already known. A driver that they include counts as bundled.
     """
-    entries: list[_Candidate] = []
+    entries: list[Driver] = []
     warnings: list[str] = []
     for name, pattern in (
         ("intel-opencl-rt", r"(libintelocl\.so|intelocl64\.dll)"),
@@ -260,9 +254,10 @@ def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[st
                 f"Intel's OpenCL runtime {distribution.version} cannot load without its compiler support "
                 "library: pip install intel-cmplr-lib-rt"
             )
-        driver = Driver(str(library), f"from this environment: {name} {distribution.version}")
-        listed = any(_same_build(entry.library, library) for entry in others)
-        entries.append(_Candidate(driver, listed or _bundled_loader_finds(library)))
+        is_found = any(_same_build(other.library, library) for other in others)
+        reach: Reach = "bundled" if is_found or _bundled_loader_finds(library) else "missed"
+        origin = f"from this environment: {name} {distribution.version}"
+        entries.append(Driver(str(library), origin, reach=reach))
     return entries, warnings
 
 
@@ -376,7 +371,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     Returns a message for each. `limit_s` is the time limit of a driver.
     """
     skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
-    all_drivers = {each.driver.library: each.driver for each in _candidates()[0]}
+    all_drivers = {driver.library: driver for driver in _all_drivers()[0]}
     libraries = [library for library in all_drivers if library not in skipped]
     children = {}
     for library in libraries:

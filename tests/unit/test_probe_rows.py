@@ -93,7 +93,7 @@ def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
     assert second == [("fma(a,b,c)", 4, 8), ("fma(a,b,c)", 4, 1)]
     assert [entry for entry in tried if entry[1] == 16] == [("fma(a,b,c)", 16, 8)]
     programs = {(entry["form"], entry["unroll"], entry["kernels"]) for entry in fake.candidates}
-    assert ("a*b+c", 4, sum(1 << count for count in (1, 2, 4, 8, 12, 16))) in programs
+    assert ("a*b+c", 4, "1,2,4,8,12,16") in programs
     fake.candidates.clear()
     run(fake, replace(FLOAT, parameters={"width": 16}), known=known)
     tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
