@@ -16,7 +16,16 @@ from typing import Any
 
 import pynvml
 
-from gemmbench.measure.machine import Pool, Usage, family, numpy_pool, processes, usage
+from gemmbench.measure.machine import (
+    ControlGroup,
+    Pool,
+    Usage,
+    control_groups,
+    family,
+    numpy_pool,
+    processes,
+    usage,
+)
 from gemmbench.measure.sensors import CounterError, answering, board_of, is_nvidia
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
@@ -141,6 +150,15 @@ class ExaminedMachine:
         """Parse lines ``name: value``, or with another separator. {} if the file cannot be read."""
         pairs = (line.partition(between) for line in self.optional(path).splitlines())
         return {name.strip(): value.strip() for name, sign, value in pairs if sign}
+
+    def control_groups(self, controller: str) -> list[ControlGroup]:
+        """The control groups of this process, innermost first, with folders relative to the root.
+
+        NotSeenError if /proc/self/cgroup cannot be read.
+        """
+        self.read("proc/self/cgroup")
+        groups = control_groups(self.root, controller)
+        return [group._replace(folder=group.folder.relative_to(self.root)) for group in groups]
 
     # --- processors -----------------------------------------------------------------------------------------
 

@@ -147,10 +147,6 @@ class Worker:
     def left_s(self) -> float:
         return self._left_s - (time.monotonic() - self._since)
 
-    def open(self) -> wire.Opened:
-        """List the devices, or describe the host if this is its worker."""
-        return self._call(wire.Open(self._is_host), wire.Opened)
-
     def build(self, case: Case, device: DeviceFacts) -> wire.Built:
         return self._call(wire.Build(case, device), wire.Built)
 
@@ -492,7 +488,7 @@ class Worker:
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
         try:
-            opened = self.open()
+            opened = self._call(wire.Open(self._is_host), wire.Opened)
         except NotMeasuredError as error:
             how = f"failed: {error.reason}"
             if error.status == "timed-out":

@@ -11,7 +11,7 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,7 +19,7 @@ from importlib import import_module
 from itertools import cycle
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -232,19 +232,41 @@ def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
     """
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
-            limit, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
-            group = base / path.strip("/")
-            for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
-                files = folder / f"memory.{limit}", folder / f"memory.{used}", folder / "memory.stat"
-                with suppress(OSError, ValueError):  # "max" is no number
-                    int(files[0].read_text())
-                    groups.append(files)
+        for group in control_groups(root, "memory"):
+            limit, used = ("max", "current") if group.version == 2 else ("limit_in_bytes", "usage_in_bytes")
+            files = (group.folder / f"memory.{name}" for name in (limit, used, "stat"))
+            limit_file, used_file, statistics = files
+            with suppress(OSError, ValueError):  # "max" is no number
+                int(limit_file.read_text())
+                groups.append((limit_file, used_file, statistics))
     return tuple(groups)
+
+
+class ControlGroup(NamedTuple):
+    """A control group of Linux."""
+
+    folder: Path
+    version: int
+    is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
+
+
+def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
+    """The mounted control groups of this process for a controller, innermost first, up to the root.
+
+    Both versions count: v1 hierarchies with this controller, and v2. `root` replaces / in tests. Raises
+    `OSError` if /proc/self/cgroup cannot be read.
+    """
+    base = root / "sys/fs/cgroup"
+    for line in (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines():
+        names, _, path = line.partition(":")[2].partition(":")
+        if names and controller not in names.split(","):
+            continue
+        mounts = (base / names, base / controller) if names else (base,)
+        mount = next((each for each in mounts if each.is_dir()), None)
+        if mount is not None:
+            parts = [part for part in path.split("/") if part not in ("", "..")]
+            for count in range(len(parts), -1, -1):
+                yield ControlGroup(mount.joinpath(*parts[:count]), 1 if names else 2, count == 0)
 
 
 def _busy_cores() -> float:

@@ -14,7 +14,7 @@ import pytest
 
 from gemmbench.measure import machine, sensors
 from gemmbench.measure.machine import Usage, usage
-from gemmbench.measure.sensors import Monitor, NvmlGauge, assigned
+from gemmbench.measure.sensors import Monitor, NvidiaBoard, assigned
 from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
@@ -166,9 +166,9 @@ def raises(error: int) -> Callable[[], None]:
 HOT = {"max": 1980, "clock": 1440, "milliwatts": 692_000, "celsius": 54, "reasons": 0x4}
 
 
-def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvmlGauge:
+def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvidiaBoard:
     Nvml(state=state).install(monkeypatch)
-    return NvmlGauge(fake.GPU)
+    return NvidiaBoard(fake.GPU)
 
 
 def test_a_board_says_its_clock_power_temperature_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
