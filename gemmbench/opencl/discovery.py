@@ -27,7 +27,6 @@ _LEAST_IMAGE = 8192  # pixels of a side, of such a device
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
 _UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid
 _PCI_BUS_INFO_KHR, _PCI_BYTES = 0x410F, 16  # four numbers, one of cl_khr_pci_bus_info
-_BOARD_NAME_AMD = 0x4038
 _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others' may name a model, or a slot
 
 
@@ -203,8 +202,7 @@ def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
 def _name(device: Any) -> str:
     """The device's name, after its board's name if AMD's driver reports it: ``Radeon ... (gfx1100)``."""
     name, extensions = _text(device, "NAME"), _text(device, "EXTENSIONS").split()
-    answer = _asked(device, _BOARD_NAME_AMD) if "cl_amd_device_attribute_query" in extensions else b""
-    board = answer.decode("utf-8", "replace").strip("\0 ")
+    board = _text(device, "BOARD_NAME_AMD") if "cl_amd_device_attribute_query" in extensions else ""
     return f"{board} ({name})" if board and board != name else name
 
 

@@ -59,7 +59,6 @@ class Registered:
     """The result of `register`."""
 
     drivers: tuple[Driver, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)  # the variables that it set
     warnings: tuple[str, ...] = ()
 
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
@@ -111,17 +110,15 @@ def register() -> Registered:
     skipped = os.environ.get(SKIP, "").split(os.pathsep)
     wanted = [driver for driver in all_drivers if driver.library not in skipped]
     missed = [driver for driver in wanted if driver.reach == "missed"]
-    environment: dict[str, str] = {}
     if missed or len(wanted) < len(all_drivers):
         try:
-            environment = _announce([driver for driver in wanted if driver.reach == "listed"], missed)
+            os.environ.update(_announce([driver for driver in wanted if driver.reach == "listed"], missed))
         except OSError as error:
             names = ", ".join(driver.library for driver in missed)
             unwritten = f"no temporary folder is writable ({error})"
             warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
             wanted = [driver for driver in wanted if driver not in missed]
-    os.environ.update(environment)
-    return Registered(tuple(wanted), environment, tuple(warnings))
+    return Registered(tuple(wanted), tuple(warnings))
 
 
 def _all_drivers() -> tuple[list[Driver], list[str]]:

@@ -314,13 +314,10 @@ class RepeatedTable:
         positions = (first + np.arange(count)) % TABLE_ELEMENTS
         return np.asarray(self.table[positions])
 
-    def sum_before(self, count: int) -> int:
-        """Sum of the bits of the first `count` elements, modulo 2^32."""
-        return int(self._sums_before(np.array([count], np.uint64))[0]) % _WRAP
-
     def sum_of(self, first: int, count: int) -> int:
         """Sum of the bits of `count` elements from `first` on, modulo 2^32."""
-        return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
+        before, after = map(int, self._sums_before(np.array([first, first + count], np.uint64)))
+        return (after - before) % _WRAP
 
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
         """Sums of the bits that each group of ``working_set`` reads, modulo 2^32.
@@ -330,7 +327,7 @@ class RepeatedTable:
         """
         number = np.arange(groups, dtype=np.uint64)
         rounds, rest = divmod(steps, blocks)
-        total = np.full(groups, visits * rounds * self.sum_before(block * blocks) % _WRAP, np.uint64)
+        total = np.full(groups, visits * rounds * self.sum_of(0, block * blocks) % _WRAP, np.uint64)
         for visit in range(visits):
             first = _hash(number * _SPREAD + np.uint64(visit)) % np.uint64(blocks)
             end = first + np.uint64(rest)
@@ -340,7 +337,7 @@ class RepeatedTable:
         return (total % _WRAP).astype(np.uint32)
 
     def _sums_before(self, counts: HostArray) -> HostArray:
-        """`sum_before` of several counts, modulo 2^64."""
+        """Sums of the bits of so many first elements, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
         return np.asarray(rounds * self._before[-1] + self._before[rest])
 

@@ -91,7 +91,7 @@ def run(
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)
-    yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
+    yield Planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
     rows: list[Row] = []
     measured: list[tuple[Case, Row]] = []
     for step in plan:
@@ -101,7 +101,7 @@ def run(
             measured.append((step, row))
     best_s, failures = rates.best_burst(rows), 0
     slow = [(case, row) for case, row in measured if rates.burst_loss(row, best_s) > rates.UNCERTAIN]
-    yield from [steps.planned(len(slow))] if slow else []
+    yield from [Planned(len(slow))] if slow else []
     for case, before in slow:
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
@@ -146,10 +146,6 @@ class Steps:
                     f"cannot resume {self._file.path}: its rows of {done.variant} are of other kernel "
                     "sources than today's; --force drops them, or give --save another file"
                 )
-
-    def planned(self, cases: int) -> Planned:
-        """The event before the first case."""
-        return Planned(cases)
 
     def started(self, label: str) -> Started:
         self._number += 1
