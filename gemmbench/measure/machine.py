@@ -132,18 +132,16 @@ def blas_pools() -> list[Pool]:
     return [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
 
 
-def numpy_pool() -> Pool | None:
-    """The BLAS that numpy uses; None if threadpoolctl does not know it."""
-    return pool_of(np)
+def pool_of(package: ModuleType = np) -> Pool | None:
+    """The BLAS that numpy or scipy uses, once it is loaded; None if threadpoolctl does not know it.
 
-
-def pool_of(package: ModuleType) -> Pool | None:
-    """The BLAS that numpy or scipy uses, once it is loaded; None if unknown. Each may bring its own."""
-    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
+    Each may bring its own.
+    """
+    folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
     def order(pool: Pool) -> tuple[bool, bool]:
         file = str(pool.get("filepath"))
-        return not file.startswith(own), ".libs" in file
+        return not file.startswith(folder), ".libs" in file
 
     return min(blas_pools(), key=order, default=None)
 
@@ -191,7 +189,7 @@ def host_facts() -> HostFacts:
 
     The environment has the user's variables that change measurements, not those that gemmbench sets.
     """
-    pool = numpy_pool()
+    pool = pool_of()
     return HostFacts(
         cpu=_cpu_name(),
         cores=cores(),
@@ -275,14 +273,10 @@ def _busy_cores() -> float:
     Looks for a fifth of a second. A threaded BLAS waits for its slowest thread, so one busy core can make it
     a hundred times slower.
     """
-    looks = []
-    for pause_s in (0.0, _LOOK_S):
-        try:
-            time.sleep(pause_s)
-        except OSError:  # under a library that shifts the clock
-            return 0.0
-        looks.append(usage(time.perf_counter(), os.getpid(), usable_cores()))
-    before, after = looks
+    before = usage(time.perf_counter(), os.getpid(), usable_cores())
+    with suppress(OSError):  # under a library that shifts the clock
+        time.sleep(_LOOK_S)
+    after = usage(time.perf_counter(), os.getpid(), usable_cores())
     others, stolen = after.since(before) if before and after else (None, None)
     return round((others or 0.0) + (stolen or 0.0), 2)
 
@@ -330,15 +324,10 @@ class Usage:
         )
 
 
-def usage(
-    now: float,
-    own: int,
-    cores: Collection[int] | None = None,
-    system: Any = None,
-) -> Usage | None:
+def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
     """The time that has been counted so far; None if the system does not report it.
 
-    `own` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
+    `pid` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
     all. `system` replaces psutil in tests.
     """
     system = system or psutil
@@ -353,16 +342,16 @@ def usage(
             len(times),
             busy_s=sum(getattr(each, field, 0.0) for each in times for field in _BUSY),
             idle_s=sum(getattr(each, field, 0.0) for each in times for field in ("idle", "iowait")),
-            own_s=sum(map(_process_s, family(own, system))),
+            own_s=sum(map(_process_s, family(pid, system))),
             steal_s=sum(getattr(each, "steal", 0.0) for each in times),
         )
     except (psutil.Error, OSError):
         return None
 
 
-def family(own: int, system: Any = None) -> list[psutil.Process]:
+def family(pid: int, system: Any = None) -> list[psutil.Process]:
     """A process and its descendants."""
-    process = (system or psutil).Process(own)
+    process = (system or psutil).Process(pid)
     return [process, *process.children(recursive=True)]
 
 

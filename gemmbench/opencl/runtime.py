@@ -98,11 +98,11 @@ class Runtime:
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
         """The options with gemmbench's OpenCL C version, unless they name one, and NVIDIA's verbose log."""
-        own = any(option.startswith("-cl-std=") for option in options)
+        names_standard = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
         if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
             return [*_FIRST_STANDARD, *options]
-        return [*([] if own else [STANDARD]), *options, *verbose]
+        return [*([] if names_standard else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
         """A kernel with arguments of its own. `NotMeasuredError` if it does not take such work-groups."""

@@ -213,7 +213,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Stages:
         yield Staged("checking")
         wrong = "; ".join(winner.verify("before").check.reasons)
         twice = races.doubling(replace(winner, work=1), winner.work // 2, races.MEMORY.tolerance, launches=2)
-        race.kept = winner
+        race.survivor = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
     top = None if is_latency else upper_bound_bytes(device)
@@ -256,7 +256,7 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
         moved = probe.bench != "map" or _map_moves(task, probe)
         yield Staged("checking")
         check = best.handle.verify("before").check
-        race.kept = best.handle
+        race.survivor = best.handle
 
     sampled = yield from _sampled(task, best.handle, _TRANSFER_SHARE)
     note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"

@@ -85,7 +85,7 @@ class Race:
     """Candidates of a case and their rates: a context manager that holds their handles.
 
     A candidate that is `hopeless` times slower than the best is not run again. `failure` is why a candidate
-    was refused last. `kept` is a handle that outlives the race.
+    was refused last. `survivor` is a handle that outlives the race.
     """
 
     instrument: Instrument
@@ -95,7 +95,7 @@ class Race:
     hopeless: float = math.inf
     entries: list[RaceEntry] = field(default_factory=list)
     failure: str = ""
-    kept: Handle | None = None
+    survivor: Handle | None = None
     _handles: list[Handle] = field(default_factory=list)
     _builds: dict[str, float] = field(default_factory=dict)  # seconds by source: several may share a program
 
@@ -104,7 +104,7 @@ class Race:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for handle in self._handles:
-            if self.kept is None or handle.number != self.kept.number:
+            if self.survivor is None or handle.number != self.survivor.number:
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:

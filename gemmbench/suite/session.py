@@ -114,18 +114,16 @@ def run(
 
 
 class Steps:
-    """Takes the steps of a plan one by one.
+    """Runs the steps of a plan one by one.
 
-    `held` are the rows that the file held from the start, `done` the same by key, without the incomplete
-    ones, which are measured anew. Raises `RunFileError` if a row cannot be written; the rows before it are
-    safe.
+    `done` has the rows that the file held from the start, by key. Raises `RunFileError` if a row cannot be
+    written; the rows before it are safe.
     """
 
     def __init__(self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None) -> None:
-        """Start without measured rows. `done` holds the rows that need not be measured again."""
+        """Start without measured rows."""
         self.devices, self.policy = devices, policy
-        self.held = file.done if file else ()
-        self.done = {row.key: row for row in self.held}
+        self.done = {row.key: row for row in (file.done if file else ())}
         self._file = file
         self._number = 0
         self._has_gemms = False

@@ -61,12 +61,10 @@ def test_only_the_cores_that_we_may_use_count(proc: FakeProc) -> None:
 def test_a_host_is_busy_where_this_process_may_run(
     used: set[int], busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = iter((0.0, 1.0))
-    times: list[SimpleNamespace] = []
+    times = [SimpleNamespace(user=0.0, idle=0.0) for _ in range(2)]
 
     def passing(_: float) -> None:
-        passed = next(seconds)
-        cores = ((passed, 0.0), (0.0, passed))  # the other core is idle
+        cores = ((1.0, 0.0), (0.0, 1.0))  # the other core is idle
         times[:] = [SimpleNamespace(user=user, idle=idle) for user, idle in cores]
 
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(times))

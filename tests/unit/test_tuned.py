@@ -106,20 +106,6 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
     assert len(store.notes) == 1
 
 
-def test_the_file_is_read_once_for_all_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = kept(tmp_path)
-    read: list[Path] = []
-    monkeypatch.setattr(
-        Path, "read_bytes", lambda path, whole=Path.read_bytes: read.append(path) or whole(path)
-    )
-    for dtype in ("float", "half", "double"):
-        store.find(fake.CPU, REGISTER, dtype)
-    assert read == [store.path(fake.CPU)]
-    read.clear()
-    assert store.keep(fake.CPU, replace(PRESET, dtype="double"))
-    assert store.find(fake.CPU, REGISTER, "double")
-
-
 def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     store = KeptPresets(tmp_path / "file" / "tuned")
