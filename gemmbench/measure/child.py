@@ -93,7 +93,7 @@ class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager["Worker"]):
     """An instrument in a process of its own, which runs cases one by one: see `model.instrument.Instrument`.
 
     A process that dies, hangs or refuses with `restart` is replaced at the next request. Its handles are
@@ -433,9 +433,6 @@ class Worker:
         process = self._process
         if process is not None:
             process.kill()
-
-    def __enter__(self) -> Worker:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

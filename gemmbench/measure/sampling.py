@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 
@@ -207,7 +208,7 @@ def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_
     return Sampled((*batches, *source.rest()), source.size, rule.stop)
 
 
-class Metered:
+class Metered(AbstractContextManager["Metered"]):
     """Runs batches of a handle back to back while somebody reads a meter: a context manager.
 
     The next batch may be requested ahead. Leaving the context waits for it.
@@ -222,9 +223,6 @@ class Metered:
             self._stream.rest()
             self._stream = Stream(repeat(self._handle), self._clock, count, math.inf)
         self._stream.batch_s = self._stream.next().wall_s * count
-
-    def __enter__(self) -> Metered:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:

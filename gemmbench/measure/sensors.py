@@ -309,26 +309,20 @@ _STALE_S = 0.1  # a reading this old says nothing of a batch
 _AT = attrgetter("at_s")
 
 
-class Gauge(Protocol):
-    """Reads a device's clock, power, temperature and limits."""
-
-    def read(self, now: float) -> Reading:
-        """What it says at this moment; what it cannot say is None."""
-
-
 class Monitor(Watch):
     """Reads a device and its host while a window is open.
 
-    `device` is None for the host's BLAS. `gauge`, `look` (at the host) and `now` are replaced in tests.
+    `device` is None for the host's BLAS. `read` (the device), `look` (at the host) and `now` are replaced in
+    tests.
     """
 
     def __init__(
-        self, device: DeviceFacts | None, gauge: Gauge | None = None,
+        self, device: DeviceFacts | None, read: Callable[[float], Reading] | None = None,
         look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
-        """Look for the gauge of the device, and choose the warm-up and the clocks' resolution."""
+        """Look for the board of the device, and choose the warm-up and the clocks' resolution."""
         self._now = now
-        self._gauge = gauge or _gauge_of(device)
+        self._read = read or _reader_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
         self.warm_s = _WARM_UP_S["cpu" if device is None else broad_type(device)]
         timers = [time.get_clock_info("perf_counter").resolution]
@@ -339,12 +333,12 @@ class Monitor(Watch):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Open a window: look at the host, and start a thread that reads the gauge every 10 ms."""
+        """Open a window: look at the host, and start a thread that reads the device every 10 ms."""
         self.close()  # a window that failed has not ended
         self._before = self._look(self._now())
         self._readings = []
-        if self._gauge:
-            self._readings.append(self._gauge.read(self._now()))
+        if self._read:
+            self._readings.append(self._read(self._now()))
             self._over.clear()
             self._thread = threading.Thread(target=self._poll, daemon=True)
             self._thread.start()
@@ -375,9 +369,9 @@ class Monitor(Watch):
         )
 
     def _poll(self) -> None:
-        assert self._gauge is not None
+        assert self._read is not None
         while not self._over.wait(_READ_EVERY_S):
-            self._readings.append(self._gauge.read(self._now()))
+            self._readings.append(self._read(self._now()))
 
     def close(self) -> None:
         """Stop reading, even if a window is open."""
@@ -387,11 +381,11 @@ class Monitor(Watch):
             thread.join()
 
 
-def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
-    """The gauge of an NVIDIA GPU that can be read; else None."""
+def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
+    """Reads the clock, power, temperature and limits of an NVIDIA GPU; None for other devices."""
     if device is not None and device.type != "cpu" and is_nvidia(device):
         with suppress(CounterError):
-            return NvidiaBoard(device)
+            return NvidiaBoard(device).read
     return None
 
 

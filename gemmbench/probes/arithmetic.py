@@ -12,7 +12,6 @@ import numpy as np
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import (
-    DEVICE_DTYPES,
     DTYPES,
     Capability,
     DType,
@@ -50,7 +49,7 @@ class Form:
         if self.capability > device.compute_capability:
             return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
-        if self.real in DEVICE_DTYPES and self.real not in device.dtypes:
+        if self.real in DTYPES and self.real not in device.dtypes:
             extension = DTYPES[self.real].extension
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
@@ -108,9 +107,8 @@ _FLOPS = "peak/flops.cl"
 
 
 def _floating(real: str) -> tuple[Form, ...]:
-    extension = "" if real in DEVICE_DTYPES else DTYPES[real].extension
     steps = (("a*b+c", "EXPRESSION"), ("fma(a,b,c)", "FMA"), ("mad(a,b,c)", "MAD"))
-    return tuple(Form(name, _FLOPS, f"FORM_{word}", "linear", real, extension) for name, word in steps)
+    return tuple(Form(name, _FLOPS, f"FORM_{word}", "linear", real) for name, word in steps)
 
 
 def _integer(real: str) -> tuple[Form, ...]:

@@ -15,10 +15,10 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Kind, Parameters
 from gemmbench.model.units import GIB, KIB, MIB
+from gemmbench.probes.arithmetic import WIDTHS
 
 Bench = Literal["global", "image", "working-set", "local", "chase", "launch", "copy", "map"]
 Direction = Literal["", "up", "down"]
-WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 FLOAT_BYTES = 4
 TEXEL_BYTES = 16  # RGBA in float
 

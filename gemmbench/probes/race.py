@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -81,7 +82,7 @@ class RaceEntry:
 
 
 @dataclass
-class Race:
+class Race(AbstractContextManager["Race"]):
     """Candidates of a case and their rates: a context manager that holds their handles.
 
     A candidate that is `hopeless` times slower than the best is not run again. `failure` is why a candidate
@@ -98,9 +99,6 @@ class Race:
     survivor: Handle | None = None
     _handles: list[Handle] = field(default_factory=list)
     _builds: dict[str, float] = field(default_factory=dict)  # seconds by source: several may share a program
-
-    def __enter__(self) -> Race:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for handle in self._handles:

@@ -262,7 +262,7 @@ def test_a_device_that_says_nothing_leaves_no_columns() -> None:
 
 def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch, proc: FakeProc) -> None:
     board = gauge(monkeypatch, **HOT)
-    monitor = Monitor(fake.GPU, board, lambda now: replace(look(proc), at_s=now))
+    monitor = Monitor(fake.GPU, board.read, lambda now: replace(look(proc), at_s=now))
     begin = time.perf_counter()
     monitor.begin()
     time.sleep(0.1)
@@ -315,7 +315,7 @@ def test_a_row_is_power_limited_if_a_limit_is_reported_or_its_clock_drops(
     readings: tuple[Reading, ...], clock: str, is_limited: bool
 ) -> None:
     script = Script(*readings)
-    monitor = Monitor(fake.GPU, script, lambda now: None)
+    monitor = Monitor(fake.GPU, script.read, lambda now: None)
     monitor.begin()
     assert script.over.wait(10)
     read = monitor.end(clock, [batch(0.5, 1.0), batch(1.0, 3.0)])
