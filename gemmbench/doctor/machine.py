@@ -26,7 +26,7 @@ from gemmbench.measure.machine import (
     processes,
     usage,
 )
-from gemmbench.measure.sensors import CounterError, answering, board_of, is_nvidia
+from gemmbench.measure.sensors import CounterError, board_of, is_nvidia, nvml_errors
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
 from gemmbench.opencl.drivers import Problem
@@ -230,7 +230,7 @@ class ExaminedMachine:
         """Call a function of NVML for a device's board. NotSeenError without a board or an answer."""
         board = self.board(device)
         try:
-            with answering():
+            with nvml_errors():
                 return getattr(self.nvml, function)(board, *arguments)
         except CounterError as error:
             raise NotSeenError(f"{function}: {error}") from None

@@ -171,7 +171,7 @@ def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def nvml_errors() -> Iterator[None]:
     """Raise NVML's errors as `CounterError`."""
     try:
         yield
@@ -184,7 +184,7 @@ def board_of(device: DeviceFacts) -> Any:
 
     Raises `CounterError` if there is no such board, several, or no driver.
     """
-    with answering():
+    with nvml_errors():
         pynvml.nvmlInit()
         if device.pci:
             with suppress(pynvml.NVMLError):
@@ -218,7 +218,7 @@ class NvidiaBoard:
 
     def joules(self) -> float:
         """The energy that it has drawn. `CounterError` if it has no counter."""
-        with answering():
+        with nvml_errors():
             return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._board)) * 1e-3
 
     @cached_property
@@ -355,7 +355,7 @@ class Monitor(Watch):
             return None
         other_cores, steal_cores = others
         readings = replace(
-            assigned(self._readings, batches),
+            readings_by_batch(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
             other_cores=other_cores,
             steal_cores=steal_cores,
@@ -399,7 +399,7 @@ def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
     return bool(clocks) and min(clocks) < (1 - _DROP) * highest
 
 
-def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
+def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     """The device's readings, batch by batch; empty without readings.
 
     A batch has the readings during it, or the last one before it if that is less than 0.1 s old. Clocks are
@@ -407,19 +407,19 @@ def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     """
     if not readings:
         return Readings()
-    during = [_during(readings, batch) for batch in batches]
+    during = [_readings_during(readings, batch) for batch in batches]
     return Readings(
         begin_s=tuple(round(batch.begin, 4) for batch in batches),
-        clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
-        power_w=_column(during, lambda reading: reading.power_w, fmean),
-        celsius=_column(during, lambda reading: reading.celsius, max),
+        clock_mhz=_value_by_batch(during, lambda reading: reading.clock_mhz, median),
+        power_w=_value_by_batch(during, lambda reading: reading.power_w, fmean),
+        celsius=_value_by_batch(during, lambda reading: reading.celsius, max),
         limits=tuple(
             " ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during
         ),
     )
 
 
-def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
+def _readings_during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
     """The readings during a batch, or a recent one before it. Readings are in the order of time."""
     begin = bisect_left(readings, batch.begin, key=_AT)
     end = bisect_right(readings, batch.end, begin, key=_AT)
@@ -428,7 +428,7 @@ def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
     return readings[begin:end]
 
 
-def _column(
+def _value_by_batch(
     during: Iterable[Sequence[Reading]],
     value: Callable[[Reading], float | None],
     middle: Callable[[list[float]], float],

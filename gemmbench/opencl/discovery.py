@@ -208,17 +208,17 @@ def _name(device: Any) -> str:
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
     """The sub-group sizes that a kernel may require; none if the driver does not report them."""
-    sizes = _asked(device, _SUB_GROUP_SIZES_INTEL)
+    sizes = _query(device, _SUB_GROUP_SIZES_INTEL)
     return tuple((ctypes.c_size_t * (len(sizes) // ctypes.sizeof(ctypes.c_size_t))).from_buffer_copy(sizes))
 
 
 def _chip(device: Any) -> str:
     """Eight hex digits that identify the chip but hide its UUID; "" if the driver reports none."""
-    uuid = _asked(device, _UUID_KHR)
+    uuid = _query(device, _UUID_KHR)
     return hashlib.sha256(uuid).hexdigest()[:8] if len(uuid) == _UUID_BYTES and any(uuid) else ""
 
 
-def _asked(device: Any, question: int) -> bytes:
+def _query(device: Any, question: int) -> bytes:
     """The raw answer to a device query that pyopencl does not know; empty if it fails."""
     answer, length = (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     try:
@@ -234,7 +234,7 @@ def _pci(device: Any, extensions: Collection[str]) -> str:
 
     From cl_khr_pci_bus_info, else from NVIDIA's attributes. NVIDIA's slot is the number of the device.
     """
-    if "cl_khr_pci_bus_info" in extensions and len(answer := _asked(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
+    if "cl_khr_pci_bus_info" in extensions and len(answer := _query(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
         domain, bus, slot, function = struct.unpack("4I", answer)
         return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
     if "cl_nv_device_attribute_query" not in extensions:

@@ -177,18 +177,18 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
     asked = os.environ.get("OCL_ICD_VENDORS", "")
     if not asked:
-        yield from ((icd, "system") for icd in _listing(base))
+        yield from ((icd, "system") for icd in _icd_files_in(base))
         # conda keeps its own folder, which only conda's loader reads.
         for prefix in dict.fromkeys((sys.prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)):
             folder = Path(prefix, "etc", "OpenCL", "vendors")
             if folder != base:
                 origin = f"from this environment: {folder}"
-                for icd in _listing(folder):
+                for icd in _icd_files_in(folder):
                     library = _first_line(icd)
                     if library and (not _is_path(library) or Path(library).is_file()):
                         yield icd, origin
     elif Path(asked).is_dir():
-        yield from ((icd, "from OCL_ICD_VENDORS") for icd in _listing(Path(asked)))
+        yield from ((icd, "from OCL_ICD_VENDORS") for icd in _icd_files_in(Path(asked)))
     elif asked.endswith(".icd"):
         # Without a slash ocl-icd looks for the file in the system's folder.
         yield Path(asked) if os.sep in asked else base / asked, "from OCL_ICD_VENDORS"
@@ -201,7 +201,7 @@ def _listed_in_variable() -> Iterator[Driver]:
             yield Driver(library, "from OCL_ICD_FILENAMES", reach="missed")
 
 
-def _listing(folder: Path) -> list[Path]:
+def _icd_files_in(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".icd")
     except OSError:

@@ -515,13 +515,13 @@ def resources_of(
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
-        _of_pass(runtime, step, values, programs[step.file], fixed)
+        _resources(runtime, step, values, programs[step.file], fixed)
         for step in variant.steps(values)
         if not step.once
     )
 
 
-def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
+def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
     """The resources of one pass's kernel, as the driver and NVIDIA's build log report them."""
     info, device = cl.kernel_work_group_info, runtime.device
     with errors():

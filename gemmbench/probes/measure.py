@@ -67,7 +67,7 @@ class _Task:
         return Race(self.instrument, self.case, self.device, self.policy, hopeless, failure=failure)
 
 
-def judged(row: Row, evidence: Evidence) -> Row:
+def with_verdict(row: Row, evidence: Evidence) -> Row:
     """The row with the verdict on its evidence; its status is wrong if the verdict is."""
     check = races.judge(evidence)
     if check.verdict == "wrong":
@@ -86,10 +86,10 @@ def measured(
     known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, {}) if known is None else known
     task = _Task(instrument, case, device, policy, known)
     if case.kind == "peak":
-        return (yield from _arithmetic(task))
+        return (yield from _measure_arithmetic(task))
     if BY_NAME[case.variant].bench == "launch":
-        return (yield from _launches(task))
-    of_kind = _transfer if case.kind == "transfer" else _memory
+        return (yield from _measure_launches(task))
+    of_kind = _measure_transfer if case.kind == "transfer" else _measure_memory
     return (yield from of_kind(task, BY_NAME[case.variant]))
 
 
@@ -99,7 +99,7 @@ def _event_over_wall(batches: Sequence[Batch]) -> float:
     return float(event / wall)
 
 
-def _arithmetic(task: _Task) -> Stages:
+def _measure_arithmetic(task: _Task) -> Stages:
     """A compute probe's row: race, check, and sample the winner; its best batch counts."""
     probe, case, known = PROBES[task.case.variant], task.case, task.known
     yield Staged("racing")
@@ -140,7 +140,7 @@ def _arithmetic(task: _Task) -> Stages:
             unrolling=race.unrolling(winner, subject.unrolling),
             subject=subject,
         )
-        row = judged(row, evidence)
+        row = with_verdict(row, evidence)
         if not task.policy.energy or row.status != "ok":
             return row
         yield Staged("measuring energy")
@@ -202,7 +202,7 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
     known.setdefault(key, race.ranked()[0].choice)
 
 
-def _memory(task: _Task, probe: MemoryProbe) -> Stages:
+def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     """A row of a memory probe: race the ways to go through memory, check the winner, sample it, judge it."""
     case, device = task.case, task.device
     yield Staged("racing")
@@ -234,7 +234,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Stages:
         conditions=sampled.conditions,
     )
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
-    return judged(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
+    return with_verdict(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
 
 
 def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, None, Sampled]:
@@ -246,14 +246,14 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
         return alone(handle, clock, policy, task.policy.budget_s * share)
 
 
-def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
+def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
     """A row of a transfer: race the ways, check and sample the best. 0 bytes if mapping moves nothing."""
     case = task.case
     yield Staged("racing")
     with task.race() as race:
         race.enter(candidates(probe, task.device, case.parameters))
         best = race.ranked()[0]
-        moved = probe.bench != "map" or _map_moves(task, probe)
+        moved = probe.bench != "map" or _mapping_moves_data(task, probe)
         yield Staged("checking")
         check = best.handle.verify("before").check
         race.survivor = best.handle
@@ -272,7 +272,7 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
     )
 
 
-def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
+def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
     """Whether mapping transfers data: then it takes twice as long or more for four times the bytes.
 
     Never if the device shares memory with the host. The result is cached for each direction.
@@ -292,7 +292,7 @@ def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
     return bool(task.known[key])
 
 
-def _launches(task: _Task) -> Stages:
+def _measure_launches(task: _Task) -> Stages:
     """A row of launches of an empty kernel, with up to 1000 samples: single launches, or means of chains."""
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")

@@ -214,12 +214,12 @@ def set_bytes(device: DeviceFacts) -> int:
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
         wanted = max(wanted, device.global_mem_bytes // 32)
-    return min(wanted, _most(device), _LARGEST_SET)
+    return min(wanted, _most_bytes(device), _LARGEST_SET)
 
 
 def working_sets(device: DeviceFacts) -> tuple[int, ...]:
     """Set sizes: powers of two from 4 KiB to 8 times the last-level cache, as far as memory allows."""
-    most = min(_TIMES_CACHE * last_level_cache(device), _most(device), _STAIRCASE_END)
+    most = min(_TIMES_CACHE * last_level_cache(device), _most_bytes(device), _STAIRCASE_END)
     return tuple(1 << bit for bit in range(_SMALLEST_SET.bit_length() - 1, most.bit_length()))
 
 
@@ -228,9 +228,9 @@ def image_shape(device: DeviceFacts) -> tuple[int, int]:
 
     It has the size of `set_bytes`, rounded up to a power of two, as far as memory and the device allow.
     """
-    wanted = min(set_bytes(device), _most(device) // 2) // TEXEL_BYTES
+    wanted = min(set_bytes(device), _most_bytes(device) // 2) // TEXEL_BYTES
     bits = max(wanted - 1, 1).bit_length()
-    if TEXEL_BYTES << bits > _most(device):
+    if TEXEL_BYTES << bits > _most_bytes(device):
         bits -= 1
     across, down = (limit.bit_length() - 1 for limit in device.image2d_max)
     width = min((bits + 1) // 2, across)
@@ -239,11 +239,11 @@ def image_shape(device: DeviceFacts) -> tuple[int, int]:
 
 def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
     """Powers of four from 1 KiB to 256 MiB, as far as memory allows."""
-    most = min(_most(device), _LARGEST_TRANSFER)
+    most = min(_most_bytes(device), _LARGEST_TRANSFER)
     return tuple(1 << bit for bit in range(_SMALLEST_TRANSFER.bit_length() - 1, most.bit_length(), 2))
 
 
-def _most(device: DeviceFacts) -> int:
+def _most_bytes(device: DeviceFacts) -> int:
     """Bytes that a probe may use: the largest buffer, at most a quarter of memory."""
     return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
 
@@ -251,7 +251,7 @@ def _most(device: DeviceFacts) -> int:
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
     """Every probe of the families on every device, as cases."""
     return tuple(
-        _step(index, device, probe, parameters)
+        _case_or_skip(index, device, probe, parameters)
         for index, device in enumerate(devices)
         for probe in PROBES
         if probe.family in families
@@ -262,7 +262,7 @@ def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan
 def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
     """Cases for a roofline: global memory read and copied, at the vector width that is likely to be best."""
     return tuple(
-        _step(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
+        _case_or_skip(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
         for index, device in enumerate(devices)
         for name in ("global-read", "global-copy")
     )
@@ -277,7 +277,7 @@ def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
     return [{"width": width} for width in probe.widths] or [{}]
 
 
-def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
+def _case_or_skip(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
     """The case of a row; a skip if the device has no images."""
     dtype = "int" if probe.kind == "latency" else "float"
     source = probe.fingerprint(int(parameters.get("width", 0)))

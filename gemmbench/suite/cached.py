@@ -144,7 +144,7 @@ class KeptPeaks(_Cache[Row]):
         A cached row is used only if its kernel sources are unchanged.
         """
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
-        cached = {index: self._by_key(devices[index]) for index in wanted}
+        cached = {index: self._usable_rows(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
         for step in plan:
             if isinstance(step, Case) and step.kind in _PEAKS:
@@ -173,12 +173,12 @@ class KeptPeaks(_Cache[Row]):
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed and not rates.is_uncertain(run, row)
             ]
-            cached = self._by_key(device)
+            cached = self._usable_rows(device)
             fresh = [row for row in fresh if not _is_slower(row, cached.get(row.key))]
             if fresh:
                 self._write(device, {**cached, **{row.key: row for row in fresh}}.values())
 
-    def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
+    def _usable_rows(self, device: DeviceFacts) -> dict[RowKey, Row]:
         """Return the usable cached rows of a device.
 
         There are none if the file is of another version or chip. Rows above the theoretical peak are

@@ -162,7 +162,7 @@ class Steps:
         """
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
-            self._record(done)
+            self._remember_time(done)
             yield Finished(done, resumed=True)
             return done
         if isinstance(step, Skip):
@@ -182,28 +182,28 @@ class Steps:
         policy = self.policy
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
-        known = replace(case, measured=self._measured(case))
+        known = replace(case, measured=self._largest_smaller(case))
         if case.versus:
-            known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
+            known = replace(known, versus=replace(case.versus, measured=self._largest_smaller(case.versus)))
         self._control = self._control or Control(self.devices, worker, policy.time_limit_s)
         bursts = self._control.burst(case, self.devices)
         row = yield from worker.run(known, device, policy)
         bursts += self._control.burst(case, self.devices) if bursts else ()
         if bursts:
             row = replace(row, conditions=replace(row.conditions or Conditions(), control_s=bursts))
-        self._record(row)
+        self._remember_time(row)
         return row
 
-    def _record(self, row: Row) -> None:
+    def _remember_time(self, row: Row) -> None:
         times = rates.summary(row, "host")
         if row.kind == "gemm" and row.status == "ok" and times:
-            self._timed[_kernel(row)].append((rates.gemm_of(row), times.median))
+            self._timed[_kernel_key(row)].append((rates.gemm_of(row), times.median))
 
-    def _measured(self, case: Case) -> tuple[Gemm, float] | None:
+    def _largest_smaller(self, case: Case) -> tuple[Gemm, float] | None:
         """The largest smaller problem that this run has measured with a case's kernel, and its seconds."""
-        smaller = [each for each in self._timed[_kernel(case)] if each[0].flops < case.gemm.flops]
+        smaller = [each for each in self._timed[_kernel_key(case)] if each[0].flops < case.gemm.flops]
         return max(smaller, key=lambda each: each[0].flops, default=None)
 
 
-def _kernel(of: Case | Row) -> tuple[object, ...]:
+def _kernel_key(of: Case | Row) -> tuple[object, ...]:
     return of.variant, of.device, of.dtype, frozenset(of.parameters.items())

@@ -14,7 +14,7 @@ import pytest
 
 from gemmbench.measure import machine, sensors
 from gemmbench.measure.machine import Usage, usage
-from gemmbench.measure.sensors import Monitor, NvidiaBoard, assigned
+from gemmbench.measure.sensors import Monitor, NvidiaBoard, readings_by_batch
 from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
@@ -68,7 +68,7 @@ def test_a_host_is_busy_where_this_process_may_run(
         times[:] = [SimpleNamespace(user=user, idle=idle) for user, idle in cores]
 
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(times))
-    monkeypatch.setattr(machine, "family", lambda own, system: [])
+    monkeypatch.setattr(machine, "family", lambda pid, system: [])
     monkeypatch.setattr(machine, "usable_cores", lambda: used)
     monkeypatch.setattr(
         machine, "time", SimpleNamespace(sleep=passing, perf_counter=iter((0.0, 1.0)).__next__)
@@ -229,7 +229,7 @@ def test_readings_go_to_the_batches_during_which_they_were_taken() -> None:
         Reading(1.2, 1800.0, 1980.0, 500.0, 43.0, ("power",)),
         Reading(2.1, 1400.0, 1980.0, 690.0, 50.0, ("power", "thermal")),
     ]
-    read = assigned(readings, [batch(1.0, 1.3), batch(1.3, 1.35), batch(2.0, 2.2), batch(9.0, 9.1)])
+    read = readings_by_batch(readings, [batch(1.0, 1.3), batch(1.3, 1.35), batch(2.0, 2.2), batch(9.0, 9.1)])
     assert read == Readings(
         begin_s=(1.0, 1.3, 2.0, 9.0),
         clock_mhz=(1850.0, 1800.0, 1400.0, None),  # the second is shorter than a poll: what was read before
@@ -250,14 +250,16 @@ def test_each_batch_looks_at_few_of_the_readings() -> None:
 
     count = 1000
     batches = [batch(number - 0.3, number + 0.3) for number in range(count)]
-    read = assigned([Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches)
+    read = readings_by_batch(
+        [Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches
+    )
     assert read.clock_mhz == tuple(1000.0 + number for number in range(count))
     assert looks < 50 * count
 
 
 def test_a_device_that_says_nothing_leaves_no_columns() -> None:
-    assert assigned([], [batch(1.0, 2.0)]) == Readings()
-    assert assigned([Reading(1.5)], [batch(1.0, 2.0)]) == Readings(begin_s=(1.0,), limits=("",))
+    assert readings_by_batch([], [batch(1.0, 2.0)]) == Readings()
+    assert readings_by_batch([Reading(1.5)], [batch(1.0, 2.0)]) == Readings(begin_s=(1.0,), limits=("",))
 
 
 def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch, proc: FakeProc) -> None:
