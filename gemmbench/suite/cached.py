@@ -126,7 +126,7 @@ def device_key(device: DeviceFacts) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
-class KeptPeaks(_Cache[Row]):
+class CachedPeaks(_Cache[Row]):
     """The believed peaks that earlier runs have measured, as rows of device 0.
 
     A row serves a case again if kernel sources and the versions of gemmbench and of its rows are the same,
@@ -224,7 +224,7 @@ class Preset:
         return self.variant, self.dtype, layout, any(problem.count > 1 for problem in self.problems)
 
 
-class KeptPresets(_Cache[Preset]):
+class TunedPresets(_Cache[Preset]):
     """The presets tuned on this machine; they replace the shipped ones while the kernels are the same."""
 
     name = "tuned"
