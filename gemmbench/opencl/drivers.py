@@ -16,7 +16,6 @@ import atexit
 import ctypes.util
 import hashlib
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
@@ -36,8 +35,8 @@ NVIDIA = "libnvidia-opencl.so.1"
 SKIP = "GEMMBENCH_SKIP_DRIVERS"
 """The environment variable with the libraries to leave out, separated like the folders of a PATH."""
 
-Reach = Literal["listed", "bundled", "missed"]
-"""How the loader finds a driver: by an .icd file or OCL_ICD_VENDORS, in another way, or not without help."""
+Reach = Literal["listed", "copy", "missed"]
+"""How the loader finds a driver: an .icd file or OCL_ICD_VENDORS names it, or a copy of it, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -135,8 +134,8 @@ def _all_drivers() -> tuple[list[Driver], list[str]]:
             # Containers get NVIDIA's library mounted from the host, often without the file that names it.
             packages.append(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)", reach="missed"))
     # Where an .icd file names the same library, the package says more.
-    bundled = [driver for driver in packages if driver.reach == "bundled"]
-    return [*bundled, *system, *added, *(each for each in packages if each not in bundled)], warnings
+    copies = [driver for driver in packages if driver.reach == "copy"]
+    return [*copies, *system, *added, *(each for each in packages if each not in copies)], warnings
 
 
 def release() -> None:
@@ -227,7 +226,7 @@ def _is_path(library: str) -> bool:
 def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
     """The drivers of the pip packages of Intel and PoCL that are installed, and warnings about broken ones.
 
-    `others` are the drivers already known. A driver that they include counts as bundled.
+    `others` are the drivers already known. A driver that they include is a copy.
     """
     entries: list[Driver] = []
     warnings: list[str] = []
@@ -251,8 +250,7 @@ def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
                 f"Intel's OpenCL runtime {distribution.version} cannot load without its compiler support "
                 "library: pip install intel-cmplr-lib-rt"
             )
-        is_found = any(_same_build(other.library, library) for other in others)
-        reach: Reach = "bundled" if is_found or _bundled_loader_finds(library) else "missed"
+        reach: Reach = "copy" if any(_same_build(other.library, library) for other in others) else "missed"
         origin = f"from this environment: {name} {distribution.version}"
         entries.append(Driver(str(library), origin, reach=reach))
     return entries, warnings
@@ -272,7 +270,7 @@ def _same_build(listed: str, library: Path) -> bool:
     """Whether an ``.icd`` file's library is this one or a copy of it: the same name and size."""
     if not _is_path(listed):
         return False
-    if _same(listed, str(library)):
+    if os.path.realpath(listed) == os.path.realpath(library):
         return True
     with suppress(OSError):
         # Two builds of a hundred megabytes never have the same size.
@@ -280,30 +278,11 @@ def _same_build(listed: str, library: Path) -> bool:
     return False
 
 
-def _same(path: str, other: str) -> bool:
-    return os.path.realpath(path) == os.path.realpath(other)
-
-
 def _has_compiler_support(library: Path) -> bool:
     """Whether the maths library that Intel's runtime needs is next to it or known to the linker."""
     if library.suffix == ".dll":
         return any(library.parent.glob("libmmd*.dll")) or ctypes.util.find_library("libmmd") is not None
     return (library.parent / "libimf.so").exists() or ctypes.util.find_library("imf") is not None
-
-
-def _bundled_loader_finds(library: Path) -> bool:
-    """Whether pyopencl's wheel has a loader that finds this library on its own.
-
-    That loader also reads ``.icd`` files in its own folder. PoCL's wheel puts one there.
-    """
-    spec = importlib.util.find_spec("pyopencl")  # finds the package without importing it
-    if spec is None or not spec.origin:
-        return False
-    folder = Path(spec.origin).parent / ".libs"
-    if not any(folder.glob("libOpenCL*")):
-        return False
-    lines = filter(None, map(_first_line, folder.glob("*.icd")))
-    return any(_same(str(folder / line), str(library)) for line in lines)
 
 
 def _loads(library: str) -> bool:

@@ -86,13 +86,6 @@ class Machine:
         self.icd("pocl.icd", "libpocl-21062cec.so", self.site / "pyopencl" / ".libs")
         return str(self.site / "pyopencl" / ".libs" / "libpocl-21062cec.so")
 
-    def install_pyopencl(self, bundled_loader: bool) -> None:
-        (self.site / "pyopencl").mkdir(exist_ok=True)
-        (self.site / "pyopencl" / "__init__.py").write_text("raise RuntimeError('imported')")
-        if bundled_loader:
-            (self.site / "pyopencl" / ".libs").mkdir(exist_ok=True)
-            (self.site / "pyopencl" / ".libs" / "libOpenCL-5519dec5.so.1.0.0").write_bytes(b"")
-
     @property
     def changed(self) -> dict[str, str]:
         return {name: value for name, value in self.environ.items() if not name.startswith("PYTEST_")}
@@ -256,17 +249,12 @@ def test_a_system_entry_that_leads_nowhere_hides_nothing(machine: Machine) -> No
     assert machine.shown() == ["/opt/intel/gone/libintelocl.so", intel]
 
 
-@pytest.mark.parametrize("bundled", [True, False])
-def test_pocls_wheel_is_left_to_pyopencls_own_loader(machine: Machine, bundled: bool) -> None:
+def test_pocls_wheel_is_shown(machine: Machine) -> None:
     pocl = machine.install_pocl()
-    machine.install_pyopencl(bundled)
     registered = machine.register()
     assert [driver.library for driver in registered.drivers] == [pocl]
     assert registered.drivers[0].origin == "from this environment: pocl-binary-distribution 3.0"
-    if bundled:
-        assert machine.changed == {}
-    else:
-        assert machine.shown() == [pocl]
+    assert machine.shown() == [pocl]
 
 
 def test_conda_keeps_its_own_folder(machine: Machine, tmp_path: Path) -> None:
