@@ -16,12 +16,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import GIGA, scale
 from gemmbench.model.units import rate as rate_of
 from gemmbench.stats import ceilings
-from gemmbench.stats.intervals import (
-    Interval,
-    Summary,
-    interleaved_ratio,
-    summarize,
-)
+from gemmbench.stats.intervals import Interval, Summary, interleaved_ratio, summarize
 
 UNCERTAIN = 0.05  # half-width of the interval, or loss of the control bursts, above which a row is marked ~
 
