@@ -25,7 +25,6 @@ class FakeProbes(FakeInstrument):
         build_s: that building a program takes.
         ignored_past: trips beyond these take no time.
         event_share: of the wall clock, that an event shows.
-        each: whether every problem of a batch is timed.
         released: handles that are gone.
     """
 
@@ -36,7 +35,6 @@ class FakeProbes(FakeInstrument):
     build_s: float = 0.1
     ignored_past: int = 1 << 40
     event_share: float = 1.0
-    each: bool = False
     candidates: list[Parameters] = field(default_factory=list)
     released: set[int] = field(default_factory=set)
     __hash__ = object.__hash__  # what rows have shown is kept by instrument
@@ -72,8 +70,7 @@ class FakeProbes(FakeInstrument):
         """See `Instrument`."""
         batch = super().finish()
         if "host" in batch.seconds:
-            each = (batch.wall_s,) * batch.count if self.each else ()
-            return replace(batch, each={"host": each} if each else {})
+            return replace(batch, each={"host": (batch.wall_s,) * batch.count})
         return replace(batch, seconds={"kernel": batch.seconds["kernel"] * self.event_share})
 
     def release(self, handle: int) -> None:

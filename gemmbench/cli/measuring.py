@@ -23,7 +23,7 @@ from gemmbench.probes import PROBES, memory
 from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, Probe
 from gemmbench.probes.memory import MemoryProbe
 from gemmbench.report.table import Entry, catalogue, entry_page, stack, stdout
-from gemmbench.suite.cached import KeptPresets
+from gemmbench.suite.cached import TunedPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
@@ -87,7 +87,7 @@ def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
         facts["widths"] = _listed(probe.widths)
     elif isinstance(probe, MatrixProbe):
         facts["instructions"] = ", ".join(
-            f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.instructions
+            f"{each.dtype} {each.shape} into {each.accumulator}" for each in probe.family.instructions
         )
         facts["operands"] = "random, and zeros beside them: power decides"
     return [*facts.items()]
@@ -176,7 +176,7 @@ def _forget(options: TuneOptions) -> None:
         for preset in gone:
             click.echo(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
         if not gone:
-            click.echo(f"Nothing is saved for this in {KeptPresets().path(device)}.")
+            click.echo(f"Nothing is saved for this in {TunedPresets().path(device)}.")
 
 
 def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from gemmbench.doctor.machine import CPU, NEAR, ExaminedMachine, Finding, NotSeenError, ranges
 from gemmbench.measure.machine import pool_title
@@ -296,7 +296,7 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
 
 def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
     """Return the processors that the innermost control group with a list allows, or None."""
-    for group in _groups(machine, "cpuset"):
+    for group in machine.control_groups("cpuset"):
         for name in ("cpuset.cpus.effective", "cpuset.effective_cpus"):
             if machine.optional(f"{group.folder}/{name}"):
                 return machine.numbers(f"{group.folder}/{name}")
@@ -308,35 +308,6 @@ def _has_smt(machine: ExaminedMachine) -> bool:
     return machine.optional(f"{CPU}/smt/active") == "1"
 
 
-class _Group(NamedTuple):
-    folder: str
-    version: int
-    is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
-
-
-def _groups(machine: ExaminedMachine, controller: str) -> list[_Group]:
-    """List the mounted control groups of this process for a controller, innermost first, up to the root.
-
-    Both versions count: v1 hierarchies with this controller, and v2. Raise NotSeenError if
-    /proc/self/cgroup cannot be read.
-    """
-    groups = []
-    for line in machine.read("proc/self/cgroup").splitlines():
-        _, _, rest = line.partition(":")
-        names, colon, path = rest.partition(":")
-        if not colon or (names and controller not in names.split(",")):
-            continue
-        version = 1 if names else 2
-        mounts = [f"sys/fs/cgroup/{names}", f"sys/fs/cgroup/{controller}"] if names else ["sys/fs/cgroup"]
-        mount = next((each for each in mounts if machine.has(each)), None)
-        if mount is None:
-            continue
-        parts = [part for part in path.split("/") if part not in ("", "..")]
-        for count in range(len(parts), -1, -1):
-            groups.append(_Group("/".join([mount, *parts[:count]]), version, count == 0))
-    return groups
-
-
 @check("host")
 def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report the lowest CPU quota of the control groups around this process (v1 or v2), in processors.
@@ -345,7 +316,7 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     was set outside the container, so the fix is ``docker update`` there.
     """
     tightest: tuple[float, str, str, bool] | None = None
-    for group in _groups(machine, "cpu"):
+    for group in machine.control_groups("cpu"):
         path = f"{group.folder}/{'cpu.max' if group.version == 2 else 'cpu.cfs_quota_us'}"
         if not machine.has(path):
             continue

@@ -16,8 +16,17 @@ from typing import Any
 
 import pynvml
 
-from gemmbench.measure.machine import Pool, Usage, family, numpy_pool, processes, usage
-from gemmbench.measure.sensors import CounterError, answering, board_of, is_nvidia
+from gemmbench.measure.machine import (
+    ControlGroup,
+    Pool,
+    Usage,
+    control_groups,
+    family,
+    pool_of,
+    processes,
+    usage,
+)
+from gemmbench.measure.sensors import CounterError, board_of, is_nvidia, nvml_errors
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of
 from gemmbench.opencl.drivers import Problem
@@ -84,7 +93,7 @@ class ExaminedMachine:
     chosen: Sequence[DeviceFacts] = ()  # those to check
     trouble: str = ""  # why the devices could not be listed
     problems: Sequence[Problem] = ()  # of drivers that show no device
-    blas: Pool | None = field(default_factory=numpy_pool)  # as threadpoolctl describes it
+    blas: Pool | None = field(default_factory=pool_of)  # as threadpoolctl describes it
     environ: Mapping[str, str] = field(default_factory=lambda: os.environ)
     nvml: Any = pynvml
     open_board: Callable[[DeviceFacts], Any] = board_of  # raises CounterError
@@ -141,6 +150,15 @@ class ExaminedMachine:
         """Parse lines ``name: value``, or with another separator. {} if the file cannot be read."""
         pairs = (line.partition(between) for line in self.optional(path).splitlines())
         return {name.strip(): value.strip() for name, sign, value in pairs if sign}
+
+    def control_groups(self, controller: str) -> list[ControlGroup]:
+        """The control groups of this process, innermost first, with folders relative to the root.
+
+        NotSeenError if /proc/self/cgroup cannot be read.
+        """
+        self.read("proc/self/cgroup")
+        groups = control_groups(self.root, controller)
+        return [group._replace(folder=group.folder.relative_to(self.root)) for group in groups]
 
     # --- processors -----------------------------------------------------------------------------------------
 
@@ -212,7 +230,7 @@ class ExaminedMachine:
         """Call a function of NVML for a device's board. NotSeenError without a board or an answer."""
         board = self.board(device)
         try:
-            with answering():
+            with nvml_errors():
                 return getattr(self.nvml, function)(board, *arguments)
         except CounterError as error:
             raise NotSeenError(f"{function}: {error}") from None

@@ -93,7 +93,7 @@ class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
 
-class Worker:
+class Worker(contextlib.AbstractContextManager["Worker"]):
     """An instrument in a process of its own, which runs cases one by one: see `model.instrument.Instrument`.
 
     A process that dies, hangs or refuses with `restart` is replaced at the next request. Its handles are
@@ -146,10 +146,6 @@ class Worker:
     @property
     def left_s(self) -> float:
         return self._left_s - (time.monotonic() - self._since)
-
-    def open(self) -> wire.Opened:
-        """List the devices, or describe the host if this is its worker."""
-        return self._call(wire.Open(self._is_host), wire.Opened)
 
     def build(self, case: Case, device: DeviceFacts) -> wire.Built:
         return self._call(wire.Build(case, device), wire.Built)
@@ -438,9 +434,6 @@ class Worker:
         if process is not None:
             process.kill()
 
-    def __enter__(self) -> Worker:
-        return self
-
     def __exit__(self, *_: object) -> None:
         self.close()
 
@@ -492,7 +485,7 @@ class Worker:
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
         try:
-            opened = self.open()
+            opened = self._call(wire.Open(self._is_host), wire.Opened)
         except NotMeasuredError as error:
             how = f"failed: {error.reason}"
             if error.status == "timed-out":

@@ -13,7 +13,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from importlib import import_module
 from typing import Any, Protocol
 
@@ -83,19 +83,13 @@ class Machine(Protocol):
         """What runs a case."""
 
 
-@dataclass
-class _Held:
-    bench: Bench
-    executor: Executor  # which has a queue of its own
-
-
 class Server:
     """Answers requests with a machine, which is made when it is first needed."""
 
     def __init__(self, make: Callable[[], Machine]) -> None:
         self._make = make
         self._made: Machine | None = None
-        self._held: dict[int, _Held] = {}  # by handle
+        self._prepared: dict[int, tuple[Bench, Executor]] = {}  # by handle; each executor has its own queue
         self._queue: Executor | None = None  # whose queue the last batch went into
         self._free_since = 0.0  # when the last batch ended
 
@@ -108,10 +102,10 @@ class Server:
 
         That needs the same executor and a clock of `Prepared.ahead`. Otherwise both would run at once.
         """
-        if not isinstance(request, wire.AskBatch) or request.handle not in self._held:
+        if not isinstance(request, wire.AskBatch) or request.handle not in self._prepared:
             return False
-        held = self._held[request.handle]
-        return held.executor is self._queue and request.clock in held.bench.prepared.ahead
+        bench, executor = self._prepared[request.handle]
+        return executor is self._queue and request.clock in bench.prepared.ahead
 
     def finish(self, running: Running) -> wire.Answer:
         done = self._guarded(lambda: self._stamped(running.finish()))
@@ -129,24 +123,24 @@ class Server:
         if isinstance(request, wire.Prepare):
             return self._prepare(machine, request)
         if isinstance(request, wire.Release):
-            if released := self._held.pop(request.handle, None):
-                released.bench.release()
+            if released := self._prepared.pop(request.handle, None):
+                released[0].release()
             return wire.Released()
-        held = self._held[request.handle]
+        bench, executor = self._prepared[request.handle]
         if isinstance(request, wire.Verify):
-            return held.bench.verify(request.when)
-        started = held.bench.start(request.clock, request.count, request.work)
+            return bench.verify(request.when)
+        started = bench.start(request.clock, request.count, request.work)
         if not isinstance(started, Batch):
-            self._queue = held.executor
+            self._queue = executor
             return started
         return self._stamped(started)
 
     def _prepare(self, machine: Machine, request: wire.Prepare) -> wire.Answer:
         case = request.case
-        like = None if request.like is None else self._held[request.like].bench
+        like = None if request.like is None else self._prepared[request.like][0]
         executor = machine.executor(case, request.device)
         bench = executor.prepare(case, request.policy, like, request.problem)
-        self._held[request.handle] = _Held(bench, executor)
+        self._prepared[request.handle] = bench, executor
         return bench.prepared
 
     def _stamped(self, batch: Batch) -> Batch:
@@ -173,22 +167,24 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
     """
     server = Server(make)
     running: Running | None = None
+
+    def finish() -> None:
+        nonlocal running
+        if running:
+            pipe.send(server.finish(running))
+            running = None
+
     with contextlib.suppress(EOFError, OSError):
         while True:
-            if running:
-                while not running.done() and not pipe.wait(_LOOK_S):
-                    pass
-                if not pipe.wait():
-                    pipe.send(server.finish(running))
-                    running = None
+            while running and not running.done() and not pipe.wait(_LOOK_S):
+                pass
+            if not pipe.wait():
+                finish()
             request = pipe.receive()
-            if running and not server.is_behind(request):
-                pipe.send(server.finish(running))
-                running = None
+            if not server.is_behind(request):
+                finish()
             answer = server.answer(request)
-            if running:
-                pipe.send(server.finish(running))
-                running = None
+            finish()
             if isinstance(answer, wire.Answer):
                 pipe.send(answer)
             else:

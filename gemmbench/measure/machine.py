@@ -11,7 +11,7 @@ import platform
 import re
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cache
@@ -19,7 +19,7 @@ from importlib import import_module
 from itertools import cycle
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import psutil
@@ -132,18 +132,16 @@ def blas_pools() -> list[Pool]:
     return [pool for pool in threadpoolctl.threadpool_info() if pool.get("user_api") == "blas"]
 
 
-def numpy_pool() -> Pool | None:
-    """The BLAS that numpy uses; None if threadpoolctl does not know it."""
-    return pool_of(np)
+def pool_of(package: ModuleType = np) -> Pool | None:
+    """The BLAS that numpy or scipy uses, once it is loaded; None if threadpoolctl does not know it.
 
-
-def pool_of(package: ModuleType) -> Pool | None:
-    """The BLAS that numpy or scipy uses, once it is loaded; None if unknown. Each may bring its own."""
-    own = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
+    Each may bring its own.
+    """
+    folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
     def order(pool: Pool) -> tuple[bool, bool]:
         file = str(pool.get("filepath"))
-        return not file.startswith(own), ".libs" in file
+        return not file.startswith(folder), ".libs" in file
 
     return min(blas_pools(), key=order, default=None)
 
@@ -191,7 +189,7 @@ def host_facts() -> HostFacts:
 
     The environment has the user's variables that change measurements, not those that gemmbench sets.
     """
-    pool = numpy_pool()
+    pool = pool_of()
     return HostFacts(
         cpu=_cpu_name(),
         cores=cores(),
@@ -232,19 +230,41 @@ def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
     """
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
-        for line in (root / "proc/self/cgroup").read_text().splitlines():
-            _, controllers, path = line.split(":", 2)
-            if controllers and "memory" not in controllers.split(","):
-                continue
-            base = root / "sys/fs/cgroup" / ("memory" if controllers else "")
-            limit, used = ("limit_in_bytes", "usage_in_bytes") if controllers else ("max", "current")
-            group = base / path.strip("/")
-            for folder in (group, *(each for each in group.parents if each.is_relative_to(base))):
-                files = folder / f"memory.{limit}", folder / f"memory.{used}", folder / "memory.stat"
-                with suppress(OSError, ValueError):  # "max" is no number
-                    int(files[0].read_text())
-                    groups.append(files)
+        for group in control_groups(root, "memory"):
+            limit, used = ("max", "current") if group.version == 2 else ("limit_in_bytes", "usage_in_bytes")
+            files = (group.folder / f"memory.{name}" for name in (limit, used, "stat"))
+            limit_file, used_file, statistics = files
+            with suppress(OSError, ValueError):  # "max" is no number
+                int(limit_file.read_text())
+                groups.append((limit_file, used_file, statistics))
     return tuple(groups)
+
+
+class ControlGroup(NamedTuple):
+    """A control group of Linux."""
+
+    folder: Path
+    version: int
+    is_root: bool  # of what is mounted here: a limit on it was set from outside, by a container's host
+
+
+def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
+    """The mounted control groups of this process for a controller, innermost first, up to the root.
+
+    Both versions count: v1 hierarchies with this controller, and v2. `root` replaces / in tests. Raises
+    `OSError` if /proc/self/cgroup cannot be read.
+    """
+    base = root / "sys/fs/cgroup"
+    for line in (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines():
+        names, _, path = line.partition(":")[2].partition(":")
+        if names and controller not in names.split(","):
+            continue
+        mounts = (base / names, base / controller) if names else (base,)
+        mount = next((each for each in mounts if each.is_dir()), None)
+        if mount is not None:
+            parts = [part for part in path.split("/") if part not in ("", "..")]
+            for count in range(len(parts), -1, -1):
+                yield ControlGroup(mount.joinpath(*parts[:count]), 1 if names else 2, count == 0)
 
 
 def _busy_cores() -> float:
@@ -253,14 +273,10 @@ def _busy_cores() -> float:
     Looks for a fifth of a second. A threaded BLAS waits for its slowest thread, so one busy core can make it
     a hundred times slower.
     """
-    looks = []
-    for pause_s in (0.0, _LOOK_S):
-        try:
-            time.sleep(pause_s)
-        except OSError:  # under a library that shifts the clock
-            return 0.0
-        looks.append(usage(time.perf_counter(), os.getpid(), usable_cores()))
-    before, after = looks
+    before = usage(time.perf_counter(), os.getpid(), usable_cores())
+    with suppress(OSError):  # under a library that shifts the clock
+        time.sleep(_LOOK_S)
+    after = usage(time.perf_counter(), os.getpid(), usable_cores())
     others, stolen = after.since(before) if before and after else (None, None)
     return round((others or 0.0) + (stolen or 0.0), 2)
 
@@ -308,10 +324,10 @@ class Usage:
         )
 
 
-def usage(now: float, own: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
+def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
     """The time that has been counted so far; None if the system does not report it.
 
-    `own` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
+    `pid` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
     all. `system` replaces psutil in tests.
     """
     system = system or psutil
@@ -326,16 +342,16 @@ def usage(now: float, own: int, cores: Collection[int] | None = None, system: An
             len(times),
             busy_s=sum(getattr(each, field, 0.0) for each in times for field in _BUSY),
             idle_s=sum(getattr(each, field, 0.0) for each in times for field in ("idle", "iowait")),
-            own_s=sum(map(_process_s, family(own, system))),
+            own_s=sum(map(_process_s, family(pid, system))),
             steal_s=sum(getattr(each, "steal", 0.0) for each in times),
         )
     except (psutil.Error, OSError):
         return None
 
 
-def family(own: int, system: Any = None) -> list[psutil.Process]:
+def family(pid: int, system: Any = None) -> list[psutil.Process]:
     """A process and its descendants."""
-    process = (system or psutil).Process(own)
+    process = (system or psutil).Process(pid)
     return [process, *process.children(recursive=True)]
 
 

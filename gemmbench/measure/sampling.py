@@ -13,6 +13,7 @@ import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import cycle, repeat
 
@@ -207,7 +208,7 @@ def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_
     return Sampled((*batches, *source.rest()), source.size, rule.stop)
 
 
-class Metered:
+class Metered(AbstractContextManager["Metered"]):
     """Runs batches of a handle back to back while somebody reads a meter: a context manager.
 
     The next batch may be requested ahead. Leaving the context waits for it.
@@ -222,9 +223,6 @@ class Metered:
             self._stream.rest()
             self._stream = Stream(repeat(self._handle), self._clock, count, math.inf)
         self._stream.batch_s = self._stream.next().wall_s * count
-
-    def __enter__(self) -> Metered:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
@@ -275,8 +273,8 @@ def in_turn(
         sampled = _pairs(turns[0], turns[1], rule, 2 * _TURN_S, end, now)
         ended = first.watch.end(clock, sampled[0].batches) or conditions
         conditions = replace(ended, power_limited=True)
-    own, other = (replace(side, size=size, tick_s=first.watch.tick_s) for side in sampled)
-    return Pairs(replace(own, conditions=conditions), other)
+    left, right = (replace(side, size=size, tick_s=first.watch.tick_s) for side in sampled)
+    return Pairs(replace(left, conditions=conditions), right)
 
 
 def _pairs(
@@ -290,18 +288,13 @@ def _pairs(
     rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
     while not rule.stop or len(batches[0]) % 2:
-        if len(batches[0]) % 2 == 0:
-            other = second()
-            own = first()
-        else:
-            own = first()
-            other = second()
-        batches[0].append(own)
-        batches[1].append(other)
-        scope = next(name for name in own.seconds if name in other.seconds)
-        rule.add(own.seconds[scope] / other.seconds[scope], now(), pair_s)
-    left, right = (Sampled(tuple(side), 1, rule.stop) for side in batches)
-    return left, right
+        sides = ((batches[1], second), (batches[0], first))
+        for side, run in sides if len(batches[0]) % 2 == 0 else reversed(sides):
+            side.append(run())
+        left, right = batches[0][-1].seconds, batches[1][-1].seconds
+        scope = next(name for name in left if name in right)
+        rule.add(left[scope] / right[scope], now(), pair_s)
+    return Sampled(tuple(batches[0]), 1, rule.stop), Sampled(tuple(batches[1]), 1, rule.stop)
 
 
 def _turn(source: Stream, now: Clock) -> Batch:

@@ -20,7 +20,8 @@ import time
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, median
@@ -67,7 +68,7 @@ class CounterError(Exception):
 
 
 class Counter(Protocol):
-    """Energy drawn so far. `Nvml` and `Rapl` are the real ones."""
+    """Energy drawn so far. `NvidiaBoard` and `Rapl` are the real ones."""
 
     name: str  # NVML, RAPL
     scope: str  # what draws it: board, package
@@ -90,7 +91,9 @@ def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Count
     if device is None or device.type == "cpu":
         return Rapl(powercap)
     if is_nvidia(device):
-        return Nvml(device)
+        board = NvidiaBoard(device)
+        board.joules()  # it may have no counter
+        return board
     raise CounterError(f"no energy counter is known for {device.name}, only for NVIDIA boards and processors")
 
 
@@ -108,30 +111,24 @@ def measure(
     still, runs backwards or cannot be read.
     """
     sleep(_REST_S)
-    idle = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
+    idle_s, idle_joules, _ = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
     batch, batch_s = _warm(run, clock)
     least_s = max(_WINDOW_S, min(batch_s, counter.step_s) / _PRECISION)
-    busy = _between_moves(counter, lambda: run(batch), least_s, clock)
-    problems = busy.steps * batch
+    window_s, joules, batches = _between_moves(counter, lambda: run(batch), least_s, clock)
     return Energy(
-        joules=busy.joules / problems,
+        joules=joules / (batches * batch),
         why="",
         scope=counter.scope,
         counter=counter.name,
-        idle_w=idle.joules / idle.seconds,
-        window_s=busy.seconds,
-        problems=problems,
+        idle_w=idle_joules / idle_s,
+        window_s=window_s,
+        problems=batches * batch,
     )
 
 
-@dataclass(frozen=True)
-class _Span:
-    seconds: float
-    joules: float
-    steps: int
-
-
-def _between_moves(counter: Counter, step: Callable[[], object], least_s: float, clock: Clock) -> _Span:
+def _between_moves(
+    counter: Counter, step: Callable[[], object], least_s: float, clock: Clock
+) -> tuple[float, float, int]:
     """Repeat a step for at least `least_s`, from one movement of the counter to another.
 
     Returns seconds, joules and the number of steps between. `CounterError` if the counter went backwards.
@@ -144,7 +141,7 @@ def _between_moves(counter: Counter, step: Callable[[], object], least_s: float,
     end, after, more = _until_moved(counter, step, clock)
     if after <= before:
         raise CounterError(f"{counter.name}'s counter ran backwards")
-    return _Span(end - begin, after - before, steps + more)
+    return end - begin, after - before, steps + more
 
 
 def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
@@ -174,7 +171,7 @@ def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
 
 
 @contextmanager
-def answering() -> Iterator[None]:
+def nvml_errors() -> Iterator[None]:
     """Raise NVML's errors as `CounterError`."""
     try:
         yield
@@ -187,7 +184,7 @@ def board_of(device: DeviceFacts) -> Any:
 
     Raises `CounterError` if there is no such board, several, or no driver.
     """
-    with answering():
+    with nvml_errors():
         pynvml.nvmlInit()
         if device.pci:
             with suppress(pynvml.NVMLError):
@@ -202,8 +199,15 @@ def board_of(device: DeviceFacts) -> Any:
     return named[0]
 
 
-class Nvml:
-    """The total energy of an NVIDIA board. `CounterError` if the board has no counter or is not found."""
+_LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
+    (0x04, POWER),  # SwPowerCap
+    (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
+    (0x08 | 0x80, HARDWARE),  # HwSlowdown, HwPowerBrakeSlowdown
+)
+
+
+class NvidiaBoard:
+    """An NVIDIA board in NVML. `CounterError` if it is not found."""
 
     name = "NVML"
     scope = "board"
@@ -211,11 +215,36 @@ class Nvml:
 
     def __init__(self, device: DeviceFacts) -> None:
         self._board = board_of(device)
-        self.joules()
 
     def joules(self) -> float:
-        with answering():
+        """The energy that it has drawn. `CounterError` if it has no counter."""
+        with nvml_errors():
             return int(pynvml.nvmlDeviceGetTotalEnergyConsumption(self._board)) * 1e-3
+
+    @cached_property
+    def _max_mhz(self) -> float | None:
+        return self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+
+    def read(self, now: float) -> Reading:
+        """The clock, power, temperature and active limits now; takes about 0.35 ms."""
+        milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
+        reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+        if reasons is None:  # drivers before 535
+            reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+        return Reading(
+            now,
+            self._number(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            self._max_mhz,
+            None if milliwatts is None else milliwatts * 1e-3,
+            self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
+        )
+
+    def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
+        """What an NVML function returns, as a number; None if it fails."""
+        with suppress(pynvml.NVMLError):
+            return float(function(self._board, *arguments))
+        return None
 
 
 class Rapl:
@@ -232,33 +261,21 @@ class Rapl:
     def __init__(self, powercap: Path = POWERCAP) -> None:
         """Find the packages' counters."""
         zones = (zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1)
-        self._packages = [
-            _RaplPackage(zone)
-            for zone in zones
-            if zone.is_dir() and _text(zone / "name").startswith("package")
-        ]
-        if not self._packages:
+        packages = [zone for zone in zones if zone.is_dir() and _text(zone / "name").startswith("package")]
+        if not packages:
             raise CounterError(
                 f"{powercap} lists no processor package (Linux only; virtual machines and containers hide it)"
             )
-
-    def joules(self) -> float:
-        return sum(package.joules() for package in self._packages)
-
-
-class _RaplPackage:
-    """One package's counter, corrected where it wraps around."""
-
-    def __init__(self, zone: Path) -> None:
-        self._file = zone / "energy_uj"
-        self._range = _microjoules(zone / "max_energy_range_uj")
-        self._last = _microjoules(self._file)
+        self._wraps_at = {zone / "energy_uj": _microjoules(zone / "max_energy_range_uj") for zone in packages}
+        self._last = {file: _microjoules(file) for file in self._wraps_at}
         self._total = 0
 
     def joules(self) -> float:
-        now = _microjoules(self._file)
-        self._total += now - self._last + (self._range if now < self._last else 0)
-        self._last = now
+        """The energy since the start, corrected where a counter has wrapped around."""
+        for file, wraps_at in self._wraps_at.items():
+            now = _microjoules(file)
+            self._total += now - self._last[file] + (wraps_at if now < self._last[file] else 0)
+            self._last[file] = now
         return self._total * 1e-6
 
 
@@ -291,62 +308,21 @@ _READ_EVERY_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch
 _AT = attrgetter("at_s")
 
-_LIMITS: tuple[tuple[int, str], ...] = (  # nvmlClocksEventReason...
-    (0x04, POWER),  # SwPowerCap
-    (0x20 | 0x40, THERMAL),  # SwThermalSlowdown, HwThermalSlowdown
-    (0x08 | 0x80, HARDWARE),  # HwSlowdown, HwPowerBrakeSlowdown
-)
-
-
-class Gauge(Protocol):
-    """Reads a device's clock, power, temperature and limits."""
-
-    def read(self, now: float) -> Reading:
-        """What it says at this moment; what it cannot say is None."""
-
-
-class NvmlGauge:
-    """The gauge of an NVIDIA board. `CounterError` if there is no board that can be read."""
-
-    def __init__(self, device: DeviceFacts) -> None:
-        self._board = board_of(device)
-        self._max_mhz = self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
-
-    def read(self, now: float) -> Reading:
-        """The clock, power, temperature and active limits now; takes about 0.35 ms."""
-        milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
-        reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
-        if reasons is None:  # drivers before 535
-            reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
-        return Reading(
-            now,
-            self._number(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
-            self._max_mhz,
-            None if milliwatts is None else milliwatts * 1e-3,
-            self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
-            tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
-        )
-
-    def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
-        """What an NVML function returns, as a number; None if it fails."""
-        with suppress(pynvml.NVMLError):
-            return float(function(self._board, *arguments))
-        return None
-
 
 class Monitor(Watch):
     """Reads a device and its host while a window is open.
 
-    `device` is None for the host's BLAS. `gauge`, `look` (at the host) and `now` are replaced in tests.
+    `device` is None for the host's BLAS. `read` (the device), `look` (at the host) and `now` are replaced in
+    tests.
     """
 
     def __init__(
-        self, device: DeviceFacts | None, gauge: Gauge | None = None,
+        self, device: DeviceFacts | None, read: Callable[[float], Reading] | None = None,
         look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
-        """Look for the gauge of the device, and choose the warm-up and the clocks' resolution."""
+        """Look for the board of the device, and choose the warm-up and the clocks' resolution."""
         self._now = now
-        self._gauge = gauge or _gauge_of(device)
+        self._read = read or _reader_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
         self.warm_s = _WARM_UP_S["cpu" if device is None else broad_type(device)]
         timers = [time.get_clock_info("perf_counter").resolution]
@@ -357,12 +333,12 @@ class Monitor(Watch):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Open a window: look at the host, and start a thread that reads the gauge every 10 ms."""
+        """Open a window: look at the host, and start a thread that reads the device every 10 ms."""
         self.close()  # a window that failed has not ended
         self._before = self._look(self._now())
         self._readings = []
-        if self._gauge:
-            self._readings.append(self._gauge.read(self._now()))
+        if self._read:
+            self._readings.append(self._read(self._now()))
             self._over.clear()
             self._thread = threading.Thread(target=self._poll, daemon=True)
             self._thread.start()
@@ -379,7 +355,7 @@ class Monitor(Watch):
             return None
         other_cores, steal_cores = others
         readings = replace(
-            assigned(self._readings, batches),
+            readings_by_batch(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
             other_cores=other_cores,
             steal_cores=steal_cores,
@@ -393,9 +369,9 @@ class Monitor(Watch):
         )
 
     def _poll(self) -> None:
-        assert self._gauge is not None
+        assert self._read is not None
         while not self._over.wait(_READ_EVERY_S):
-            self._readings.append(self._gauge.read(self._now()))
+            self._readings.append(self._read(self._now()))
 
     def close(self) -> None:
         """Stop reading, even if a window is open."""
@@ -405,11 +381,11 @@ class Monitor(Watch):
             thread.join()
 
 
-def _gauge_of(device: DeviceFacts | None) -> Gauge | None:
-    """The gauge of an NVIDIA GPU that can be read; else None."""
+def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
+    """Reads the clock, power, temperature and limits of an NVIDIA GPU; None for other devices."""
     if device is not None and device.type != "cpu" and is_nvidia(device):
         with suppress(CounterError):
-            return NvmlGauge(device)
+            return NvidiaBoard(device).read
     return None
 
 
@@ -423,7 +399,7 @@ def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
     return bool(clocks) and min(clocks) < (1 - _DROP) * highest
 
 
-def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
+def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     """The device's readings, batch by batch; empty without readings.
 
     A batch has the readings during it, or the last one before it if that is less than 0.1 s old. Clocks are
@@ -431,19 +407,19 @@ def assigned(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:
     """
     if not readings:
         return Readings()
-    during = [_during(readings, batch) for batch in batches]
+    during = [_readings_during(readings, batch) for batch in batches]
     return Readings(
         begin_s=tuple(round(batch.begin, 4) for batch in batches),
-        clock_mhz=_column(during, lambda reading: reading.clock_mhz, median),
-        power_w=_column(during, lambda reading: reading.power_w, fmean),
-        celsius=_column(during, lambda reading: reading.celsius, max),
+        clock_mhz=_value_by_batch(during, lambda reading: reading.clock_mhz, median),
+        power_w=_value_by_batch(during, lambda reading: reading.power_w, fmean),
+        celsius=_value_by_batch(during, lambda reading: reading.celsius, max),
         limits=tuple(
             " ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during
         ),
     )
 
 
-def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
+def _readings_during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
     """The readings during a batch, or a recent one before it. Readings are in the order of time."""
     begin = bisect_left(readings, batch.begin, key=_AT)
     end = bisect_right(readings, batch.end, begin, key=_AT)
@@ -452,7 +428,7 @@ def _during(readings: Sequence[Reading], batch: Batch) -> Sequence[Reading]:
     return readings[begin:end]
 
 
-def _column(
+def _value_by_batch(
     during: Iterable[Sequence[Reading]],
     value: Callable[[Reading], float | None],
     middle: Callable[[list[float]], float],

@@ -268,12 +268,14 @@ class Handle:
     number: int
     prepared: Prepared
     watch: Watch = field(default=_UNWATCHED, kw_only=True)
+    work: int = field(default=1, kw_only=True)  # of a probe: the units of work in a problem
 
     def verify(self, when: When) -> Verified:
         return self.instrument.verify(self.number, when)
 
     def start(self, clock: str, count: int, work: int = 1) -> None:
-        self.instrument.start(self.number, clock, count, work)
+        """Request a batch; `work` multiplies the handle's own."""
+        self.instrument.start(self.number, clock, count, work * self.work)
 
     def finish(self) -> Batch:
         """Wait for the batch that was requested first, among all handles of the instrument."""

@@ -27,7 +27,6 @@ _LEAST_IMAGE = 8192  # pixels of a side, of such a device
 _SUB_GROUP_SIZES_INTEL = 0x4108  # a question that cl_intel_required_subgroup_size adds
 _UUID_KHR, _UUID_BYTES = 0x106A, 16  # one of cl_khr_device_uuid
 _PCI_BUS_INFO_KHR, _PCI_BYTES = 0x410F, 16  # four numbers, one of cl_khr_pci_bus_info
-_BOARD_NAME_AMD = 0x4038
 _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others' may name a model, or a slot
 
 
@@ -42,13 +41,14 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
     facts: list[DeviceFacts] = []
     platforms = [*_platforms()]
     keys = ("NAME", "VENDOR", "VERSION")
-    texts = [" ".join(_text(platform, cl.platform_info, key) for key in keys) for _, platform in platforms]
-    matching = registered.drivers_of(texts)
+    matching = registered.drivers_of(
+        [" ".join(_text(platform, key) for key in keys) for _, platform in platforms]
+    )
     for (platform_index, platform), driver in zip(platforms, matching, strict=True):
-        library, origin = (driver.library, driver.origin) if driver else ("", "system")
+        source = driver or drivers.Driver("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
-            position = (len(facts), platform_index, device_index)
-            facts.append(_facts(position, platform, device, (library, origin), registered.warnings))
+            position = len(facts), platform_index, device_index
+            facts.append(_facts(*position, platform, device, source, registered.warnings))
     return tuple(facts)
 
 
@@ -61,9 +61,9 @@ def handle(facts: DeviceFacts) -> Any:
     wanted = (facts.platform, facts.name, facts.driver)
     fitting = []
     for platform_index, platform in _platforms():
-        name = _text(platform, cl.platform_info, "NAME")
+        name = _text(platform, "NAME")
         for device_index, device in enumerate(_devices_of(platform)):
-            if (name, _name(device), _text(device, cl.device_info, "DRIVER_VERSION")) == wanted:
+            if (name, _name(device), _text(device, "DRIVER_VERSION")) == wanted:
                 if (platform_index, device_index) == (facts.platform_index, facts.device_index):
                     return device
                 fitting.append(device)
@@ -94,111 +94,127 @@ def _devices_of(platform: Any) -> list[Any]:
         return []
 
 
-def _ask(thing: Any, keys: type, name: str, default: Any) -> Any:
-    """One property; the default if the driver, or this version of pyopencl, does not know it."""
+def _property(thing: Any, name: str, default: Any = None) -> Any:
+    """A property of a platform or device; the default if the driver or pyopencl does not know it."""
+    keys = cl.platform_info if isinstance(thing, cl.Platform) else cl.device_info
     try:
-        value = thing.get_info(getattr(keys, name))
-        return value if default is None else type(default)(value)
+        return thing.get_info(getattr(keys, name))
     except Exception:  # drivers and the binding raise anything here, undecodable text included
         return default
 
 
-def _text(thing: Any, keys: type, name: str) -> str:
-    return str(_ask(thing, keys, name, "")).strip("\0 ")
+def _text(thing: Any, name: str) -> str:
+    return str(_property(thing, name, "")).strip("\0 ")
+
+
+def _number(device: Any, name: str, default: int = 0) -> int:
+    """A property of a device; the default if it is 0, missing or no number."""
+    try:
+        return int(_property(device, name, 0)) or default
+    except (TypeError, ValueError):
+        return default
 
 
 def _facts(
-    position: tuple[int, int, int], platform: Any, device: Any, source: tuple[str, str],
-    warnings: tuple[str, ...],
+    index: int, platform_index: int, device_index: int, platform: Any, device: Any,
+    driver: drivers.Driver, warnings: tuple[str, ...],
 ) -> DeviceFacts:  # fmt: skip
-    """A device's facts. `position` is its index, its platform's, and its index within the platform.
+    """A device's facts. `warnings` are those of all drivers.
 
-    `source` is the driver's library and origin. Values that the driver does not report become the minimum
-    that OpenCL requires. Caches and cores of CPUs come from the system.
+    Values that the driver does not report become the minimum that OpenCL requires.
     """
-
-    def of_platform(name: str) -> str:
-        return _text(platform, cl.platform_info, name)
-
-    def text(name: str) -> str:
-        return _text(device, cl.device_info, name)
-
-    def number(name: str, least: int = 0) -> int:
-        """A property; if it is 0 or missing, `least`."""
-        return int(_ask(device, cl.device_info, name, 0)) or least
-
-    bits = number("TYPE")
-    kind = next((name for bit, name in _TYPES if bits & bit), "custom")
-    extensions = tuple(text("EXTENSIONS").split())
-    images = bool(number("IMAGE_SUPPORT"))
-    image2d_max = number("IMAGE2D_MAX_WIDTH", _LEAST_IMAGE), number("IMAGE2D_MAX_HEIGHT", _LEAST_IMAGE)
-    sizes = _ask(device, cl.device_info, "MAX_WORK_ITEM_SIZES", None) or ()
-    cores = len(usable_cores() or ()) if kind == "cpu" else 1
-    warning = drivers.target_warning(of_platform("VERSION"), text("VERSION")) if kind == "cpu" else ""
+    extensions = tuple(_text(device, "EXTENSIONS").split())
     return DeviceFacts(
-        index=position[0],
-        platform_index=position[1],
-        device_index=position[2],
-        platform=of_platform("NAME"),
-        vendor=of_platform("VENDOR"),
-        version=of_platform("VERSION"),
+        index=index,
+        platform_index=platform_index,
+        device_index=device_index,
+        platform=_text(platform, "NAME"),
+        vendor=_text(platform, "VENDOR"),
+        version=_text(platform, "VERSION"),
         name=_name(device),
-        device_version=text("VERSION"),
-        driver=text("DRIVER_VERSION"),
-        type=kind,
-        compute_units=number("MAX_COMPUTE_UNITS", cores or 1),
-        clock_mhz=number("MAX_CLOCK_FREQUENCY"),
-        global_mem_bytes=number("GLOBAL_MEM_SIZE", number("MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC)),
-        max_alloc_bytes=number("MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC),
-        local_mem_bytes=number("LOCAL_MEM_SIZE", _LEAST_LOCAL),
-        # Drivers for a CPU claim local memory of its own, and give a piece of the ordinary one.
-        local_mem_emulated=kind == "cpu" or number("LOCAL_MEM_TYPE") != cl.device_local_mem_type.LOCAL,
-        cache_bytes=number("GLOBAL_MEM_CACHE_SIZE"),
-        max_work_group_size=number("MAX_WORK_GROUP_SIZE", 1),
-        max_work_item_sizes=tuple(int(size) or 1 for size in sizes) or (1, 1, 1),
-        timer_resolution_ns=number("PROFILING_TIMER_RESOLUTION", 1),
-        unified_memory=kind == "cpu" or bool(number("HOST_UNIFIED_MEMORY")),
-        images=images,
-        image2d_max=image2d_max if images else (0, 0),
-        dtypes=tuple(
-            name
-            for name, row in ((name, DTYPES[name]) for name in DEVICE_DTYPES)
-            if not row.extension
-            or row.extension in extensions
-            or (row.extension == "cl_khr_fp64" and number("DOUBLE_FP_CONFIG"))  # core since OpenCL 1.2
-        ),
-        vector_widths={name: number(f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES},
+        device_version=_text(device, "VERSION"),
+        driver=_text(device, "DRIVER_VERSION"),
+        library=driver.library,
+        origin=driver.origin,
+        clock_mhz=_number(device, "MAX_CLOCK_FREQUENCY"),
+        cache_bytes=_number(device, "GLOBAL_MEM_CACHE_SIZE"),
+        timer_resolution_ns=_number(device, "PROFILING_TIMER_RESOLUTION", 1),
+        vector_widths={
+            name: _number(device, f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES
+        },
         extensions=extensions,
-        library=source[0],
-        origin=source[1],
-        warnings=(*((warning,) if warning else ()), *warnings),
         pci=_pci(device, extensions),
-        last_level_cache_bytes=last_level_cache_bytes() if kind == "cpu" else 0,
-        data_caches=data_caches() if kind == "cpu" else (),
-        processor=host_platform.machine() if kind == "cpu" else "",
-        compute_capability=(number("COMPUTE_CAPABILITY_MAJOR_NV"), number("COMPUTE_CAPABILITY_MINOR_NV")),
+        compute_capability=(
+            _number(device, "COMPUTE_CAPABILITY_MAJOR_NV"),
+            _number(device, "COMPUTE_CAPABILITY_MINOR_NV"),
+        ),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
+        dtypes=tuple(name for name in DEVICE_DTYPES if _has_dtype(device, name, extensions)),
+        **_limits(device),
+        **_kind_of_processor(device, platform, warnings),
     )
+
+
+def _limits(device: Any) -> dict[str, Any]:
+    """The sizes of memory, work-groups and images that a device allows."""
+    most_bytes = _number(device, "MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC)
+    has_images = bool(_number(device, "IMAGE_SUPPORT"))
+    sides = [_number(device, f"IMAGE2D_MAX_{side}", _LEAST_IMAGE) for side in ("WIDTH", "HEIGHT")]
+    sizes = _property(device, "MAX_WORK_ITEM_SIZES") or ()
+    return {
+        "global_mem_bytes": _number(device, "GLOBAL_MEM_SIZE", most_bytes),
+        "max_alloc_bytes": most_bytes,
+        "local_mem_bytes": _number(device, "LOCAL_MEM_SIZE", _LEAST_LOCAL),
+        "max_work_group_size": _number(device, "MAX_WORK_GROUP_SIZE", 1),
+        "max_work_item_sizes": tuple(int(size) or 1 for size in sizes) or (1, 1, 1),
+        "images": has_images,
+        "image2d_max": tuple(sides) if has_images else (0, 0),
+    }
+
+
+def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) -> dict[str, Any]:
+    """The device's type with what depends on it. Caches and cores of CPUs come from the system."""
+    bits = _number(device, "TYPE")
+    kind = next((name for bit, name in _TYPES if bits & bit), "custom")
+    is_cpu = kind == "cpu"
+    cores = len(usable_cores() or ()) if is_cpu else 1
+    warning = drivers.target_warning(_text(platform, "VERSION"), _text(device, "VERSION")) if is_cpu else ""
+    return {
+        "type": kind,
+        "compute_units": _number(device, "MAX_COMPUTE_UNITS", cores or 1),
+        # Drivers for a CPU claim local memory of its own, and give a piece of the ordinary one.
+        "local_mem_emulated": is_cpu or _number(device, "LOCAL_MEM_TYPE") != cl.device_local_mem_type.LOCAL,
+        "unified_memory": is_cpu or bool(_number(device, "HOST_UNIFIED_MEMORY")),
+        "warnings": (*((warning,) if warning else ()), *warnings),
+        "last_level_cache_bytes": last_level_cache_bytes() if is_cpu else 0,
+        "data_caches": data_caches() if is_cpu else (),
+        "processor": host_platform.machine() if is_cpu else "",
+    }
+
+
+def _has_dtype(device: Any, name: str, extensions: Collection[str]) -> bool:
+    needed = DTYPES[name].extension
+    is_core = needed == "cl_khr_fp64" and bool(_number(device, "DOUBLE_FP_CONFIG"))  # since OpenCL 1.2
+    return not needed or needed in extensions or is_core
 
 
 def _name(device: Any) -> str:
     """The device's name, after its board's name if AMD's driver reports it: ``Radeon ... (gfx1100)``."""
-    name, extensions = (_text(device, cl.device_info, key) for key in ("NAME", "EXTENSIONS"))
-    answer = _asked(device, _BOARD_NAME_AMD) if "cl_amd_device_attribute_query" in extensions.split() else b""
-    board = answer.decode("utf-8", "replace").strip("\0 ")
+    name, extensions = _text(device, "NAME"), _text(device, "EXTENSIONS").split()
+    board = _text(device, "BOARD_NAME_AMD") if "cl_amd_device_attribute_query" in extensions else ""
     return f"{board} ({name})" if board and board != name else name
 
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
     """The sub-group sizes that a kernel may require; none if the driver does not report them."""
-    sizes = _asked(device, _SUB_GROUP_SIZES_INTEL)
+    sizes = _query(device, _SUB_GROUP_SIZES_INTEL)
     return tuple((ctypes.c_size_t * (len(sizes) // ctypes.sizeof(ctypes.c_size_t))).from_buffer_copy(sizes))
 
 
 def _chip(device: Any) -> str:
     """Eight hex digits that identify the chip but hide its UUID; "" if the driver reports none."""
-    uuid = _asked(device, _UUID_KHR)
+    uuid = _query(device, _UUID_KHR)
     return hashlib.sha256(uuid).hexdigest()[:8] if len(uuid) == _UUID_BYTES and any(uuid) else ""
 
 
@@ -210,7 +226,7 @@ def c_function(name: str) -> Any:
         return None
 
 
-def _asked(device: Any, question: int) -> bytes:
+def _query(device: Any, question: int) -> bytes:
     """The raw answer to a device query that pyopencl does not know; empty if it fails."""
     ask, answer, length = c_function("clGetDeviceInfo"), (ctypes.c_ubyte * 128)(), ctypes.c_size_t()
     handle, room = ctypes.c_void_p(device.int_ptr), ctypes.c_size_t(ctypes.sizeof(answer))
@@ -223,14 +239,13 @@ def _pci(device: Any, extensions: Collection[str]) -> str:
 
     From cl_khr_pci_bus_info, else from NVIDIA's attributes. NVIDIA's slot is the number of the device.
     """
-    if "cl_khr_pci_bus_info" in extensions and len(answer := _asked(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
+    if "cl_khr_pci_bus_info" in extensions and len(answer := _query(device, _PCI_BUS_INFO_KHR)) == _PCI_BYTES:
         domain, bus, slot, function = struct.unpack("4I", answer)
         return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
     if "cl_nv_device_attribute_query" not in extensions:
         return ""
     domain, bus, slot = (
-        int(_ask(device, cl.device_info, name, -1))
-        for name in ("PCI_DOMAIN_ID_NV", "PCI_BUS_ID_NV", "PCI_SLOT_ID_NV")
+        int(_property(device, name, -1)) for name in ("PCI_DOMAIN_ID_NV", "PCI_BUS_ID_NV", "PCI_SLOT_ID_NV")
     )
     if bus < 0 or slot < 0:
         return ""

@@ -16,7 +16,6 @@ import atexit
 import ctypes.util
 import hashlib
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import re
@@ -29,11 +28,15 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from typing import Literal
 
 SYSTEM_VENDORS = Path("/etc/OpenCL/vendors")
 NVIDIA = "libnvidia-opencl.so.1"
 SKIP = "GEMMBENCH_SKIP_DRIVERS"
 """The environment variable with the libraries to leave out, separated like the folders of a PATH."""
+
+Reach = Literal["listed", "copy", "missed"]
+"""How the loader finds a driver: an .icd file or OCL_ICD_VENDORS names it, or a copy of it, or not at all."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,7 @@ class Driver:
     library: str  # as the loader gets it: a path, or a bare name for the dynamic linker
     origin: str  # "system", "from this environment: intel-opencl-rt 2026.2.0", ...
     icd: str = ""  # the .icd file that named it, "" if none did
+    reach: Reach = field(default="listed", compare=False)
 
     @property
     def title(self) -> str:
@@ -54,7 +58,6 @@ class Registered:
     """The result of `register`."""
 
     drivers: tuple[Driver, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)  # the variables that it set
     warnings: tuple[str, ...] = ()
 
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
@@ -102,24 +105,22 @@ def register() -> Registered:
     ``os.environ`` only if the loader would otherwise miss a driver, or load one to leave out. If no temporary
     folder is writable, a warning names the missing drivers.
     """
-    candidates, warnings = _candidates()
+    all_drivers, warnings = _all_drivers()
     skipped = os.environ.get(SKIP, "").split(os.pathsep)
-    kept = [each for each in candidates if each.driver.library not in skipped]
-    missed = [each.driver for each in kept if not each.listed]
-    environment: dict[str, str] = {}
-    if missed or len(kept) < len(candidates):
+    wanted = [driver for driver in all_drivers if driver.library not in skipped]
+    missed = [driver for driver in wanted if driver.reach == "missed"]
+    if missed or len(wanted) < len(all_drivers):
         try:
-            environment = _announce([each.driver for each in kept if each.is_system], missed)
+            os.environ.update(_announce([driver for driver in wanted if driver.reach == "listed"], missed))
         except OSError as error:
             names = ", ".join(driver.library for driver in missed)
             unwritten = f"no temporary folder is writable ({error})"
             warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
-            kept = [each for each in kept if each.listed]
-    os.environ.update(environment)
-    return Registered(tuple(each.driver for each in kept), environment, tuple(warnings))
+            wanted = [driver for driver in wanted if driver not in missed]
+    return Registered(tuple(wanted), tuple(warnings))
 
 
-def _candidates() -> tuple[list[_Candidate], list[str]]:
+def _all_drivers() -> tuple[list[Driver], list[str]]:
     """Every driver, those that the loader finds first, and warnings about packages.
 
     NVIDIA's library counts even without an ``.icd`` file, as in containers. A package replaces an ``.icd``
@@ -131,14 +132,10 @@ def _candidates() -> tuple[list[_Candidate], list[str]]:
     if sys.platform.startswith("linux") and not any("nvidia" in each.library.lower() for each in system):
         if _loads(NVIDIA):
             # Containers get NVIDIA's library mounted from the host, often without the file that names it.
-            packages.append(_Candidate(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)"), False))
+            packages.append(Driver(NVIDIA, f"{NVIDIA} (no .icd file was installed)", reach="missed"))
     # Where an .icd file names the same library, the package says more.
-    return [
-        *(each for each in packages if each.listed),
-        *(_Candidate(driver, listed=True, is_system=True) for driver in system),
-        *(_Candidate(driver, listed=False) for driver in added),
-        *(each for each in packages if not each.listed),
-    ], warnings
+    copies = [driver for driver in packages if driver.reach == "copy"]
+    return [*copies, *system, *added, *(each for each in packages if each not in copies)], warnings
 
 
 def release() -> None:
@@ -179,18 +176,18 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
     asked = os.environ.get("OCL_ICD_VENDORS", "")
     if not asked:
-        yield from ((icd, "system") for icd in _listing(base))
+        yield from ((icd, "system") for icd in _icd_files_in(base))
         # conda keeps its own folder, which only conda's loader reads.
         for prefix in dict.fromkeys((sys.prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)):
             folder = Path(prefix, "etc", "OpenCL", "vendors")
             if folder != base:
                 origin = f"from this environment: {folder}"
-                for icd in _listing(folder):
+                for icd in _icd_files_in(folder):
                     library = _first_line(icd)
                     if library and (not _is_path(library) or Path(library).is_file()):
                         yield icd, origin
     elif Path(asked).is_dir():
-        yield from ((icd, "from OCL_ICD_VENDORS") for icd in _listing(Path(asked)))
+        yield from ((icd, "from OCL_ICD_VENDORS") for icd in _icd_files_in(Path(asked)))
     elif asked.endswith(".icd"):
         # Without a slash ocl-icd looks for the file in the system's folder.
         yield Path(asked) if os.sep in asked else base / asked, "from OCL_ICD_VENDORS"
@@ -200,10 +197,10 @@ def _listed_in_variable() -> Iterator[Driver]:
     """The libraries in ``OCL_ICD_FILENAMES``, which oneAPI sets and ocl-icd does not read."""
     if sys.platform != "win32":  # its loader reads them
         for library in filter(None, os.environ.get("OCL_ICD_FILENAMES", "").split(os.pathsep)):
-            yield Driver(library, "from OCL_ICD_FILENAMES")
+            yield Driver(library, "from OCL_ICD_FILENAMES", reach="missed")
 
 
-def _listing(folder: Path) -> list[Path]:
+def _icd_files_in(folder: Path) -> list[Path]:
     try:
         return sorted(path for path in folder.iterdir() if path.suffix == ".icd")
     except OSError:
@@ -226,19 +223,12 @@ def _is_path(library: str) -> bool:
 # --- what pip installed -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Candidate:
-    driver: Driver
-    listed: bool  # whether the loader finds it without our help
-    is_system: bool = False  # whether an .icd file or OCL_ICD_VENDORS names it
-
-
-def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[str]]:
+def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
     """The drivers of the pip packages of Intel and PoCL that are installed, and warnings about broken ones.
 
-    Each entry says whether the loader finds the driver without help. `others` are the drivers already known.
+    `others` are the drivers already known. A driver that they include is a copy.
     """
-    entries: list[_Candidate] = []
+    entries: list[Driver] = []
     warnings: list[str] = []
     for name, pattern in (
         ("intel-opencl-rt", r"(libintelocl\.so|intelocl64\.dll)"),
@@ -260,9 +250,9 @@ def _python_drivers(others: Sequence[Driver]) -> tuple[list[_Candidate], list[st
                 f"Intel's OpenCL runtime {distribution.version} cannot load without its compiler support "
                 "library: pip install intel-cmplr-lib-rt"
             )
-        driver = Driver(str(library), f"from this environment: {name} {distribution.version}")
-        listed = any(_same_build(entry.library, library) for entry in others)
-        entries.append(_Candidate(driver, listed or _bundled_loader_finds(library)))
+        reach: Reach = "copy" if any(_same_build(other.library, library) for other in others) else "missed"
+        origin = f"from this environment: {name} {distribution.version}"
+        entries.append(Driver(str(library), origin, reach=reach))
     return entries, warnings
 
 
@@ -280,7 +270,7 @@ def _same_build(listed: str, library: Path) -> bool:
     """Whether an ``.icd`` file's library is this one or a copy of it: the same name and size."""
     if not _is_path(listed):
         return False
-    if _same(listed, str(library)):
+    if os.path.realpath(listed) == os.path.realpath(library):
         return True
     with suppress(OSError):
         # Two builds of a hundred megabytes never have the same size.
@@ -288,30 +278,11 @@ def _same_build(listed: str, library: Path) -> bool:
     return False
 
 
-def _same(path: str, other: str) -> bool:
-    return os.path.realpath(path) == os.path.realpath(other)
-
-
 def _has_compiler_support(library: Path) -> bool:
     """Whether the maths library that Intel's runtime needs is next to it or known to the linker."""
     if library.suffix == ".dll":
         return any(library.parent.glob("libmmd*.dll")) or ctypes.util.find_library("libmmd") is not None
     return (library.parent / "libimf.so").exists() or ctypes.util.find_library("imf") is not None
-
-
-def _bundled_loader_finds(library: Path) -> bool:
-    """Whether pyopencl's wheel has a loader that finds this library on its own.
-
-    That loader also reads ``.icd`` files in its own folder. PoCL's wheel puts one there.
-    """
-    spec = importlib.util.find_spec("pyopencl")  # finds the package without importing it
-    if spec is None or not spec.origin:
-        return False
-    folder = Path(spec.origin).parent / ".libs"
-    if not any(folder.glob("libOpenCL*")):
-        return False
-    lines = filter(None, map(_first_line, folder.glob("*.icd")))
-    return any(_same(str(folder / line), str(library)) for line in lines)
 
 
 def _loads(library: str) -> bool:
@@ -376,7 +347,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     Returns a message for each. `limit_s` is the time limit of a driver.
     """
     skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
-    all_drivers = {each.driver.library: each.driver for each in _candidates()[0]}
+    all_drivers = {driver.library: driver for driver in _all_drivers()[0]}
     libraries = [library for library in all_drivers if library not in skipped]
     children = {}
     for library in libraries:

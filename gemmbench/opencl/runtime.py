@@ -11,7 +11,7 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -68,7 +68,7 @@ class Runtime:
             self.context = cl.Context([self.device])
             self.plain_queue = cl.CommandQueue(self.context, self.device)
             self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
-        self._programs: dict[tuple[object, ...], BuiltProgram] = {}  # the last used at the end
+        self._cached_build = lru_cache(_MOST_PROGRAMS)(self._build)
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file with options, built or from the cache of the last 256.
@@ -77,17 +77,12 @@ class Runtime:
         its PTX: see `rebuild`. Raises `NotMeasuredError` with the driver's log, shortened, if it does not
         compile.
         """
-        key = (file, options, root, target)
-        built = self._programs.pop(key, None)
-        if built is None and target:
-            built = rebuild(self, file, self.build(file, options, root), target)
-        self._programs[key] = built or self._build(file, options, root)
-        while len(self._programs) > _MOST_PROGRAMS:
-            del self._programs[next(iter(self._programs))]
-        return self._programs[key]
+        return self._cached_build(file, options, root, target)
 
-    def _build(self, file: str, options: tuple[str, ...], root: str) -> BuiltProgram:
+    def _build(self, file: str, options: tuple[str, ...], root: str, target: str) -> BuiltProgram:
         """Compile a file without the cache, and measure how long that takes."""
+        if target:
+            return rebuild(self, file, self.build(file, options, root), target)
         begin = time.perf_counter()
         with warnings.catch_warnings(), errors():
             warnings.simplefilter("ignore", cl.CompilerWarning)
@@ -103,11 +98,11 @@ class Runtime:
 
     def _options(self, options: tuple[str, ...]) -> list[str]:
         """The options with gemmbench's OpenCL C version, unless they name one, and NVIDIA's verbose log."""
-        own = any(option.startswith("-cl-std=") for option in options)
+        names_standard = any(option.startswith("-cl-std=") for option in options)
         verbose = ["-cl-nv-verbose"] if "cl_nv_compiler_options" in self.facts.extensions else []
         if self.facts.device_version.startswith("OpenCL 1.1"):  # Mesa's Clover, which takes no more
             return [*_FIRST_STANDARD, *options]
-        return [*([] if own else [STANDARD]), *options, *verbose]
+        return [*([] if names_standard else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
         """A kernel with arguments of its own. `NotMeasuredError` if it does not take such work-groups."""
@@ -532,13 +527,13 @@ def resources_of(
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
-        _of_pass(runtime, step, values, programs[step.file], fixed)
+        _resources(runtime, step, values, programs[step.file], fixed)
         for step in variant.steps(values)
         if not step.once
     )
 
 
-def _of_pass(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
+def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
     """The resources of one pass's kernel, as the driver and NVIDIA's build log report them."""
     info, device = cl.kernel_work_group_info, runtime.device
     with errors():

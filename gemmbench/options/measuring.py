@@ -18,7 +18,7 @@ from gemmbench.gemm.workloads import MOST_PROBLEMS, PROMPT, SETS, Shape, merged,
 from gemmbench.ladder.variant import Variant, laid_out
 from gemmbench.model.case import MEMORY_MODES, Operands, Plan, Policy
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
+from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES, GEMM_DTYPES_HELP
 from gemmbench.model.problem import Gemm as Problem
 from gemmbench.model.problem import Leading, leading
 from gemmbench.model.row import MATHS, SCOPES
@@ -57,7 +57,7 @@ from gemmbench.plan import (
     peak_plan,
     quick_widths,
 )
-from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES, memory
+from gemmbench.probes import ALL_DTYPES, PROBES, memory
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import bandwidth_plan, memory_plan
 
@@ -216,7 +216,7 @@ class PeakOptions(MeasurementOptions):
     command: ClassVar[str] = "peak"
 
     types: str | None = problem_option(
-        f"Comma-separated data types.  [default: {','.join(PEAK_DTYPES)}]",
+        f"Comma-separated data types.  [default: {','.join(DEVICE_DTYPES)}]",
         metavar="TYPES",
         names=ALL_DTYPES,
         common=True,
@@ -264,7 +264,7 @@ class PeakOptions(MeasurementOptions):
     def dtypes(self) -> tuple[str, ...]:
         if self.types is not None:
             return names.choose_dtypes(self.types, ALL_DTYPES)
-        return ALL_DTYPES if self.all else PEAK_DTYPES
+        return ALL_DTYPES if self.all else DEVICE_DTYPES
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """Plan the chosen families: compute first, then memory, transfers and latencies.

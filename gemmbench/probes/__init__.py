@@ -7,11 +7,7 @@ from collections.abc import Mapping
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.probes.arithmetic import DOT8, FLOPS, MMA, WGMMA, Probe
 
-PEAK_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
-"""The data types that ``peak`` measures by default."""
-
-_EVERY: tuple[Probe, ...] = (FLOPS, DOT8, MMA, WGMMA)
-PROBES: Mapping[str, Probe] = {probe.name: probe for probe in _EVERY}
+PROBES: Mapping[str, Probe] = {probe.name: probe for probe in (FLOPS, DOT8, MMA, WGMMA)}
 QUICK: tuple[Probe, ...] = (FLOPS, MMA, WGMMA)
 """The probes that ``peak`` runs by default. A device without matrix units gets no row for them."""
 

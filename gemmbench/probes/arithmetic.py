@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import (
-    DEVICE_DTYPES,
     DTYPES,
     Capability,
     DType,
@@ -29,16 +29,6 @@ from gemmbench.model.row import Parameters, RanOn
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a kernel of chains.clh each
 UNROLLS: tuple[int, ...] = (4, 16)  # steps of every chain in a trip of the loop
-
-
-def kernels_in(chains: Iterable[int]) -> int:
-    """Numbers of chains as bits: the kernels of one program."""
-    return sum(1 << count for count in chains)
-
-
-def kernels_of(bits: int) -> tuple[int, ...]:
-    """The numbers of chains that `kernels_in` made bits of."""
-    return tuple(count for count in CHAINS if bits >> count & 1)
 
 
 @dataclass(frozen=True)
@@ -59,7 +49,7 @@ class Form:
         if self.capability > device.compute_capability:
             return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
-        if self.real in DEVICE_DTYPES and self.real not in device.dtypes:
+        if self.real in DTYPES and self.real not in device.dtypes:
             extension = DTYPES[self.real].extension
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
@@ -117,9 +107,8 @@ _FLOPS = "peak/flops.cl"
 
 
 def _floating(real: str) -> tuple[Form, ...]:
-    extension = "" if real in DEVICE_DTYPES else DTYPES[real].extension
     steps = (("a*b+c", "EXPRESSION"), ("fma(a,b,c)", "FMA"), ("mad(a,b,c)", "MAD"))
-    return tuple(Form(name, _FLOPS, f"FORM_{word}", "linear", real, extension) for name, word in steps)
+    return tuple(Form(name, _FLOPS, f"FORM_{word}", "linear", real) for name, word in steps)
 
 
 def _integer(real: str) -> tuple[Form, ...]:
@@ -129,12 +118,9 @@ def _integer(real: str) -> tuple[Form, ...]:
     )
 
 
-def _dot_form(name: str, define: str, **needs: Any) -> Form:
-    return Form(name, "peak/dot8.cl", define, "dot", **needs)
-
-
-_KHRONOS_DOT = {"extension": "cl_khr_integer_dot_product", "standard": "CL3.0"}
-_ARM_DOT = {"extension": "cl_arm_integer_dot_product_accumulate_int8"}
+_dot_form = partial(Form, file="peak/dot8.cl", recurrence="dot")
+_KHRONOS_DOT: Mapping[str, Any] = {"extension": "cl_khr_integer_dot_product", "standard": "CL3.0"}
+_ARM_DOT: Mapping[str, Any] = {"extension": "cl_arm_integer_dot_product_accumulate_int8"}
 
 FLOPS = ChainProbe(
     name="flops",
@@ -162,11 +148,11 @@ DOT8 = ChainProbe(
     idea="dot products of four bytes, added up in an int",
     forms={
         "char": (
-            _dot_form("dp4a.s32", "FORM_DP4A", capability=(6, 1)),
-            _dot_form("dot_4x8packed", "FORM_KHRONOS", **_KHRONOS_DOT),
-            _dot_form("dot_acc_sat", "FORM_KHRONOS_SAT", **_KHRONOS_DOT),
-            _dot_form("arm_dot_acc", "FORM_ARM", **_ARM_DOT),
-            _dot_form("four products", "FORM_PLAIN"),
+            _dot_form("dp4a.s32", define="FORM_DP4A", capability=(6, 1)),
+            _dot_form("dot_4x8packed", define="FORM_KHRONOS", **_KHRONOS_DOT),
+            _dot_form("dot_acc_sat", define="FORM_KHRONOS_SAT", **_KHRONOS_DOT),
+            _dot_form("arm_dot_acc", define="FORM_ARM", **_ARM_DOT),
+            _dot_form("four products", define="FORM_PLAIN"),
         )
     },
     operations=8,
@@ -200,18 +186,8 @@ class MatrixProbe:
         return self.family.name
 
     @property
-    def target(self) -> str:
-        """Of PTX, where the driver's own does not have the instructions."""
-        return self.family.target
-
-    @property
-    def instructions(self) -> tuple[Instruction, ...]:
-        """What is raced, by data type."""
-        return self.family.instructions
-
-    @property
     def dtypes(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(instruction.dtype for instruction in self.instructions))
+        return tuple(dict.fromkeys(instruction.dtype for instruction in self.family.instructions))
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -221,7 +197,7 @@ class MatrixProbe:
         """The parameters of each row of a data type: every instruction, with random operands and zeros."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
-            for instruction in self.instructions
+            for instruction in self.family.instructions
             if instruction.dtype == dtype
             for operands in OPERANDS
         )
@@ -229,7 +205,7 @@ class MatrixProbe:
     def instruction(self, dtype: str, parameters: Parameters) -> Instruction:
         return next(
             candidate
-            for candidate in self.instructions
+            for candidate in self.family.instructions
             if (candidate.dtype, candidate.accumulator, candidate.shape)
             == (dtype, parameters["accumulator"], parameters["shape"])
         )
@@ -290,21 +266,13 @@ class ChainOperands:
 
 
 @dataclass(frozen=True)
-class Lanes:
-    """The chains of some work-items, as the host computes them."""
-
-    x: HostArray  # work-items x chains x lanes
-    first: HostArray  # coefficients of the lanes
-    second: HostArray
-
-
-@dataclass(frozen=True)
 class Recurrence:
     """One way from a chain's value to its next."""
 
     draw: Callable[[DType, int, np.random.Generator], ChainOperands]  # for a type and a number of lanes
     widen: Callable[[HostArray, DType], HostArray]  # from stored to what the host computes with
-    step: Callable[[Lanes, DType], HostArray]  # x after one more step
+    # The next value from the last (work-items x chains x lanes) and both coefficients of each lane.
+    step: Callable[[HostArray, HostArray, HostArray, DType], HostArray]
     sums: str = ""  # the type in which the kernel adds up, where it is not the probe's own
 
     def sum_type(self, dtype: DType) -> DType:
@@ -328,11 +296,11 @@ def expected_sums(
     index = (np.arange(unique)[:, None] * chains + np.arange(chains)) % vectors
     if merged:
         index = np.repeat(index[:, :1], chains, axis=1)
-    lanes = Lanes(seeds[index], first, second)
+    x = seeds[index]
     with np.errstate(over="ignore"):
         for _ in range(steps):
-            lanes = Lanes(recurrence.step(lanes, dtype), first, second)
-        sums = lanes.x.sum(axis=(1, 2), dtype=lanes.x.dtype)
+            x = recurrence.step(x, first, second, dtype)
+        sums = x.sum(axis=(1, 2), dtype=x.dtype)
     if not recurrence.sum_type(dtype).is_float:
         sums = sums.astype(recurrence.sum_type(dtype).numpy)
     return np.resize(sums, items)
@@ -363,39 +331,34 @@ def _draw_bytes(dtype: DType, width: int, rng: np.random.Generator) -> ChainOper
     return ChainOperands(seeds.astype(np.int32), np.concatenate(coefficients).astype(np.int32))
 
 
-def _linear(lanes: Lanes, dtype: DType) -> HostArray:
-    return np.asarray(lanes.x * lanes.first + lanes.second)
-
-
-def _rounded(lanes: Lanes, dtype: DType) -> HostArray:
+def _rounded(x: HostArray, a: HostArray, b: HostArray, dtype: DType) -> HostArray:
     """One rounding for both operations: the product of two 16-bit numbers is exact in double precision."""
-    return decode(encode(_linear(lanes, dtype), dtype), dtype)
+    return decode(encode(x * a + b, dtype), dtype)
 
 
-def _cross(lanes: Lanes, dtype: DType) -> HostArray:
-    """Each chain in order is multiplied by its neighbour; the first is the last one's, after its own step."""
-    x: HostArray = lanes.x.copy()
-    chains = x.shape[1]
+def _cross(x: HostArray, _: HostArray, b: HostArray, dtype: DType) -> HostArray:
+    """Multiply each chain by the next, in order; the last by the first, which has made its step."""
+    x, chains = x.copy(), x.shape[1]
     for chain in range(chains):
-        x[:, chain] = x[:, chain] * x[:, (chain + 1) % chains] + lanes.second
+        x[:, chain] = x[:, chain] * x[:, (chain + 1) % chains] + b
     return x
 
 
-def _dot_step(lanes: Lanes, dtype: DType) -> HostArray:
-    left, right = (np.ascontiguousarray(v.astype(np.int32)).view(np.int8) for v in (lanes.x, lanes.first))
+def _dot_step(x: HostArray, a: HostArray, b: HostArray, dtype: DType) -> HostArray:
+    left, right = (np.ascontiguousarray(words.astype(np.int32)).view(np.int8) for words in (x, a))
     products = left.astype(np.int64) * right
-    return np.asarray(lanes.second + products.reshape(*lanes.x.shape, 4).sum(axis=-1))
+    return np.asarray(b + products.reshape(*x.shape, 4).sum(axis=-1))
 
 
-def _wrapping(stored: HostArray, dtype: DType) -> HostArray:
+def _to_uint64(stored: HostArray, dtype: DType) -> HostArray:
     return stored.astype(np.uint64)
 
 
 RECURRENCES: dict[str, Recurrence] = {
-    "linear": Recurrence(_draw_floats, decode, _linear),
+    "linear": Recurrence(_draw_floats, decode, lambda x, a, b, _: x * a + b),
     "packed": Recurrence(_draw_floats, decode, _rounded, "float"),
-    "square": Recurrence(_draw_integers, _wrapping, lambda lanes, _: lanes.x * lanes.x + lanes.second),
-    "cross": Recurrence(_draw_integers, _wrapping, _cross),
+    "square": Recurrence(_draw_integers, _to_uint64, lambda x, _, b, dtype: x * x + b),
+    "cross": Recurrence(_draw_integers, _to_uint64, _cross),
     "dot": Recurrence(_draw_bytes, lambda stored, _: stored.astype(np.int64), _dot_step, "int"),
 }
 """By name, as the forms of the probes name them."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import product
 from operator import attrgetter
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -15,14 +16,14 @@ from gemmbench.measure.sampling import Metered, Sampled, alone
 from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import Conditions, DeviceFacts
-from gemmbench.model.instrument import Batch, Handle, Instrument, NotMeasuredError
+from gemmbench.model.instrument import Batch, Handle, Instrument
 from gemmbench.model.row import Parameters, Row, Scope, Work
 from gemmbench.model.units import MIB
 from gemmbench.probes import PROBES
 from gemmbench.probes import race as races
-from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe, kernels_in
+from gemmbench.probes.arithmetic import CHAINS, UNROLLS, ChainProbe, MatrixProbe
 from gemmbench.probes.memory import BY_NAME, MemoryProbe, candidates, transfer_sizes
-from gemmbench.probes.race import LAUNCH_S, Evidence, Race, sized, trips_for
+from gemmbench.probes.race import Evidence, Race, with_sampled_work
 from gemmbench.stats.ceilings import upper_bound, upper_bound_bytes
 from gemmbench.stats.intervals import summarize
 
@@ -48,13 +49,8 @@ Stages = Generator[Staged, None, Row]
 Clocked = Callable[[Batch], float]  # seconds of a problem
 
 
-@dataclass
-class Known:
-    """What the rows of a device so far have shown."""
-
-    moving: dict[str, bool] = field(default_factory=dict)  # by direction: whether mapping moves anything
-    winners: dict[object, Parameters] = field(default_factory=dict)  # of races that further rows confirm
-
+Known = dict[object, Any]
+"""What earlier rows of a device have shown: winners of races, and whether mapping moves anything."""
 
 _KNOWN: WeakKeyDictionary[Instrument, dict[int, Known]] = WeakKeyDictionary()
 
@@ -67,11 +63,11 @@ class _Task:
     policy: Policy
     known: Known
 
-    def race(self, hopeless: float = float("inf")) -> Race:
-        return Race(self.instrument, self.case, self.device, self.policy, hopeless)
+    def race(self, hopeless: float = float("inf"), failure: str = "") -> Race:
+        return Race(self.instrument, self.case, self.device, self.policy, hopeless, failure=failure)
 
 
-def judged(row: Row, evidence: Evidence) -> Row:
+def with_verdict(row: Row, evidence: Evidence) -> Row:
     """The row with the verdict on its evidence; its status is wrong if the verdict is."""
     check = races.judge(evidence)
     if check.verdict == "wrong":
@@ -87,13 +83,13 @@ def measured(
     `known` is what earlier rows have shown. Raises `NotMeasuredError` if there is no rate.
     """
     assert device is not None  # of every probe
-    known = known or _KNOWN.setdefault(instrument, {}).setdefault(device.index, Known())
+    known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, {}) if known is None else known
     task = _Task(instrument, case, device, policy, known)
     if case.kind == "peak":
-        return (yield from _arithmetic(task))
+        return (yield from _measure_arithmetic(task))
     if BY_NAME[case.variant].bench == "launch":
-        return (yield from _launches(task))
-    of_kind = _transfer if case.kind == "transfer" else _memory
+        return (yield from _measure_launches(task))
+    of_kind = _measure_transfer if case.kind == "transfer" else _measure_memory
     return (yield from of_kind(task, BY_NAME[case.variant]))
 
 
@@ -103,9 +99,9 @@ def _event_over_wall(batches: Sequence[Batch]) -> float:
     return float(event / wall)
 
 
-def _arithmetic(task: _Task) -> Stages:
+def _measure_arithmetic(task: _Task) -> Stages:
     """A compute probe's row: race, check, and sample the winner; its best batch counts."""
-    probe, case, known = PROBES[task.case.variant], task.case, task.known.winners
+    probe, case, known = PROBES[task.case.variant], task.case, task.known
     yield Staged("racing")
     with task.race() as race:
         if isinstance(probe, ChainProbe):
@@ -118,7 +114,7 @@ def _arithmetic(task: _Task) -> Stages:
         best = race.ranked()[0].handle
         wrong = "; ".join(best.verify("before").check.reasons)
         yield Staged("timing")
-        winner = sized(best, trips_for(best, LAUNCH_S))
+        winner = with_sampled_work(best)
         sampled = alone(winner, winner.prepared.clocks[0], task.policy, task.policy.budget_s)
         agreement = _event_over_wall(sampled.batches)
         seconds: Clocked = attrgetter("finest_s" if races.events_agree(agreement) else "wall_s")
@@ -144,7 +140,7 @@ def _arithmetic(task: _Task) -> Stages:
             unrolling=race.unrolling(winner, subject.unrolling),
             subject=subject,
         )
-        row = judged(row, evidence)
+        row = with_verdict(row, evidence)
         if not task.policy.energy or row.status != "ok":
             return row
         yield Staged("measuring energy")
@@ -152,9 +148,7 @@ def _arithmetic(task: _Task) -> Stages:
             return replace(row, energy=measure_energy(run, device=task.device))
 
 
-def race_chains(
-    race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, known: dict[object, Parameters]
-) -> None:
+def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, known: Known) -> None:
     """Race numbers of chains, then forms, then depths of unrolling.
 
     At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
@@ -168,15 +162,13 @@ def race_chains(
     counts = confirmed_chains(won, width) if won else CHAINS
 
     def enter(form: str, unroll: int, chains: Sequence[int]) -> bool:
-        program: Parameters = {"form": form, "unroll": unroll, "kernels": kernels_in(chains)}
+        program: Parameters = {"form": form, "unroll": unroll, "kernels": ",".join(map(str, sorted(chains)))}
         return race.enter({**program, "chains": count} for count in chains)
 
     for form in probe.usable(device, case.dtype):
         if enter(form.name, depth, counts) and len(counts) > _FAVOURITES:
             counts = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
-    if not race.entries:
-        raise NotMeasuredError("failed", "no form of the probe compiles: " + race.failure)
-    best = race.ranked()[0].choice
+    best = race.ranked("no form of the probe compiles: ")[0].choice
     for unroll in depths:
         enter(str(best["form"]), unroll, [int(best["chains"])])
     if won and race.best_rate < _FAR * float(won["rate"]):
@@ -194,7 +186,7 @@ def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
     return tuple({same, min(CHAINS, key=lambda count: (abs(count * width - elements), -count))})
 
 
-def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: dict[object, Parameters]) -> None:
+def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> None:
     """Race chains, unroll depths and work-groups per unit; `NotMeasuredError` if nothing assembles.
 
     If the same instruction ran with other operands before, only the winner is raced, at every depth.
@@ -207,25 +199,21 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: dict[object
         for chains, groups in pairs
         for unroll in probe.unrolls
     )
-    if not race.entries:
-        raise NotMeasuredError("failed", race.failure)
     known.setdefault(key, race.ranked()[0].choice)
 
 
-def _memory(task: _Task, probe: MemoryProbe) -> Stages:
+def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     """A row of a memory probe: race the ways to go through memory, check the winner, sample it, judge it."""
     case, device = task.case, task.device
     yield Staged("racing")
-    with task.race(hopeless=_HOPELESS) as race:
+    without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
+    with task.race(_HOPELESS, without_candidate) as race:
         race.enter(candidates(probe, device, case.parameters))
-        if not race.entries:
-            failure = race.failure or f"{device.local_mem_bytes} bytes of local memory hold no array to read"
-            raise NotMeasuredError("failed", f"the probe cannot be run: {failure}")
-        winner = race.final(_FINALISTS)
+        winner = race.final(_FINALISTS, "the probe cannot be run: ")
         yield Staged("checking")
         wrong = "; ".join(winner.verify("before").check.reasons)
-        twice = races.doubling(sized(winner, 1), winner.work // 2, races.MEMORY.tolerance, launches=2)
-        race.kept = winner
+        twice = races.doubling(replace(winner, work=1), winner.work // 2, races.MEMORY.tolerance, launches=2)
+        race.survivor = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)
     top = None if is_latency else upper_bound_bytes(device)
@@ -246,7 +234,7 @@ def _memory(task: _Task, probe: MemoryProbe) -> Stages:
         conditions=sampled.conditions,
     )
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
-    return judged(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
+    return with_verdict(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
 
 
 def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, None, Sampled]:
@@ -258,19 +246,17 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
         return alone(handle, clock, policy, task.policy.budget_s * share)
 
 
-def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
+def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
     """A row of a transfer: race the ways, check and sample the best. 0 bytes if mapping moves nothing."""
     case = task.case
     yield Staged("racing")
     with task.race() as race:
         race.enter(candidates(probe, task.device, case.parameters))
-        if not race.entries:
-            raise NotMeasuredError("failed", race.failure)
         best = race.ranked()[0]
-        moved = probe.bench != "map" or _map_moves(task, probe)
+        moved = probe.bench != "map" or _mapping_moves_data(task, probe)
         yield Staged("checking")
         check = best.handle.verify("before").check
-        race.kept = best.handle
+        race.survivor = best.handle
 
     sampled = yield from _sampled(task, best.handle, _TRANSFER_SHARE)
     note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
@@ -286,41 +272,38 @@ def _transfer(task: _Task, probe: MemoryProbe) -> Stages:
     )
 
 
-def _map_moves(task: _Task, probe: MemoryProbe) -> bool:
+def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
     """Whether mapping transfers data: then it takes twice as long or more for four times the bytes.
 
     Never if the device shares memory with the host. The result is cached for each direction.
     """
     if task.device.unified_memory:
         return False
-    moving = task.known.moving
-    if probe.direction not in moving:
+    key = ("mapping moves data", probe.direction)
+    if key not in task.known:
         seconds = []
         most = min(_MAP_SAMPLE_BYTES, max(transfer_sizes(task.device)))
         for nbytes in (most // 4, most):
             sample = replace(task, case=replace(task.case, parameters={"bytes": nbytes}))
             with sample.race() as race:
                 race.enter(candidates(probe, task.device, {}))
-                if not race.entries:
-                    raise NotMeasuredError("failed", race.failure)
                 seconds.append(nbytes / race.best_rate)
-        moving[probe.direction] = seconds[1] > _MAP_GROWTH * seconds[0]
-    return moving[probe.direction]
+        task.known[key] = seconds[1] > _MAP_GROWTH * seconds[0]
+    return bool(task.known[key])
 
 
-def _launches(task: _Task) -> Stages:
+def _measure_launches(task: _Task) -> Stages:
     """A row of launches of an empty kernel, with up to 1000 samples: single launches, or means of chains."""
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:
         yield Staged("timing")
-        handle.batch("host", chain or _FIRST_LAUNCHES)
+        handle.batch("host", 1 if chain else _FIRST_LAUNCHES)
         handle.watch.begin()
         end = time.perf_counter() + policy.budget_s * _LAUNCH_SHARE
         samples: list[float] = []
         while len(samples) < _MOST_LAUNCHES and (len(samples) < _LEAST_LAUNCHES or time.perf_counter() < end):
-            batch = handle.batch("host", chain or _LEAST_LAUNCHES)
-            samples += batch.each.get("host", (batch.seconds["host"],))
+            samples += handle.batch("host", 1 if chain else _LEAST_LAUNCHES).each["host"]
         conditions = handle.watch.end("host", ()) or Conditions()
         stop = "stable" if summarize(samples).noise <= policy.precision else "budget"
         scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}

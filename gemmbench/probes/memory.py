@@ -15,10 +15,10 @@ from gemmbench.model.dtypes import HostArray
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Kind, Parameters
 from gemmbench.model.units import GIB, KIB, MIB
+from gemmbench.probes.arithmetic import WIDTHS
 
 Bench = Literal["global", "image", "working-set", "local", "chase", "launch", "copy", "map"]
 Direction = Literal["", "up", "down"]
-WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 FLOAT_BYTES = 4
 TEXEL_BYTES = 16  # RGBA in float
 
@@ -214,12 +214,12 @@ def set_bytes(device: DeviceFacts) -> int:
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
         wanted = max(wanted, device.global_mem_bytes // 32)
-    return min(wanted, _most(device), _LARGEST_SET)
+    return min(wanted, _most_bytes(device), _LARGEST_SET)
 
 
 def working_sets(device: DeviceFacts) -> tuple[int, ...]:
     """Set sizes: powers of two from 4 KiB to 8 times the last-level cache, as far as memory allows."""
-    most = min(_TIMES_CACHE * last_level_cache(device), _most(device), _STAIRCASE_END)
+    most = min(_TIMES_CACHE * last_level_cache(device), _most_bytes(device), _STAIRCASE_END)
     return tuple(1 << bit for bit in range(_SMALLEST_SET.bit_length() - 1, most.bit_length()))
 
 
@@ -228,9 +228,9 @@ def image_shape(device: DeviceFacts) -> tuple[int, int]:
 
     It has the size of `set_bytes`, rounded up to a power of two, as far as memory and the device allow.
     """
-    wanted = min(set_bytes(device), _most(device) // 2) // TEXEL_BYTES
+    wanted = min(set_bytes(device), _most_bytes(device) // 2) // TEXEL_BYTES
     bits = max(wanted - 1, 1).bit_length()
-    if TEXEL_BYTES << bits > _most(device):
+    if TEXEL_BYTES << bits > _most_bytes(device):
         bits -= 1
     across, down = (limit.bit_length() - 1 for limit in device.image2d_max)
     width = min((bits + 1) // 2, across)
@@ -239,11 +239,11 @@ def image_shape(device: DeviceFacts) -> tuple[int, int]:
 
 def transfer_sizes(device: DeviceFacts) -> tuple[int, ...]:
     """Powers of four from 1 KiB to 256 MiB, as far as memory allows."""
-    most = min(_most(device), _LARGEST_TRANSFER)
+    most = min(_most_bytes(device), _LARGEST_TRANSFER)
     return tuple(1 << bit for bit in range(_SMALLEST_TRANSFER.bit_length() - 1, most.bit_length(), 2))
 
 
-def _most(device: DeviceFacts) -> int:
+def _most_bytes(device: DeviceFacts) -> int:
     """Bytes that a probe may use: the largest buffer, at most a quarter of memory."""
     return min(device.max_alloc_bytes, device.global_mem_bytes // 4)
 
@@ -251,7 +251,7 @@ def _most(device: DeviceFacts) -> int:
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
     """Every probe of the families on every device, as cases."""
     return tuple(
-        _step(index, device, probe, parameters)
+        _case_or_skip(index, device, probe, parameters)
         for index, device in enumerate(devices)
         for probe in PROBES
         if probe.family in families
@@ -262,7 +262,7 @@ def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan
 def bandwidth_plan(devices: Sequence[DeviceFacts]) -> Plan:
     """Cases for a roofline: global memory read and copied, at the vector width that is likely to be best."""
     return tuple(
-        _step(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
+        _case_or_skip(index, device, BY_NAME[name], {"width": 16 if device.type == "cpu" else 4})
         for index, device in enumerate(devices)
         for name in ("global-read", "global-copy")
     )
@@ -277,7 +277,7 @@ def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
     return [{"width": width} for width in probe.widths] or [{}]
 
 
-def _step(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
+def _case_or_skip(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
     """The case of a row; a skip if the device has no images."""
     dtype = "int" if probe.kind == "latency" else "float"
     source = probe.fingerprint(int(parameters.get("width", 0)))
@@ -314,13 +314,10 @@ class RepeatedTable:
         positions = (first + np.arange(count)) % TABLE_ELEMENTS
         return np.asarray(self.table[positions])
 
-    def sum_before(self, count: int) -> int:
-        """Sum of the bits of the first `count` elements, modulo 2^32."""
-        return int(self._sums_before(np.array([count], np.uint64))[0]) % _WRAP
-
     def sum_of(self, first: int, count: int) -> int:
         """Sum of the bits of `count` elements from `first` on, modulo 2^32."""
-        return (self.sum_before(first + count) - self.sum_before(first)) % _WRAP
+        before, after = map(int, self._sums_before(np.array([first, first + count], np.uint64)))
+        return (after - before) % _WRAP
 
     def sums_of_visits(self, groups: int, block: int, blocks: int, steps: int, visits: int) -> HostArray:
         """Sums of the bits that each group of ``working_set`` reads, modulo 2^32.
@@ -330,7 +327,7 @@ class RepeatedTable:
         """
         number = np.arange(groups, dtype=np.uint64)
         rounds, rest = divmod(steps, blocks)
-        total = np.full(groups, visits * rounds * self.sum_before(block * blocks) % _WRAP, np.uint64)
+        total = np.full(groups, visits * rounds * self.sum_of(0, block * blocks) % _WRAP, np.uint64)
         for visit in range(visits):
             first = _hash(number * _SPREAD + np.uint64(visit)) % np.uint64(blocks)
             end = first + np.uint64(rest)
@@ -340,7 +337,7 @@ class RepeatedTable:
         return (total % _WRAP).astype(np.uint32)
 
     def _sums_before(self, counts: HostArray) -> HostArray:
-        """`sum_before` of several counts, modulo 2^64."""
+        """Sums of the bits of so many first elements, modulo 2^64."""
         rounds, rest = np.divmod(counts, TABLE_ELEMENTS)
         return np.asarray(rounds * self._before[-1] + self._before[rest])
 

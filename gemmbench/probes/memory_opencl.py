@@ -1,4 +1,4 @@
-"""The launches that probes are timed by, the bench that runs them, and the probes of memory on a device."""
+"""How probes are launched and timed, and the probes of global memory, images, caches and local memory."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import cycle
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
 
 from gemmbench.ladder.variant import smaller_group
 from gemmbench.model import instrument
-from gemmbench.model.device import is_cache_assumed, last_level_cache
+from gemmbench.model.device import DeviceFacts, is_cache_assumed, last_level_cache
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch, Prepared, Verified, When
 from gemmbench.model.kernel_files import fingerprint
@@ -36,41 +36,10 @@ from gemmbench.probes.memory import (
     written,
 )
 
-_SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
+SHORTEST_S = 1e-9  # an event of no length is shorter than its clock's tick
 MOST_TRIPS = 1 << 29  # twice as many still fit the kernels' int
 
-Enqueue = Callable[[], Any]  # puts one launch into the queue; its event
-
-
-class ProbeCandidate(Protocol):
-    """One way to run a probe: a kernel, and how it is launched."""
-
-    @property
-    def launcher(self) -> Launcher:
-        """The kernel with its geometry."""
-
-    def enqueue(self, work: int) -> Any:
-        """Enqueue one launch of so much work; its event."""
-
-    def wrong(self, work: int) -> str:
-        """How the result of a launch of so much work differs from the host's, or ""."""
-
-
-class ProbeBuffers(Protocol):
-    """What the candidates of a row share: its buffers on the device, and what the host knows of them."""
-
-    def bench(self, parameters: Parameters) -> MemoryBench | Any:
-        """A candidate, ready to run; `NotMeasuredError` if the device's compiler refuses it."""
-
-
-@dataclass(frozen=True)
-class MemoryRow:
-    """A row of a probe of memory, transfers or latencies."""
-
-    runtime: Runtime
-    probe: MemoryProbe
-    parameters: Parameters  # the row's, or those of one of its candidates
-    table: RepeatedTable  # what sets are filled with
+Enqueue = Callable[[int], Any]  # enqueues one launch of so much work; returns its event
 
 
 @dataclass(frozen=True)
@@ -89,30 +58,17 @@ class Launcher:
         return cl.enqueue_nd_range_kernel(self.queue, self.kernel, (items or self.items,), (self.group,))
 
 
-@dataclass(frozen=True)
-class Loop:
-    """A kernel whose work is the trips of a loop."""
-
-    launcher: Launcher
-    arguments: Callable[[int], Sequence[Any]]  # of the kernel, from the number of trips
-    check: Callable[[Loop, int], str]
-
-    def enqueue(self, work: int) -> Any:
-        return self.launcher.enqueue(self.arguments(work))
-
-    def wrong(self, work: int) -> str:
-        return self.check(self, work)
-
-
 @dataclass
-class MemoryBench:
+class KernelBench:
     """A candidate timed by its events and the wall clock: a `measure.instrument.Bench`."""
 
-    operands: ProbeBuffers  # what it shares with others
-    candidate: ProbeCandidate  # what is launched
+    operands: object  # of the row: the buffers that its candidates share
+    launcher: Launcher
+    enqueue: Enqueue
+    check: Callable[[int], str]  # how the result of a launch of so much work differs from the host's, or ""
     choice: Parameters  # what distinguishes it from the others, for the row
     unit: Work  # what it does in a unit of work
-    trips: tuple[int, int]  # the least and the most units of work in a launch that is measured
+    trips: tuple[int, int] = (1, MOST_TRIPS)  # units of work in a measured launch, at least and at most
     notes: tuple[str, ...] = ()  # for the row
 
     def __post_init__(self) -> None:
@@ -123,7 +79,7 @@ class MemoryBench:
         """The candidate's build, choice and unit of work, for the parent."""
         return Prepared(
             ("device",),
-            built=replace(self.candidate.launcher.build, choice=self.choice),
+            built=replace(self.launcher.build, choice=self.choice),
             notes=self.notes,
             unit=self.unit,
             trips=self.trips,
@@ -131,29 +87,28 @@ class MemoryBench:
 
     def verify(self, when: When) -> Verified:
         with errors():
-            wrong = self.candidate.wrong(self._work)
-        return verified(wrong)
+            return verified(self.check(self._work))
 
     def start(self, clock: str, count: int, work: int) -> Batch:
         self._work = work
         with errors():
-            return timed(self.candidate.launcher.queue, lambda: self.candidate.enqueue(work), count)
+            return time_launches(self.launcher.queue, self.enqueue, work, count)
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
 
 
-def timed(queue: Any, enqueue: Enqueue, count: int = 1) -> Batch:
+def time_launches(queue: Any, enqueue: Enqueue, work: int, count: int = 1) -> Batch:
     """Launch back to back, `count` times, and wait. Seconds are of one launch, by events if there are any."""
     begin = time.perf_counter()
-    events = [enqueue() for _ in range(count)]
+    events = [enqueue(work) for _ in range(count)]
     queue.finish()
     end = time.perf_counter()
     try:
         spent = sum(event.profile.end - event.profile.start for event in events) * 1e-9 / count
     except cl.Error:  # the driver has no event times
         spent = (end - begin) / count
-    return Batch({"kernel": max(spent, _SHORTEST_S)}, begin, end, count)
+    return Batch({"kernel": max(spent, SHORTEST_S)}, begin, end, count)
 
 
 def verified(wrong: str) -> Verified:
@@ -161,7 +116,7 @@ def verified(wrong: str) -> Verified:
     return Verified(Check("suspect", {}, (wrong,)) if wrong else Check("ok"))
 
 
-def launcher(
+def make_launcher(
     runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
     built: BuiltProgram | None = None, any_group: bool = False,
 ) -> Launcher:  # fmt: skip
@@ -186,39 +141,51 @@ _SLICES = 64
 _SLICE_ELEMENTS = 4096
 
 
-class Sets:
-    """Makes buffers on one device and reads them back."""
+@dataclass(frozen=True)
+class MemoryRow:
+    """A row of a probe of memory, transfers or latencies: makes its buffers and reads them back."""
 
-    def __init__(self, runtime: Runtime, table: RepeatedTable) -> None:
-        self._runtime, self.table = runtime, table
+    runtime: Runtime
+    probe: MemoryProbe
+    parameters: Parameters
+    table: RepeatedTable  # what sets are filled with
+
+    @property
+    def compute_units(self) -> int:
+        return max(1, self.runtime.facts.compute_units)
+
+    @property
+    def ways(self) -> list[Way]:
+        """The ways to share the work that are raced."""
+        return [Way.of(each) for each in candidates(self.probe, self.runtime.facts, self.parameters)]
+
+    def launcher(self, options: tuple[str, ...] = (), items: int = 1, group: int = 1) -> Launcher:
+        return make_launcher(self.runtime, self.probe.file, options, self.probe.kernel, items, group)
 
     def filled(self, elements: int, offset: int = 0) -> Any:
         """A buffer of floats with the table's sequence from an offset on, filled on the device."""
-        facts = self._runtime.facts
-        buffer = self._runtime.buffer(elements * _WORD.itemsize)
-        flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
-        source = cl.Buffer(self._runtime.context, flags, hostbuf=self.table.table)
-        group = 1 if facts.type == "cpu" else min(256, facts.max_work_group_size)
-        kernel = self._runtime.kernel(self._runtime.build(_FILL, ()), "fill", (group,))
-        kernel.set_args(source, buffer, *map(np.uint32, (TABLE_ELEMENTS, offset, elements)))
-        items = max(1, facts.compute_units) * _GROUPS_PER_UNIT * group
-        cl.enqueue_nd_range_kernel(self._runtime.queue, kernel, (items,), (group,))
-        self._runtime.queue.finish()
+        runtime = self.runtime
+        buffer = runtime.buffer(elements * _WORD.itemsize)
+        group = 1 if runtime.facts.type == "cpu" else min(256, runtime.facts.max_work_group_size)
+        fill = make_launcher(runtime, _FILL, (), "fill", self.compute_units * _GROUPS_PER_UNIT * group, group)
+        numbers = map(np.uint32, (TABLE_ELEMENTS, offset, elements))
+        fill.enqueue((runtime.filled(self.table.table), buffer, *numbers))
+        runtime.queue.finish()
         return buffer
 
     def blank(self, elements: int) -> Any:
-        buffer = self._runtime.buffer(elements * _WORD.itemsize)
+        buffer = self.runtime.buffer(elements * _WORD.itemsize)
         self.erase(buffer, elements)
         return buffer
 
     def erase(self, buffer: Any, elements: int) -> None:
         size = elements * _WORD.itemsize
-        cl.enqueue_fill_buffer(self._runtime.queue, buffer, b"\xff" * _WORD.itemsize, 0, size)
-        self._runtime.queue.finish()
+        cl.enqueue_fill_buffer(self.runtime.queue, buffer, b"\xff" * _WORD.itemsize, 0, size)
+        self.runtime.queue.finish()
 
     def read(self, buffer: Any, first: int, count: int) -> HostArray:
         words = np.empty(count, _WORD)
-        cl.enqueue_copy(self._runtime.queue, words, buffer, src_offset=first * _WORD.itemsize)
+        cl.enqueue_copy(self.runtime.queue, words, buffer, src_offset=first * _WORD.itemsize)
         return words
 
     def wrong_sum(self, sums: Any, items: int, expected: int) -> str:
@@ -254,8 +221,6 @@ class Sets:
 
 # --- Global memory and images: kernels that go once through a set past the last-level cache -----------------
 
-Arguments = Callable[[int, int], Sequence[Any]]  # of a kernel, from first unit and number of units
-
 _PARTS = 4  # units of work in a launch that is sampled: the race is run with one of them
 _SAMPLE_SHIFT = 10  # a 1024th of the image shows how slow its texels are
 _LAUNCH_S = 0.05
@@ -268,11 +233,10 @@ class MemoryPass:
     """A kernel that goes once through a set, or through a part of it and next time through the next."""
 
     launcher: Launcher
-    arguments: Arguments  # of the kernel
+    arguments: Callable[[int, int], Sequence[Any]]  # of the kernel, from first unit and number of units
     units: int  # vectors or texels in the set
     part: int  # of them in a launch of the most work
     flat: bool  # whether there are as many work-items as there is work: fewer for a part
-    check: Callable[[MemoryPass], str]  # how a launch of a whole part differs from the host, or ""
     stretches: dict[int, Any] = field(default_factory=dict)  # where the next launch begins, by work
 
     def launch(self, first: int, count: int) -> Any:
@@ -290,55 +254,83 @@ class MemoryPass:
             self.stretches[work] = cycle(range(0, self.units - count + 1, count))
         return self.launch(next(self.stretches[work]), count)
 
-    def wrong(self, work: int) -> str:
-        return self.check(self)
+
+class _PassProbe:
+    """A set that kernels go through once: the buffers that the candidates of a row share."""
+
+    def __init__(self, row: MemoryRow, units: int, vector_bytes: int, options: tuple[str, ...]) -> None:
+        """Allocate what kernels write: a stream, or a sum for each work-item.
+
+        Each stream of the set has `units` vectors or texels of `vector_bytes`.
+        """
+        self._row, self._units, self._options = row, units, options
+        self._part = units  # read by a launch of the most work
+        self._unit_bytes = (row.probe.loads + row.probe.stores) * vector_bytes
+        self._elements = units * vector_bytes // FLOAT_BYTES
+        most_items = max(self._items(way) for way in row.ways)
+        self._target = row.blank(self._elements if row.probe.stores else most_items)
+        self._note = ""
+
+    def bench(self, parameters: Parameters) -> KernelBench:
+        """The bench of a candidate, one way to share the work."""
+        way = Way.of(parameters)
+        pattern = (f"-DPATTERN_{way.pattern.upper()}",) if way.pattern else ()
+        options = (*self._options, f"-DUNROLL={way.unroll}", *pattern)
+        launcher = self._row.launcher(options, self._items(way), way.group)
+        memory_pass = self._pass(launcher, not way.groups)
+        choice: Parameters = {"pattern": way.pattern} if way.pattern else {}
+        choice = {**choice, "unroll": way.unroll, "group": way.group, "items": launcher.items}
+        return KernelBench(
+            operands=self,
+            launcher=launcher,
+            enqueue=memory_pass.enqueue,
+            check=lambda _: self._wrong(memory_pass),
+            choice={**choice, "set_bytes": self._units * self._unit_bytes},
+            unit=Work(bytes=self._part * self._unit_bytes // _PARTS),
+            trips=(_PARTS, _PARTS),
+            notes=(self._note,),
+        )
+
+    def _items(self, way: Way) -> int:
+        """Work-items in whole groups: a way's groups for each unit, or enough for the whole set."""
+        groups = self._row.compute_units * way.groups or ceil_div(self._units, way.unroll * way.group)
+        return groups * way.group
+
+    def _pass(self, launcher: Launcher, flat: bool) -> MemoryPass:
+        return MemoryPass(launcher, self._arguments, self._units, self._part, flat)
+
+    def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
+        raise NotImplementedError
+
+    def _wrong(self, memory_pass: MemoryPass) -> str:
+        """How the sum of all words that a launch reads differs from the host's, or ""."""
+        memory_pass.launch(0, self._part)
+        expected = self._row.table.sum_of(0, self._part * self._unit_bytes // FLOAT_BYTES)
+        return self._row.wrong_sum(self._target, memory_pass.launcher.items, expected)
 
 
-class GlobalMemory:
-    """Buffers for read, write, copy and triad at one vector width, which a row's candidates share."""
+class GlobalMemory(_PassProbe):
+    """Buffers for read, write, copy and triad at one vector width."""
 
     def __init__(self, row: MemoryRow) -> None:
-        """Allocate and fill the streams that are read, and the one that is written or gets the sums."""
-        self._row, self._width = row, int(row.parameters["width"])
-        facts, probe = row.runtime.facts, row.probe
-        self._unit_bytes = (probe.loads + probe.stores) * self._width * FLOAT_BYTES
-        self._vectors = max(1, set_bytes(facts) // self._unit_bytes // _WHOLE) * _WHOLE
-        self._elements = self._vectors * self._width
-        self._sets = Sets(row.runtime, row.table)
-        self._sources = [
-            self._sets.filled(self._elements, number * _SECOND_OFFSET) for number in range(probe.loads)
-        ]
-        self._target = self._sets.blank(self._elements if probe.stores else _most_items(row, self._vectors))
-
-    def bench(self, parameters: Parameters) -> MemoryBench:
-        """The bench of a candidate, one way to share the work. A launch is a pass over the whole set."""
-        runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
-        pattern = f"-DPATTERN_{way.pattern.upper()}"
-        options = ("-DREAL_float", f"-DWIDTH={self._width}", f"-DUNROLL={way.unroll}", pattern)
-        vectors, total = self._vectors, self._vectors * self._unit_bytes
-        items = _items(runtime, way, vectors)
-        launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
-        choice: Parameters = {"pattern": way.pattern, "unroll": way.unroll, "group": way.group}
-        choice |= {"items": items, "set_bytes": total}
-        passed = MemoryPass(launched, self._arguments, vectors, vectors, not way.groups, self._check)
-        unit, notes = Work(bytes=total // _PARTS), (_set_note(runtime, total),)
-        return MemoryBench(self, passed, choice, unit, (_PARTS, _PARTS), notes)
+        """Allocate and fill the streams that are read, and allocate the one that is written."""
+        probe, width = row.probe, int(row.parameters["width"])
+        total = set_bytes(row.runtime.facts) // (probe.loads + probe.stores)
+        vectors = max(1, total // (width * FLOAT_BYTES) // _WHOLE) * _WHOLE
+        super().__init__(row, vectors, width * FLOAT_BYTES, ("-DREAL_float", f"-DWIDTH={width}"))
+        self._sources = [row.filled(self._elements, n * _SECOND_OFFSET) for n in range(probe.loads)]
+        self._note = _set_note(row.runtime.facts, vectors * self._unit_bytes)
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
         return *self._sources, self._target, np.uint32(first), np.uint32(count)
 
-    def _check(self, passed: MemoryPass) -> str:
-        """How one pass over the whole set differs from the host's result, or "".
-
-        A pass that stores is compared word by word; of a reading pass, the sum of all words is.
-        """
-        sets, elements = self._sets, self._elements
-        if self._row.probe.stores:
-            sets.erase(self._target, elements)
-        passed.launch(0, self._vectors)
-        if self._row.probe.stores:
-            return sets.wrong_words(self._target, elements, self._expected)
-        return sets.wrong_sum(self._target, passed.launcher.items, self._row.table.sum_of(0, elements))
+    def _wrong(self, memory_pass: MemoryPass) -> str:
+        """A pass that stores is compared word by word; of a reading pass, the sum of all words is."""
+        if not self._row.probe.stores:
+            return super()._wrong(memory_pass)
+        self._row.erase(self._target, self._elements)
+        memory_pass.launch(0, self._units)
+        return self._row.wrong_words(self._target, self._elements, self._expected)
 
     def _expected(self, first: int, count: int) -> HostArray:
         """The words that a write, copy or triad leaves."""
@@ -351,74 +343,46 @@ class GlobalMemory:
         return np.asarray(values + np.float32(SCALAR) * others)
 
 
-class ImageProbe:
+class ImageProbe(_PassProbe):
     """An image of RGBA floats, read row by row."""
 
     def __init__(self, row: MemoryRow) -> None:
         """Create the image and fill it with the table's sequence."""
-        self._row, self._shifts = row, image_shape(row.runtime.facts)
-        self._texels = 1 << sum(self._shifts)
-        self._sets = Sets(row.runtime, row.table)
-        runtime, shape = row.runtime, (1 << self._shifts[0], 1 << self._shifts[1])
-        layout = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
-        self._picture = cl.create_image(runtime.context, cl.mem_flags.READ_ONLY, layout, shape=shape)
-        floats = self._sets.filled(self._texels * TEXEL_BYTES // FLOAT_BYTES)
-        cl.enqueue_copy(runtime.queue, self._picture, floats, offset=0, origin=(0, 0), region=shape)
+        self._width_shift, height_shift = image_shape(row.runtime.facts)
+        super().__init__(row, 1 << self._width_shift + height_shift, TEXEL_BYTES, ())
+        runtime, shape = row.runtime, (1 << self._width_shift, 1 << height_shift)
+        self._image = runtime.image(*shape, np.dtype(np.float32), cl.mem_flags.READ_ONLY)
+        floats = row.filled(self._elements)
+        cl.enqueue_copy(runtime.queue, self._image, floats, offset=0, origin=(0, 0), region=shape)
         runtime.queue.finish()
-        self._sums = self._sets.blank(_most_items(row, self._texels))
-        self._part = 0  # texels in a launch; known once a kernel is there to be timed
+        self._note = f"an image of {shape[0]} x {shape[1]} texels"
+        self._part = 0  # known once a kernel is there to be timed
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
-        """The bench of a candidate, one way to share the work. The first decides how many texels are read."""
-        runtime, probe, way = self._row.runtime, self._row.probe, Way.of(parameters)
-        items, options = _items(runtime, way, self._texels), (f"-DUNROLL={way.unroll}",)
-        launched = launcher(runtime, probe.file, options, probe.kernel, items, way.group)
-        self._part = self._part or self._affordable(launched)
-        choice: Parameters = {"unroll": way.unroll, "group": way.group, "items": items}
-        choice["set_bytes"] = self._texels * TEXEL_BYTES
-        width, height = (1 << shift for shift in self._shifts)
-        passed = MemoryPass(launched, self._arguments, self._texels, self._part, False, self._check)
-        unit, note = Work(bytes=self._part * TEXEL_BYTES // _PARTS), f"an image of {width} x {height} texels"
-        return MemoryBench(self, passed, choice, unit, (_PARTS, _PARTS), (note,))
+    def _pass(self, launcher: Launcher, flat: bool) -> MemoryPass:
+        """A pass of at most 0.05 s: over all texels or a power of two, which the first kernel decides."""
+        memory_pass = MemoryPass(launcher, self._arguments, self._units, self._part, flat=False)
+        if not self._part:
+            sample = max(_PARTS, self._units >> _SAMPLE_SHIFT)
+            # The first launch may compile.
+            launches = [
+                time_launches(launcher.queue, lambda count: memory_pass.launch(0, count), sample)
+                for _ in range(2)
+            ]
+            self._part, part_s = sample, launches[1].finest_s
+            while self._part < self._units and 2 * part_s <= _LAUNCH_S:
+                self._part, part_s = 2 * self._part, 2 * part_s
+        return replace(memory_pass, part=self._part)
 
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
-        return self._picture, self._sums, *map(np.uint32, (self._shifts[0], first, count))
-
-    def _check(self, passed: MemoryPass) -> str:
-        passed.launch(0, self._part)
-        expected = self._row.table.sum_of(0, self._part * TEXEL_BYTES // FLOAT_BYTES)
-        return self._sets.wrong_sum(self._sums, passed.launcher.items, expected)
-
-    def _affordable(self, launched: Launcher) -> int:
-        """Texels that a launch may read in 0.05 s: all, or a power of two, from a timed sample."""
-        sample = max(_PARTS, self._texels >> _SAMPLE_SHIFT)
-        arguments = self._arguments(0, sample)
-        # The first launch may compile.
-        spent = [timed(launched.queue, lambda: launched.enqueue(arguments)) for _ in range(2)][1]
-        part, part_s = sample, spent.seconds["kernel"]
-        while part < self._texels and 2 * part_s <= _LAUNCH_S:
-            part, part_s = 2 * part, 2 * part_s
-        return part
+        return self._image, self._target, *map(np.uint32, (self._width_shift, first, count))
 
 
-def _items(runtime: Runtime, way: Way, units: int) -> int:
-    """Work-items in whole groups: a way's groups for each unit, or enough for all units of work."""
-    if way.groups:
-        return max(1, runtime.facts.compute_units) * way.groups * way.group
-    return ceil_div(units, way.unroll * way.group) * way.group
-
-
-def _most_items(row: MemoryRow, units: int) -> int:
-    """Of all candidates of a row."""
-    return max(_items(row.runtime, way, units) for way in _ways(row))
-
-
-def _set_note(runtime: Runtime, total: int) -> str:
+def _set_note(device: DeviceFacts, total: int) -> str:
     """A note on the size of the working set relative to the last-level cache."""
-    cache = last_level_cache(runtime.facts)
+    cache = last_level_cache(device)
     times = f"{total / cache:.1f}".removesuffix(".0")
     allowed = "" if total >= 7.5 * cache else ", and memory allows no more"
-    assumed = "an assumed" if is_cache_assumed(runtime.facts) else "a"
+    assumed = "an assumed" if is_cache_assumed(device) else "a"
     return f"working set {size(total)}, {times} times {assumed} last-level cache of {size(cache)}{allowed}"
 
 
@@ -429,49 +393,52 @@ _VISIT_BYTES = 64 << 10  # read in a row: prefetchers of CPUs may get going
 _CHECKED_VISITS = 256
 
 
-class _Reading:
-    """A set that loops read, and a sum for each work-item."""
+class _LoopProbe:
+    """A set that loops read, and a sum for each work-item: the buffers that a row's candidates share."""
 
     def __init__(self, row: MemoryRow, elements: int) -> None:
-        self._row, self._sets = row, Sets(row.runtime, row.table)
-        self._data = self._sets.filled(elements)
-        self._sums = self._sets.blank(max(self._groups(way) * way.group for way in _ways(row)))
+        self._row = row
+        self._data = row.filled(elements)
+        self._sums = row.blank(max(self._groups(way) * way.group for way in row.ways))
 
     def _groups(self, way: Way) -> int:
-        return max(1, self._row.runtime.facts.compute_units) * way.groups
+        return self._row.compute_units * way.groups
 
-    def _loop(
+    def _bench(
         self, parameters: Parameters, numbers: tuple[int, ...], trip_bytes: int, least: int,
-        check: Callable[[Loop, int], str], notes: tuple[str, ...] = (),
-    ) -> MemoryBench:  # fmt: skip
+        expected: Callable[[int], tuple[int, HostArray]], notes: tuple[str, ...] = (),
+    ) -> KernelBench:  # fmt: skip
         """A bench of a loop whose kernel takes `numbers` and then the number of trips.
 
-        A trip moves `trip_bytes`; a measured launch makes `least` trips or more.
+        A trip moves `trip_bytes`; a measured launch makes `least` trips or more. `expected` returns how many
+        trips to check instead of those of the last launch, and the sums of the groups after them.
         """
-        way, width, probe = Way.of(parameters), int(parameters["width"]), self._row.probe
-        items = self._groups(way) * way.group
+        way, width = Way.of(parameters), int(parameters["width"])
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
-        launched = launcher(self._row.runtime, probe.file, options, probe.kernel, items, way.group)
-        choice: Parameters = {"width": width, "unroll": way.unroll, "group": way.group, "items": items}
+        launcher = self._row.launcher(options, self._groups(way) * way.group, way.group)
+        choice: Parameters = {"width": width, "unroll": way.unroll, "group": way.group}
+        choice["items"] = launcher.items
 
-        def arguments(trips: int) -> tuple[Any, ...]:
-            return self._data, self._sums, *map(np.uint32, (*numbers, trips))
+        def enqueue(trips: int) -> Any:
+            return launcher.enqueue((self._data, self._sums, *map(np.uint32, (*numbers, trips))))
 
-        loop = Loop(launched, arguments, check)
-        return MemoryBench(self, loop, choice, Work(bytes=trip_bytes), (least, MOST_TRIPS), notes)
+        def check(trips: int) -> str:
+            checked_trips, sums = expected(trips)
+            enqueue(checked_trips)
+            return self._row.wrong_group_sums(self._sums, sums, way.group)
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
-        raise NotImplementedError
+        unit = Work(bytes=trip_bytes)
+        return KernelBench(self, launcher, enqueue, check, choice, unit, (least, MOST_TRIPS), notes)
 
 
-class WorkingSet(_Reading):
+class WorkingSet(_LoopProbe):
     """A set of global memory of one size, read by every work-group."""
 
     def __init__(self, row: MemoryRow) -> None:
         self._bytes = int(row.parameters["bytes"])
         super().__init__(row, self._bytes // FLOAT_BYTES)
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
+    def bench(self, parameters: Parameters) -> KernelBench:
         """The bench of a candidate, one way to share the work. A trip is a visit of each work-group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups = self._groups(way)
@@ -479,45 +446,37 @@ class WorkingSet(_Reading):
         blocks = self._bytes // FLOAT_BYTES // block
         steps = max(1, _VISIT_BYTES // FLOAT_BYTES // block)
 
-        def check(loop: Loop, visits: int) -> str:
+        def expected(visits: int) -> tuple[int, HostArray]:
             visits = min(visits, _CHECKED_VISITS)
-            loop.enqueue(visits)
-            expected = self._row.table.sums_of_visits(groups, block, blocks, steps, visits)
-            return self._sets.wrong_group_sums(self._sums, expected, way.group)
+            return visits, self._row.table.sums_of_visits(groups, block, blocks, steps, visits)
 
         moved = groups * steps * block * FLOAT_BYTES
         least = max(2, ceil_div(self._bytes, moved))  # the groups together read as much as the set holds
-        return self._loop(parameters, (blocks * block // width, blocks - 1, steps), moved, least, check)
+        numbers = (blocks * block // width, blocks - 1, steps)
+        return self._bench(parameters, numbers, moved, least, expected)
 
 
-class LocalMemory(_Reading):
+class LocalMemory(_LoopProbe):
     """Local memory, read or copied at one vector width."""
 
     def __init__(self, row: MemoryRow) -> None:
-        most = max(2 * way.unroll * way.group for way in _ways(row))
+        most = max(2 * way.unroll * way.group for way in row.ways)
         super().__init__(row, most * int(row.parameters["width"]))
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
+    def bench(self, parameters: Parameters) -> KernelBench:
         """The bench of a candidate, one way to share the work. A trip is a block in each work-group."""
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks
 
-        def check(loop: Loop, trips: int) -> str:
-            """How the groups' sums after whole rounds differ from the host's, or ""."""
+        def expected(trips: int) -> tuple[int, HostArray]:
             trips += trips % 2  # whole rounds
-            loop.enqueue(trips)
             once = self._row.table.sum_of(0, 2 * block * width)
             # Of a copy, every word has the number of the last trip that wrote it on top.
-            written = once + block * width * ((trips - 1) + (trips - 2))
-            expected = written if probe.stores else trips // 2 * once
-            sums = np.full(groups, expected % (1 << 32), np.uint32)
-            return self._sets.wrong_group_sums(self._sums, sums, way.group)
+            copied = once + block * width * ((trips - 1) + (trips - 2))
+            total = copied if probe.stores else trips // 2 * once
+            return trips, np.full(groups, total % (1 << 32), np.uint32)
 
         moved = groups * block * width * FLOAT_BYTES * (probe.loads + probe.stores)
         notes = (_EMULATED,) if self._row.runtime.facts.local_mem_emulated else ()
-        return self._loop(parameters, (2 * block - 1,), moved, 2, check, notes)
-
-
-def _ways(row: MemoryRow) -> list[Way]:
-    return [Way.of(candidate) for candidate in candidates(row.probe, row.runtime.facts, row.parameters)]
+        return self._bench(parameters, (2 * block - 1,), moved, 2, expected, notes)

@@ -1,10 +1,9 @@
-"""Brings probes to a device: transfers and launches, and chains with their operands and the host's check."""
+"""The probes of transfers, latencies and arithmetic on an OpenCL device, and the executor of all probes."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -28,22 +27,21 @@ from gemmbench.probes.arithmetic import (
     draw_tiles,
     expected_product,
     expected_sums,
-    kernels_of,
 )
 from gemmbench.probes.memory import BY_NAME, FLOAT_BYTES, RepeatedTable, random_cycle
 from gemmbench.probes.memory_opencl import (
     MOST_TRIPS,
+    SHORTEST_S,
+    Enqueue,
     GlobalMemory,
     ImageProbe,
+    KernelBench,
     Launcher,
     LocalMemory,
-    Loop,
-    MemoryBench,
     MemoryRow,
-    ProbeBuffers,
     WorkingSet,
-    launcher,
-    timed,
+    make_launcher,
+    time_launches,
     verified,
 )
 from gemmbench.probes.race import compare_results
@@ -51,39 +49,65 @@ from gemmbench.probes.race import compare_results
 _BLANK = b"\xff" * FLOAT_BYTES
 
 
-class TransferBench:
-    """A way to make a transfer. `transfer` moves everything once and returns the seconds that count."""
+class HostBench:
+    """A candidate timed by the host's clock: a `measure.instrument.Bench`.
 
-    def __init__(self, operands: Copies | Maps, way: str, transfer: Callable[[], float]) -> None:
-        self.operands, self._transfer = operands, transfer
-        unit = Work(bytes=operands.values.nbytes)
-        self.prepared = Prepared(("host",), built=Built(choice={"way": way}), unit=unit)
+    `run` does a problem and returns the seconds that count. `check` returns how its result differs, or "".
+    """
+
+    def __init__(
+        self, operands: object, built: Built, run: Callable[[], float], check: Callable[[], str], unit: Work
+    ) -> None:
+        self.operands, self._run, self._check = operands, run, check
+        self.prepared = Prepared(("host",), built=built, unit=unit)
 
     def verify(self, when: When) -> Verified:
-        """Check that what is sent arrives, after the target was erased."""
         with errors():
-            self.operands.blank()
-            self._transfer()
-            arrived = self.operands.result().view(np.uint32) == self.operands.values.view(np.uint32)
-        return verified("" if arrived.all() else "what arrived is not what was sent")
+            return verified(self._check())
 
     def start(self, clock: str, count: int, work: int) -> Batch:
         begin = time.perf_counter()
         with errors():
-            total = sum(self._transfer() for _ in range(count))
-        return Batch({"host": total / count}, begin, time.perf_counter(), count)
+            each = tuple(self._run() for _ in range(count))
+        return Batch({"host": sum(each) / count}, begin, time.perf_counter(), count, {"host": each})
 
     def release(self) -> None:
         """Nothing to do: buffers go with the last reference."""
 
 
-class _Buffer:
+def seconds_of(action: Callable[[], object]) -> float:
+    """Wall seconds of an action."""
+    begin = time.perf_counter()
+    action()
+    return time.perf_counter() - begin
+
+
+class _Transfer:
     """A buffer of one size, and the values that are moved to it or from it."""
 
     def __init__(self, row: MemoryRow, flags: int) -> None:
         self._runtime, self._up = row.runtime, row.probe.direction == "up"
         self.values = row.table.values(0, int(row.parameters["bytes"]) // FLOAT_BYTES)
         self._buffer = row.runtime.buffer(self.values.nbytes, flags)
+
+    def _bench(self, way: str, transfer: Callable[[], float]) -> HostBench:
+        """The bench of a way to transfer everything once; `transfer` returns the seconds that count."""
+
+        def check() -> str:
+            self.blank()
+            transfer()
+            arrived = self.result().view(np.uint32) == self.values.view(np.uint32)
+            return "" if arrived.all() else "what arrived is not what was sent"
+
+        return HostBench(self, Built(choice={"way": way}), transfer, check, Work(bytes=self.values.nbytes))
+
+    def blank(self) -> None:
+        """Erase the target."""
+        raise NotImplementedError
+
+    def result(self) -> HostArray:
+        """What arrived at the target."""
+        raise NotImplementedError
 
     def _erase(self) -> None:
         cl.enqueue_fill_buffer(self._runtime.queue, self._buffer, _BLANK, 0, self.values.nbytes)
@@ -95,7 +119,7 @@ class _Buffer:
         return held
 
 
-class Copies(_Buffer):
+class Copies(_Transfer):
     """Copies between host memory and a buffer."""
 
     def __init__(self, row: MemoryRow) -> None:
@@ -112,11 +136,11 @@ class Copies(_Buffer):
             cl.enqueue_copy(row.runtime.queue, self._buffer, values)
         self.blank()
 
-    def bench(self, parameters: Parameters) -> TransferBench:
+    def bench(self, parameters: Parameters) -> HostBench:
         """The bench of a candidate: a blocking copy, one enqueued and waited for, or two on two queues."""
         way = str(parameters["way"])
-        transfer = self._two_queues if way == "two queues" else partial(self._whole, way == "blocking")
-        return TransferBench(self, way, _timed(transfer))
+        copy = self._two_queues if way == "two queues" else partial(self._whole, way == "blocking")
+        return self._bench(way, partial(seconds_of, copy))
 
     def blank(self) -> None:
         if self._up:
@@ -151,7 +175,7 @@ class Copies(_Buffer):
             queue.finish()
 
 
-class Maps(_Buffer):
+class Maps(_Transfer):
     """A mapped buffer, in host memory if the device shares it."""
 
     def __init__(self, row: MemoryRow) -> None:
@@ -161,8 +185,8 @@ class Maps(_Buffer):
         if not self._up:
             cl.enqueue_copy(row.runtime.plain_queue, self._buffer, self.values)
 
-    def bench(self, parameters: Parameters) -> TransferBench:
-        return TransferBench(self, str(parameters["way"]), self._give if self._up else self._take)
+    def bench(self, parameters: Parameters) -> HostBench:
+        return self._bench(str(parameters["way"]), self._unmap_filled if self._up else self._map_for_reading)
 
     def blank(self) -> None:
         self._arrived = None
@@ -172,7 +196,7 @@ class Maps(_Buffer):
     def result(self) -> HostArray:
         return self._read() if self._arrived is None else self._arrived
 
-    def _give(self) -> float:
+    def _unmap_filled(self) -> float:
         """Seconds to unmap a buffer that the host has filled."""
         queue = self._runtime.plain_queue
         view = self._map(cl.map_flags.WRITE)
@@ -182,7 +206,7 @@ class Maps(_Buffer):
         queue.finish()
         return time.perf_counter() - begin
 
-    def _take(self) -> float:
+    def _map_for_reading(self) -> float:
         """Seconds to map a buffer for reading. A small write before makes the device's contents new."""
         queue = self._runtime.plain_queue
         # A driver may keep what it has mapped before, unless the device changes it.
@@ -205,20 +229,10 @@ class Maps(_Buffer):
         return view
 
 
-def _timed(transfer: Callable[[], None]) -> Callable[[], float]:
-    def timed() -> float:
-        begin = time.perf_counter()
-        transfer()
-        return time.perf_counter() - begin
-
-    return timed
-
-
-# --- Brings the latency probes to a device: a chase through memory, and launches of an empty kernel ---------
+# --- Latencies: a chase through memory, and launches of an empty kernel -------------------------------------
 
 _WORD = np.dtype(np.uint32)
 _MOST_WARMING = 1 << 20  # hops: a set with more nodes fits no cache
-_SHORTEST_S = 1e-9  # stamps without a difference are closer than the clock's tick
 
 
 class Chase:
@@ -232,87 +246,75 @@ class Chase:
         memory, self._cycle = random_cycle(nodes, self._spacing // _WORD.itemsize)
         flags = cl.mem_flags.READ_ONLY | cl.mem_flags.COPY_HOST_PTR
         self._nodes = cl.Buffer(runtime.context, flags, hostbuf=memory)
-        self._where = runtime.buffer(_WORD.itemsize)
+        self._position = runtime.buffer(_WORD.itemsize)
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
+    def bench(self, parameters: Parameters) -> KernelBench:
         """The bench of a chase from the cycle's start. A trip is a hop. A small set is read once before."""
-        runtime, probe = self._row.runtime, self._row.probe
-        launched = launcher(runtime, probe.file, (), probe.kernel, 1, 1)
-        loop = Loop(launched, lambda hops: (self._nodes, self._where, np.uint32(hops)), self._check)
-        self._start()
+        launcher, queue = self._row.launcher(), self._row.runtime.queue
+
+        def enqueue(hops: int) -> Any:
+            return launcher.enqueue((self._nodes, self._position, np.uint32(hops)))
+
+        def go_to_start() -> None:
+            cl.enqueue_copy(queue, self._position, np.zeros(1, _WORD))
+
+        def check(hops: int) -> str:
+            go_to_start()
+            enqueue(hops)
+            got, expected = np.empty(1, _WORD), int(self._cycle[hops % self._cycle.size])
+            cl.enqueue_copy(queue, got, self._position)
+            return "" if got[0] == expected else f"{hops} hops end at {int(got[0])}, not at {expected}"
+
+        go_to_start()
         if self._cycle.size <= _MOST_WARMING:
-            timed(runtime.queue, lambda: loop.enqueue(self._cycle.size))
-        return MemoryBench(self, loop, {"spacing": self._spacing}, Work(), (2, MOST_TRIPS))
-
-    def _start(self) -> None:
-        cl.enqueue_copy(self._row.runtime.queue, self._where, np.zeros(1, _WORD))
-
-    def _check(self, loop: Loop, hops: int) -> str:
-        """How the position after `hops` hops differs from the host's, or ""."""
-        self._start()
-        loop.enqueue(hops)
-        got, expected = np.empty(1, _WORD), int(self._cycle[hops % self._cycle.size])
-        cl.enqueue_copy(self._row.runtime.queue, got, self._where)
-        return "" if got[0] == expected else f"{hops} hops end at {int(got[0])}, not at {expected}"
+            time_launches(queue, enqueue, self._cycle.size)
+        choice: Parameters = {"spacing": self._spacing}
+        return KernelBench(self, launcher, enqueue, check, choice, Work(), (2, MOST_TRIPS))
 
 
 class Launches:
-    """A kernel that does nothing: operands and bench in one."""
+    """A kernel that does nothing, launched in one of several ways."""
 
     def __init__(self, row: MemoryRow) -> None:
-        self._runtime, self._probe = row.runtime, row.probe
-        launched = launcher(row.runtime, row.probe.file, (), row.probe.kernel, 1, 1)
-        self._kernel, self.operands = launched.kernel, self
-        self.prepared = Prepared(("host",), built=launched.build)
+        self._runtime, self._probe, self._launcher = row.runtime, row.probe, row.launcher()
 
-    def bench(self, parameters: Parameters) -> Launches:
-        return self
-
-    def verify(self, when: When) -> Verified:
-        return verified("")
-
-    def start(self, clock: str, count: int, work: int) -> Batch:
-        """So many launches, each waited for and timed, or as one chain."""
-        begin = time.perf_counter()
-        with errors():
-            if self._probe.chain:
-                for _ in range(count):
-                    self._enqueue(self._runtime.plain_queue)
-                self._runtime.plain_queue.finish()
-                end = time.perf_counter()
-                return Batch({"host": (end - begin) / count}, begin, end, count)
-            each = tuple(self._launch_s() for _ in range(count))
-        return Batch({"host": sum(each) / count}, begin, time.perf_counter(), count, {"host": each})
-
-    def _launch_s(self) -> float:
-        """Seconds of one launch: of enqueueing it, from QUEUED to START, or until it has been waited for."""
-        is_stamped = self._probe.name == "launch-start"
-        queue = self._runtime.queue if is_stamped else self._runtime.plain_queue
-        begin = time.perf_counter()
-        event = self._enqueue(queue)
-        if self._probe.name == "launch-dispatch":
-            spent = time.perf_counter() - begin
-            queue.finish()
-            return spent
-        queue.finish()
-        if not is_stamped:
-            return time.perf_counter() - begin
-        if not self._runtime.has_clock:
-            raise NotMeasuredError("unsupported", NO_CLOCK)
-        return max(float(event.profile.start - event.profile.queued) * 1e-9, _SHORTEST_S)
+    def bench(self, parameters: Parameters) -> HostBench:
+        """The bench of the probe; the seconds are those of one launch."""
+        by_probe = {
+            "launch-dispatch": self._dispatch_s,
+            "launch-start": self._queued_to_start_s,
+            "launch-round-trip": lambda: seconds_of(self._launch_and_wait),
+            "launch-chain": lambda: seconds_of(self._launch_and_wait) / self._probe.chain,
+        }
+        return HostBench(self, self._launcher.build, by_probe[self._probe.name], lambda: "", Work())
 
     def _enqueue(self, queue: Any) -> Any:
-        return cl.enqueue_nd_range_kernel(queue, self._kernel, (1,), (1,))
+        return cl.enqueue_nd_range_kernel(queue, self._launcher.kernel, (1,), (1,))
 
-    def release(self) -> None:
-        """Nothing to do."""
+    def _launch_and_wait(self) -> None:
+        for _ in range(self._probe.chain or 1):
+            self._enqueue(self._runtime.plain_queue)
+        self._runtime.plain_queue.finish()
+
+    def _dispatch_s(self) -> float:
+        spent = seconds_of(lambda: self._enqueue(self._runtime.plain_queue))
+        self._runtime.plain_queue.finish()
+        return spent
+
+    def _queued_to_start_s(self) -> float:
+        """Seconds from QUEUED to START by the device's clock; `NotMeasuredError` if the driver has none."""
+        event = self._enqueue(self._runtime.queue)
+        self._runtime.queue.finish()
+        if not self._runtime.has_clock:
+            raise NotMeasuredError("unsupported", NO_CLOCK)
+        return max(float(event.profile.start - event.profile.queued) * 1e-9, SHORTEST_S)
 
 
-_MEMORY: Mapping[str, Callable[[MemoryRow], ProbeBuffers]] = {
+_MEMORY: Mapping[str, Callable[[MemoryRow], Any]] = {
     "global": GlobalMemory, "image": ImageProbe, "working-set": WorkingSet, "local": LocalMemory,
     "chase": Chase, "launch": Launches, "copy": Copies, "map": Maps,
 }  # fmt: skip
-"""By bench."""
+"""The operands of a row, which its candidates share, by the probe's bench."""
 
 
 class ProbeExecutor:
@@ -322,13 +324,16 @@ class ProbeExecutor:
         self._runtime = runtime
         self._table = RepeatedTable()
 
-    def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None) -> Any:
+    def prepare(
+        self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None
+    ) -> KernelBench | HostBench:
         """A bench of a candidate, whose parameters include the row's. It shares the operands of `like`."""
         with errors():
-            operands: ProbeBuffers = like.operands if like else self._operands(case)
-            return operands.bench(case.parameters)
+            operands = like.operands if like else self._operands(case)
+            bench: KernelBench | HostBench = operands.bench(case.parameters)
+            return bench
 
-    def _operands(self, case: Case) -> ProbeBuffers:
+    def _operands(self, case: Case) -> Any:
         """The operands of a case's row, which its candidates share."""
         if case.kind != "peak":
             probe = BY_NAME[case.variant]
@@ -339,7 +344,7 @@ class ProbeExecutor:
         return MatrixTiles(self._runtime, arithmetic, case.dtype, case.parameters)
 
 
-# --- Brings the probes of dependent chains to a device: operands, programs and the host's check -------------
+# --- Arithmetic: chains of dependent steps, and tensor cores ------------------------------------------------
 
 _CHECKED_TRIPS = 3
 _CPU_GROUP, _GPU_GROUP = 64, 256
@@ -351,72 +356,59 @@ class Chains:
 
     def __init__(self, runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> None:
         """Choose the work-items, and allocate their sums."""
-        self.runtime, self._probe, self.dtype, self.width = runtime, probe, DTYPES[dtype], width
+        self._runtime, self._probe, self._dtype, self._width = runtime, probe, DTYPES[dtype], width
         facts = runtime.facts
         self._group = _CPU_GROUP if facts.type == "cpu" else _GPU_GROUP
         per_unit = _CPU_ITEMS if facts.type == "cpu" else _GPU_ITEMS
         self.items = max(1, facts.compute_units) * per_unit
-        self.sums = runtime.buffer(self.items * max(4, self.dtype.itemsize))
+        self._sums = runtime.buffer(self.items * max(4, self._dtype.itemsize))
         self._forms = {form.name: form for form in probe.forms[dtype]}
         self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
+    def bench(self, parameters: Parameters) -> KernelBench:
         """The bench of a candidate: one form, number of chains and depth of unrolling."""
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
-        options = form.options(self.width, unroll, kernels_of(int(parameters["kernels"])))
-        kernel = f"chains_{chains}"
-        launched = launcher(self.runtime, form.file, options, kernel, self.items, self._group, any_group=True)
+        options = form.options(self._width, unroll, map(int, str(parameters["kernels"]).split(",")))
+        launcher = make_launcher(
+            self._runtime, form.file, options, f"chains_{chains}", self.items, self._group, any_group=True
+        )
         choice: Parameters = {"chains": chains, "form": form.name, "unroll": unroll}
-        choice |= {"items": self.items, "group": launched.group}
-        unit = Work(flops=self._probe.operations * self.items * self.width * chains * unroll)
-        chain = Chain(self, launched, form, chains, unroll)
-        return MemoryBench(self, chain, choice, unit, (1, MOST_TRIPS))
+        choice |= {"items": self.items, "group": launcher.group}
+        unit = Work(flops=self._probe.operations * self.items * self._width * chains * unroll)
 
-    def drawn(self, recurrence: str) -> tuple[ChainOperands, Any, Any]:
+        def enqueue(trips: int) -> Any:
+            _, seeds, coefficients = self._operands(form.recurrence)
+            return launcher.enqueue((seeds, coefficients, self._sums, np.int32(trips)))
+
+        def check(_: int) -> str:
+            return self.wrong_sums(enqueue, form, chains, unroll)
+
+        return KernelBench(self, launcher, enqueue, check, choice, unit)
+
+    def _operands(self, recurrence: str) -> tuple[ChainOperands, Any, Any]:
         """The operands of a recurrence on the host, and its buffers of seeds and coefficients; drawn once."""
         if recurrence not in self._drawn:
-            rng = np.random.default_rng((20261121, self.width))
-            host = RECURRENCES[recurrence].draw(self.dtype, self.width, rng)
-            filled = self.runtime.filled
+            rng = np.random.default_rng((20261121, self._width))
+            host = RECURRENCES[recurrence].draw(self._dtype, self._width, rng)
+            filled = self._runtime.filled
             self._drawn[recurrence] = host, filled(host.seeds), filled(host.coefficients)
         return self._drawn[recurrence]
 
+    def wrong_sums(self, enqueue: Enqueue, form: Form, chains: int, steps: int) -> str:
+        """How the sums of a short run differ from the host's, or "". A trip makes `steps` of every chain.
 
-@dataclass(frozen=True)
-class Chain:
-    """One candidate: its work is the trips of the kernel's loop."""
-
-    operands: Chains
-    launcher: Launcher
-    form: Form
-    chains: int
-    steps: int  # of every chain in a trip
-
-    def enqueue(self, work: int) -> Any:
-        _, seeds, coefficients = self.operands.drawn(self.form.recurrence)
-        return self.launcher.enqueue((seeds, coefficients, self.operands.sums, np.int32(work)))
-
-    def wrong(self, work: int = 0) -> str:
-        """How the sums of a short run differ from the host's; merged chains and ignored trips are named.
-
-        Or "".
+        Merged chains and ignored trips are named.
         """
-        shared, queue = self.operands, self.operands.runtime.queue
-        recurrence = RECURRENCES[self.form.recurrence]
-        stored = recurrence.sum_type(shared.dtype)
-        got = np.empty(shared.items, stored.numpy)
-        got.view(np.uint8).fill(0xFF)  # NaN, so that what was not written cannot pass
-        cl.enqueue_copy(queue, shared.sums, got)
-        self.enqueue(_CHECKED_TRIPS)
-        cl.enqueue_copy(queue, got, shared.sums)
-
-        host, *_ = shared.drawn(self.form.recurrence)
+        recurrence = RECURRENCES[form.recurrence]
+        stored = recurrence.sum_type(self._dtype)
+        got = np.empty(self.items, stored.numpy)
+        _launch_and_read(self._runtime, self._sums, got, lambda: enqueue(_CHECKED_TRIPS))
+        host, *_ = self._operands(form.recurrence)
 
         def differs(trips: int, merged: bool = False) -> str:
-            steps = self.steps * trips
             sums = expected_sums(
-                recurrence, shared.dtype, host, shared.items, shared.width, self.chains, steps, merged
+                recurrence, self._dtype, host, self.items, self._width, chains, steps * trips, merged
             )
             return compare_results(got, sums, stored)
 
@@ -432,7 +424,13 @@ class Chain:
         return wrong
 
 
-# --- Brings the probes of NVIDIA's tensor cores to a device: operands, programs and the host's check --------
+def _launch_and_read(runtime: Runtime, results: Any, got: HostArray, launch: Callable[[], Any]) -> None:
+    """Launch a kernel and read the results into `got`. What is not written is NaN, which cannot pass."""
+    got.view(np.uint8).fill(0xFF)
+    cl.enqueue_copy(runtime.queue, results, got)
+    launch()
+    cl.enqueue_copy(runtime.queue, got, results)
+
 
 _GROUP = 128  # work-items: four warps
 _WARP = 32
@@ -443,68 +441,57 @@ class MatrixTiles:
 
     def __init__(self, runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: Parameters) -> None:
         """Draw and copy tiles to be checked and to be timed, and allocate the results."""
-        self.runtime, self.probe = runtime, probe
-        self.instruction = probe.instruction(dtype, parameters)
-        self.result = DTYPES[self.instruction.accumulator]
+        self._runtime, self._probe = runtime, probe
+        self._instruction = probe.instruction(dtype, parameters)
+        self._result = DTYPES[self._instruction.accumulator]
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
-        self.exact, drawn = (
-            draw_tiles(kind, self.instruction, probe.tiles, rng)
+        self._exact, drawn = (
+            draw_tiles(kind, self._instruction, probe.tiles, rng)
             for kind in ("exact", str(parameters["operands"]))
         )
-        self.checked, self.timed = self._arguments(self.exact), self._arguments(drawn)
-        most = max(probe.groups) * self._units * self.products(max(probe.chains))
-        self.results = runtime.buffer(most * self.instruction.m * self.instruction.n * self.result.itemsize)
+        self._checked, self._timed = self._copied(self._exact), self._copied(drawn)
+        most = max(probe.groups) * self._units * self._products(max(probe.chains))
+        nbytes = most * self._instruction.m * self._instruction.n * self._result.itemsize
+        self._results = runtime.buffer(nbytes)
 
-    def bench(self, parameters: Parameters) -> MemoryBench:
+    def bench(self, parameters: Parameters) -> KernelBench:
         """The bench of a candidate: one number of chains, depth of unrolling and work-groups per unit."""
-        probe, instruction = self.probe, self.instruction
+        probe, instruction = self._probe, self._instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
-        built = self.runtime.build(probe.file, options, target=probe.target)
+        built = self._runtime.build(probe.file, options, target=probe.family.target)
         items = groups * self._units * _GROUP
-        launched = launcher(self.runtime, probe.file, options, probe.name, items, _GROUP, built)
+        launcher = make_launcher(self._runtime, probe.file, options, probe.name, items, _GROUP, built)
         choice: Parameters = {"form": f"{probe.name} {instruction.shape}", "chains": chains, "unroll": unroll}
         choice |= {"groups": groups, "items": items, "group": _GROUP}
-        products = groups * self._units * self.products(chains)
+        products = groups * self._units * self._products(chains)
+
+        def enqueue(trips: int) -> Any:
+            return launcher.enqueue((*self._timed, self._results, np.int32(trips)))
+
+        def check(_: int) -> str:
+            return self.wrong_products(launcher, products, chains, unroll)
+
         unit = Work(flops=instruction.operations * products * unroll)
-        return MemoryBench(self, Product(self, launched, chains, unroll), choice, unit, (1, MOST_TRIPS))
+        return KernelBench(self, launcher, enqueue, check, choice, unit)
 
-    def products(self, chains: int) -> int:
+    def _products(self, chains: int) -> int:
         """Products that a work-group computes at once."""
-        return chains * (_GROUP // _WARP // self.probe.warps)
+        return chains * (_GROUP // _WARP // self._probe.warps)
 
-    def _arguments(self, operands: TileOperands) -> Callable[[int], tuple[Any, ...]]:
-        a, b = (self.runtime.filled(stored) for stored in operands.stored(self.instruction))
-        return lambda trips: (a, b, self.results, np.int32(trips))
+    def _copied(self, operands: TileOperands) -> tuple[Any, ...]:
+        return tuple(map(self._runtime.filled, operands.stored(self._instruction)))
 
-
-@dataclass(frozen=True)
-class Product:
-    """One candidate: its work is the trips of the kernel's loop."""
-
-    operands: MatrixTiles
-    launcher: Launcher
-    chains: int
-    steps: int  # of every chain in a trip
-
-    def enqueue(self, work: int) -> Any:
-        return self.launcher.enqueue(self.operands.timed(work))
-
-    def wrong(self, work: int = 0) -> str:
+    def wrong_products(self, launcher: Launcher, products: int, chains: int, steps: int) -> str:
         """How D of a short run on small whole numbers differs from the host's, or ""."""
-        shared, queue = self.operands, self.operands.runtime.queue
-        instruction = shared.instruction
-        products = self.launcher.items // _GROUP * shared.products(self.chains)
-        got: HostArray = np.empty((products, instruction.m, instruction.n), shared.result.numpy)
-        got.view(np.uint8).fill(0xFF)  # NaN, so that what was not written cannot pass
-        cl.enqueue_copy(queue, shared.results, got)
-        self.launcher.enqueue(shared.checked(_CHECKED_TRIPS))
-        cl.enqueue_copy(queue, got, shared.results)
+        shape = (products, self._instruction.m, self._instruction.n)
+        got: HostArray = np.empty(shape, self._result.numpy)
+        arguments = *self._checked, self._results, np.int32(_CHECKED_TRIPS)
+        _launch_and_read(self._runtime, self._results, got, lambda: launcher.enqueue(arguments))
         # Which tiles a product took: those of its warp (or work-group), and those of its chain.
-        count = shared.probe.tiles
-        product = np.arange(products)
-        pairs = np.stack([product // self.chains % count, product % count], axis=1)
+        count, product = self._probe.tiles, np.arange(products)
+        pairs = np.stack([product // chains % count, product % count], axis=1)
         unique, where = np.unique(pairs, axis=0, return_inverse=True)
-        host = expected_product(shared.exact, unique, self.steps * _CHECKED_TRIPS)
-        return compare_results(got, host[where.reshape(-1)], shared.result, slack=0)
+        host = expected_product(self._exact, unique, steps * _CHECKED_TRIPS)
+        return compare_results(got, host[where.reshape(-1)], self._result, slack=0)

@@ -46,7 +46,7 @@ def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 
 def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
     """The tables of one device: verified rates by width or operand, notes, and details if verbose."""
-    believed = [rate.best for row in rows if (rate := _believed(row, _rate(row)))]
+    believed = [rate.best for row in rows if (rate := _if_verified(row, _rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     floats = [row for row in rows if (row.variant, row.dtype) == (PLAIN, "float")]
 
@@ -79,7 +79,7 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
     ]
     made = [made[0], *(replace(sheet, heading=()) for sheet in made[1:])]
     yield from made[:-1]
-    yield replace(made[-1], notes=(*_closing(run, rows, verbose), *_remarks(run, device, rows, verbose)))
+    yield replace(made[-1], notes=(*_summary(run, rows, verbose), *_remarks(run, device, rows, verbose)))
     if verbose:
         yield _details(run, device, rows, divisor)
 
@@ -100,7 +100,7 @@ def _operands(row: Row) -> str:
     return str(row.parameters.get("operands", "-"))
 
 
-def _closing(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
+def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
     """How many figures are verified, which types are not supported, and which options show more."""
     measured = [row for row in rows if row.status not in _LACKING]
     verified = sum(_is_verified(row) for row in measured)
@@ -131,7 +131,7 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
         figures = row.check.figures
         age = rates.kept_for(run, row)
         return (
-            Cell(_where(row)),
+            Cell(_row_name(row)),
             Cell(units.number(rate.best / divisor) if rate else "-"),
             Cell(units.number(rate.median / divisor) if rate else "-"),
             notes.noise(row),
@@ -169,7 +169,7 @@ def _is_verified(row: Row) -> bool:
     return row.status == "ok" and (row.check.verdict == "ok" or is_launch)
 
 
-def _believed(row: Row, rate: Rate | None) -> Rate | None:
+def _if_verified(row: Row, rate: Rate | None) -> Rate | None:
     return rate if _is_verified(row) else None
 
 
@@ -186,15 +186,15 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
 
     def cells(name: str, members: Sequence[Row]) -> tuple[Cell, ...]:
         at = {grid.column(row): row for row in members}
-        rated = [(rate.best, row) for row in members if (rate := _believed(row, grid.rate(row)))]
+        rated = [(rate.best, row) for row in members if (rate := _if_verified(row, grid.rate(row)))]
         best, winner = max(rated, key=lambda pair: pair[0], default=(0.0, None))
-        top = _figure(run, winner, units.number(best / grid.divisor)) if winner else Cell("-")
+        top = _marked_cell(run, winner, units.number(best / grid.divisor)) if winner else Cell("-")
         more = (Cell(text(winner) if winner else "") for text in grid.more.values())
         return (Cell(clean(name)), *(cell(at.get(column)) for column in columns), top, *more)
 
     def cell(row: Row | None) -> Cell:
-        rate = _believed(row, grid.rate(row)) if row else None
-        return _figure(run, row, units.number(rate.best / grid.divisor) if rate else "-")
+        rate = _if_verified(row, grid.rate(row)) if row else None
+        return _marked_cell(run, row, units.number(rate.best / grid.divisor) if rate else "-")
 
     filled = [cells(name, members) for name, members in lines.items()]
     names = (grid.title, *columns, "best", *grid.more)
@@ -208,7 +208,7 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
     )
 
 
-def _figure(run: Run, row: Row | None, text: str) -> Cell:
+def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
     """A figure with its mark; empty without a row, and ``-`` for a row that is not verified."""
     if row is None or not _is_verified(row):
         return Cell("-", style="dim") if row else Cell("")
@@ -222,7 +222,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
     """
     measured = [row for row in rows if row.status not in _LACKING]
     remarks = [
-        Note(WORDS[status], f"{notes.places(alike, _where)}: {reason}", STYLES[status])
+        Note(WORDS[status], f"{notes.places(alike, _row_name)}: {reason}", STYLES[status])
         for (status, reason), alike in by_key(
             ((row.status, clean_lines(row.reason) or "no reason given"), row)
             for row in (rows if verbose or not measured else measured)
@@ -235,13 +235,13 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
         ("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful
     )
     remarks += [
-        Note("not verified", f"{notes.places(alike, _where)}: {reason}", "yellow")
+        Note("not verified", f"{notes.places(alike, _row_name)}: {reason}", "yellow")
         for reason, alike in doubts.items()
     ]
     remarks += [*notes.uncertain(run, measured), *notes.warnings(run, device)]
     remarks += _energy_notes(rows)
     if verbose:
-        return (*remarks, *notes.row_notes(rows, _where))
+        return (*remarks, *notes.row_notes(rows, _row_name))
     if len(remarks) > _MOST_REMARKS:
         rest = len(remarks) - _MOST_REMARKS + 1
         remarks = [*remarks[: _MOST_REMARKS - 1], Note("", f"{rest} more remarks: -v", "dim")]
@@ -255,12 +255,12 @@ def _energy_notes(rows: Sequence[Row]) -> list[Note]:
     )
     every_row = len(groups) == 1 and not any(row.energy.joules for row in rows)
     return [
-        Note("energy", why if every_row else f"{notes.places(alike, _where)}: {why}", "dim")
+        Note("energy", why if every_row else f"{notes.places(alike, _row_name)}: {why}", "dim")
         for why, alike in groups.items()
     ]
 
 
-def _where(row: Row) -> str:
+def _row_name(row: Row) -> str:
     """A row in a note: its probe, type and width, or its size."""
     if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
@@ -303,7 +303,7 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     """Memory bandwidth by probe and vector width."""
-    believed = [rate.best for row in rows if (rate := _believed(row, rates.byte_rate(row)))]
+    believed = [rate.best for row in rows if (rate := _if_verified(row, rates.byte_rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
 
@@ -321,13 +321,13 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 
     def read(row: Row | None) -> tuple[Cell, ...]:
         rate = rates.byte_rate(row) if row else None
-        return (_figure(run, row, units.gflops(rate.best) if rate else "-"),)
+        return (_marked_cell(run, row, units.gflops(rate.best) if rate else "-"),)
 
     def chased(row: Row | None) -> tuple[Cell, ...]:
         if row is None or not _is_verified(row):
-            return _figure(run, row, "-"), *(Cell("") for _ in _SHARES[1:])
+            return _marked_cell(run, row, "-"), *(Cell("") for _ in _SHARES[1:])
         shares = (intervals.quantile(rates.finest_seconds(row), share) for _, share in _SHARES)
-        return tuple(_figure(run, row, units.number(value / 1e-9)) for value in shares)
+        return tuple(_marked_cell(run, row, units.number(value / 1e-9)) for value in shares)
 
     lines = {"bandwidth": read, "latency": chased}
     return Sheet(
@@ -349,16 +349,16 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
     best: dict[str, float] = {}
     for row in rows:
-        if rate := _believed(row, rates.byte_rate(row)):
+        if rate := _if_verified(row, rates.byte_rate(row)):
             best[row.variant] = max(rate.best, best.get(row.variant, 0.0))
 
     def cell(name: str, size: int) -> Cell:
         row = by_size.get((name, size))
-        rate = _believed(row, rates.byte_rate(row)) if row else None
+        rate = _if_verified(row, rates.byte_rate(row)) if row else None
         if row is None or rate is None:
             moves_nothing = row is not None and _is_verified(row)
-            return Cell(_ZERO_COPY, style="dim") if moves_nothing else _figure(run, row, "-")
-        return replace(_figure(run, row, units.gflops(rate.best)), best=rate.best == best[name])
+            return Cell(_ZERO_COPY, style="dim") if moves_nothing else _marked_cell(run, row, "-")
+        return replace(_marked_cell(run, row, units.gflops(rate.best)), best=rate.best == best[name])
 
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
     return Sheet(

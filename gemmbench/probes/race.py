@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -17,7 +18,6 @@ from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, Not
 from gemmbench.model.row import Check, Parameters
 from gemmbench.model.units import GIGA, by_key, number
 from gemmbench.model.units import rate as shown_rate
-from gemmbench.probes.arithmetic import kernels_in
 from gemmbench.stats.ceilings import Ceiling, why_above
 
 LAUNCH_S = 0.01  # one launch that is sampled lasts about this
@@ -31,27 +31,12 @@ _MOST_RATIO_S = 2.0
 _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
-@dataclass(frozen=True)
-class Sized(Handle):
-    """A handle whose batches do `work` units of work per problem."""
-
-    work: int = 1
-
-    def start(self, clock: str, count: int, work: int = 1) -> None:
-        super().start(clock, count, work * self.work)
-
-
-def sized(handle: Handle, work: int) -> Sized:
-    """A handle that does so much work per problem."""
-    return Sized(handle.instrument, handle.number, handle.prepared, work, watch=handle.watch)
-
-
 def control_case(device: DeviceFacts) -> Case:
     """A multiply-add kernel that keeps all cores of a CPU busy, always with the same parameters.
 
     The time for a fixed amount of its work, chosen by `trips_for`, shows whether others use the cores.
     """
-    loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": kernels_in([4])}
+    loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": "4"}
     return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
 
 
@@ -79,6 +64,11 @@ def trips_for(handle: Handle, wanted_s: float) -> int:
         trips = min(most, trips * max(2, min(16, int(wanted_s / event / 2))))
 
 
+def with_sampled_work(handle: Handle) -> Handle:
+    """A handle with as much work in a problem as lasts about 10 ms."""
+    return replace(handle, work=trips_for(handle, LAUNCH_S))
+
+
 @dataclass(frozen=True)
 class RaceEntry:
     """A candidate that was timed."""
@@ -92,11 +82,11 @@ class RaceEntry:
 
 
 @dataclass
-class Race:
+class Race(AbstractContextManager["Race"]):
     """Candidates of a case and their rates: a context manager that holds their handles.
 
     A candidate that is `hopeless` times slower than the best is not run again. `failure` is why a candidate
-    was refused last. `kept` is a handle that outlives the race.
+    was refused last. `survivor` is a handle that outlives the race.
     """
 
     instrument: Instrument
@@ -106,16 +96,13 @@ class Race:
     hopeless: float = math.inf
     entries: list[RaceEntry] = field(default_factory=list)
     failure: str = ""
-    kept: Handle | None = None
+    survivor: Handle | None = None
     _handles: list[Handle] = field(default_factory=list)
     _builds: dict[str, float] = field(default_factory=dict)  # seconds by source: several may share a program
 
-    def __enter__(self) -> Race:
-        return self
-
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         for handle in self._handles:
-            if self.kept is None or handle.number != self.kept.number:
+            if self.survivor is None or handle.number != self.survivor.number:
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:
@@ -124,13 +111,16 @@ class Race:
         for handle in handles:
             least, most = handle.prepared.trips
             work = max(1, most // 4) if least == most else trips_for(handle, _RACE_S)
-            self.entries.append(RaceEntry(self._rate(sized(handle, work)), handle))
+            self.entries.append(RaceEntry(self._rate(replace(handle, work=work)), handle))
         return bool(handles)
 
-    def final(self, count: int) -> Sized:
-        """The fastest of the best `count` candidates, timed again with the amount of work that is sampled."""
-        handles = [entry.handle for entry in self.ranked()[:count]]
-        return max((sized(handle, trips_for(handle, LAUNCH_S)) for handle in handles), key=self._rate)
+    def final(self, count: int, failing: str = "") -> Handle:
+        """The fastest of the best `count` candidates, timed again with the amount of work that is sampled.
+
+        `failing` as for `ranked`.
+        """
+        handles = [with_sampled_work(entry.handle) for entry in self.ranked(failing)[:count]]
+        return max(handles, key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
         """A candidate's handle, on the first one's operands.
@@ -150,7 +140,7 @@ class Race:
         self._builds[handle.prepared.built.source] = handle.prepared.built.build_s or 0.0
         return handle
 
-    def _rate(self, handle: Sized) -> float:
+    def _rate(self, handle: Handle) -> float:
         """Operations or bytes per second of the best of three launches; fewer if it is hopeless."""
         best, rate = max((entry.rate for entry in self.entries), default=0.0), 0.0
         clock = handle.prepared.clocks[0]
@@ -166,9 +156,15 @@ class Race:
 
     @property
     def best_rate(self) -> float:
-        return max(entry.rate for entry in self.entries)
+        return self.ranked()[0].rate
 
-    def ranked(self) -> list[RaceEntry]:
+    def ranked(self, failing: str = "") -> list[RaceEntry]:
+        """The candidates, fastest first.
+
+        Raises `NotMeasuredError` with the reason, after `failing`, if there is none.
+        """
+        if not self.entries:
+            raise NotMeasuredError("failed", failing + self.failure)
         return sorted(self.entries, key=lambda entry: -entry.rate)
 
     def unrolling(self, best: Handle, most: float) -> float | None:
@@ -187,7 +183,7 @@ class Race:
         deep, shallow = depths[max(depths)], depths[min(depths)]
         if deep.rate <= most * shallow.rate:
             return deep.rate / shallow.rate
-        first, second = (sized(each.handle, trips_for(each.handle, LAUNCH_S)) for each in (deep, shallow))
+        first, second = (with_sampled_work(each.handle) for each in (deep, shallow))
         clock = first.prepared.clocks[0]
         scale = amount(first.prepared) * first.work / (amount(second.prepared) * second.work)
         seconds = time_ratio(

@@ -18,7 +18,7 @@ from gemmbench import UsageError
 from gemmbench.ladder import BASELINES
 from gemmbench.measure.child import Maker, Worker
 from gemmbench.model import units
-from gemmbench.model.case import DRIVER, Case, Event, Plan, Policy, Skip
+from gemmbench.model.case import DRIVER, Case, Event, Plan, Planned, Policy, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError, is_too_slow
 from gemmbench.model.row import FAILED, Row, RowKey
@@ -145,7 +145,7 @@ def follow(job: Job, listen: Listen) -> CheckOutcome:
 
 def once(job: Job) -> Generator[Event, None, None]:
     """Measure every case once."""
-    yield job.steps.planned(sum(isinstance(step, Case) for step in job.plan))
+    yield Planned(sum(isinstance(step, Case) for step in job.plan))
     for step in job.plan:
         yield from job.measure(step)
 
@@ -242,7 +242,7 @@ def _remeasure(
     job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
     """Measure candidates again, each between two measurements of its control, each round in a new process."""
-    yield job.steps.planned(2 * LOOKS * len(candidates))
+    yield Planned(2 * LOOKS * len(candidates))
     for _ in range(LOOKS):
         job.worker.stop()
         before: tuple[RowKey | None, float] = (None, 1.0)

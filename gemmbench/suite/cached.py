@@ -44,7 +44,7 @@ class _File(Generic[_T]):
     chip: str = ""  # the device's, where it was known
 
 
-class _Kept(Generic[_T]):
+class _Cache(Generic[_T]):
     """Rows of one sort, a file of them for each device and driver; `notes` say what went wrong."""
 
     name: ClassVar[str]  # of the sort's folder
@@ -126,7 +126,7 @@ def device_key(device: DeviceFacts) -> str:
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 
-class KeptPeaks(_Kept[Row]):
+class CachedPeaks(_Cache[Row]):
     """The believed peaks that earlier runs have measured, as rows of device 0.
 
     A row serves a case again if kernel sources and the versions of gemmbench and of its rows are the same,
@@ -144,11 +144,11 @@ class KeptPeaks(_Kept[Row]):
         A cached row is used only if its kernel sources are unchanged.
         """
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
-        kept = {index: self._by_key(devices[index]) for index in wanted}
+        cached = {index: self._usable_rows(devices[index]) for index in wanted}
         filled: list[Case | Skip] = []
         for step in plan:
             if isinstance(step, Case) and step.kind in _PEAKS:
-                row = kept[step.device].get(replace(step, device=0).key)
+                row = cached[step.device].get(replace(step, device=0).key)
                 if row and row.source == step.source:
                     filled.append(Skip(replace(row, device=step.device)))
                     continue
@@ -173,12 +173,12 @@ class KeptPeaks(_Kept[Row]):
                 if row.check.verdict == "ok" and row.source and not row.measured_utc
                 if row.key not in resumed and not rates.is_uncertain(run, row)
             ]
-            kept = self._by_key(device)
-            fresh = [row for row in fresh if not _is_worse(row, kept.get(row.key))]
+            cached = self._usable_rows(device)
+            fresh = [row for row in fresh if not _is_slower(row, cached.get(row.key))]
             if fresh:
-                self._write(device, {**kept, **{row.key: row for row in fresh}}.values())
+                self._write(device, {**cached, **{row.key: row for row in fresh}}.values())
 
-    def _by_key(self, device: DeviceFacts) -> dict[RowKey, Row]:
+    def _usable_rows(self, device: DeviceFacts) -> dict[RowKey, Row]:
         """Return the usable cached rows of a device.
 
         There are none if the file is of another version or chip. Rows above the theoretical peak are
@@ -197,11 +197,11 @@ _PEAKS = ("peak", "bandwidth")
 _ABOVE = 1.02  # of the measured peak, for a GEMM
 
 
-def _is_worse(row: Row, kept: Row | None) -> bool:
-    """Whether a row is slower than the one that is kept of its case and kernels."""
-    if kept is None or kept.source != row.source:
+def _is_slower(row: Row, cached: Row | None) -> bool:
+    """Whether a row is slower than the cached one of its case and kernel sources."""
+    if cached is None or cached.source != row.source:
         return False
-    rate, before = (rates.rate(each, "kernel") or rates.byte_rate(each) for each in (row, kept))
+    rate, before = (rates.rate(each, "kernel") or rates.byte_rate(each) for each in (row, cached))
     return (rate.best if rate else 0.0) < (before.best if before else 0.0)
 
 
@@ -224,7 +224,7 @@ class Preset:
         return self.variant, self.dtype, layout, any(problem.count > 1 for problem in self.problems)
 
 
-class KeptPresets(_Kept[Preset]):
+class TunedPresets(_Cache[Preset]):
     """The presets tuned on this machine; they replace the shipped ones while the kernels are the same."""
 
     name = "tuned"
@@ -232,19 +232,12 @@ class KeptPresets(_Kept[Preset]):
     unread = "tuned presets cannot be read, so that the shipped ones serve"
     unwritten = "the tuned preset is not kept"
 
-    def __init__(self, folder: Path | None = None) -> None:
-        super().__init__(folder)
-        self._found: dict[str, tuple[Preset, ...]] = {}  # by device, until this process changes them
-
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
         """Return the tuned parameters for a variant and data type.
 
         None if none are cached, the kernels changed, or the parameters are not valid now.
         """
-        key = device_key(device)
-        if key not in self._found:
-            self._found[key] = self._rows(device)
-        for preset in self._found[key]:
+        for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
                 try:
                     parameters = variant.preset(device.family, preset.parameters, dtype, device)
@@ -253,26 +246,24 @@ class KeptPresets(_Kept[Preset]):
                 sizes = ", ".join(problem.shape for problem in preset.problems)
                 gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
                 when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
-                kept = f"kept in {self.path(device)}; --no-tuned takes the shipped one"
-                return Tuned(parameters, f"preset: tuned {when}, {kept}")
+                where = f"kept in {self.path(device)}; --no-tuned takes the shipped one"
+                return Tuned(parameters, f"preset: tuned {when}, {where}")
         return None
 
     def keep(self, device: DeviceFacts, preset: Preset) -> bool:
         """Keep a preset, which replaces an older one; False if it could not be written."""
-        self._found.clear()
-        others = (kept for kept in self._rows(device) if kept.purpose != preset.purpose)
+        others = (other for other in self._rows(device) if other.purpose != preset.purpose)
         return self._write(device, (*others, preset))
 
     def forget(
         self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
     ) -> tuple[Preset, ...]:
         """Delete the tuned presets with these variants and data types. Return the deleted presets."""
-        self._found.clear()
         rows = self._rows(device)
-        gone = tuple(kept for kept in rows if kept.variant in variants and kept.dtype in dtypes)
-        if gone:
-            self._write(device, (kept for kept in rows if kept not in gone))
-        return gone
+        deleted = tuple(each for each in rows if each.variant in variants and each.dtype in dtypes)
+        if deleted:
+            self._write(device, (each for each in rows if each not in deleted))
+        return deleted
 
 
 def source(variant: Variant) -> str:

@@ -20,7 +20,7 @@ from gemmbench.options import command_line
 from gemmbench.options.measuring import GemmCommandOptions, MeasurementOptions
 from gemmbench.plan import select
 from gemmbench.suite import session
-from gemmbench.suite.cached import KeptPeaks, KeptPresets
+from gemmbench.suite.cached import CachedPeaks, TunedPresets
 
 Listen = Callable[[Event], None]
 
@@ -42,8 +42,8 @@ class Measurement:
     options: MeasurementOptions
     header: Header
     plan: Plan
-    peaks: KeptPeaks
-    presets: KeptPresets
+    peaks: CachedPeaks
+    presets: TunedPresets
     worker: Worker
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
@@ -91,7 +91,7 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
         devices = select(all_devices, options.device)
-        peaks, presets = KeptPeaks(), KeptPresets()
+        peaks, presets = CachedPeaks(), TunedPresets()
         ladder = options if isinstance(options, GemmCommandOptions) else None
         plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
         if ladder and not ladder.remeasure:

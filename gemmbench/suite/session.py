@@ -11,12 +11,12 @@ from dataclasses import replace
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, Skip, Started
 from gemmbench.model.device import HOST, Conditions, DeviceFacts
-from gemmbench.model.instrument import NotMeasuredError
+from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import GIGA, ceil_div
-from gemmbench.probes.race import Sized, amount, control_case, sized, trips_for
+from gemmbench.probes.race import amount, control_case, trips_for
 from gemmbench.stats import rates
 
 _BURST_S = 0.005  # of the control kernel in one launch, and once more in many
@@ -40,7 +40,7 @@ class Control:
     def __init__(self, devices: Sequence[DeviceFacts], worker: Worker, limit_s: float) -> None:
         self._device = next((device for device in devices if device.type == "cpu"), None)
         self._worker, self._limit_s = worker, limit_s
-        self._kernels: tuple[tuple[Sized, int], ...] = ()  # with the number of launches
+        self._kernels: tuple[tuple[Handle, int], ...] = ()  # with the number of launches
         self._last: tuple[float, tuple[float, ...]] = -math.inf, ()
 
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
@@ -61,8 +61,8 @@ class Control:
                 handle = self._worker.prepare(control_case(self._device), self._device, Policy())
                 trips = trips_for(handle, _BURST_S)
                 self._kernels = (
-                    (sized(handle, trips), 1),
-                    (sized(handle, ceil_div(trips, _LAUNCHES)), _LAUNCHES),
+                    (replace(handle, work=trips), 1),
+                    (replace(handle, work=ceil_div(trips, _LAUNCHES)), _LAUNCHES),
                 )
             seconds = work = 0.0
             for kernel, count in self._kernels:
@@ -87,7 +87,7 @@ def run(
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)
-    yield steps.planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
+    yield Planned(sum(isinstance(step, Case) and step.key not in steps.done for step in plan))
     rows: list[Row] = []
     measured: list[tuple[Case, Row]] = []
     for step in plan:
@@ -97,7 +97,7 @@ def run(
             measured.append((step, row))
     best_s, failures = rates.best_burst(rows), 0
     slow = [(case, row) for case, row in measured if rates.burst_loss(row, best_s) > rates.UNCERTAIN]
-    yield from [steps.planned(len(slow))] if slow else []
+    yield from [Planned(len(slow))] if slow else []
     for case, before in slow:
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
@@ -110,18 +110,16 @@ def run(
 
 
 class Steps:
-    """Takes the steps of a plan one by one.
+    """Runs the steps of a plan one by one.
 
-    `held` are the rows that the file held from the start, `done` the same by key, without the incomplete
-    ones, which are measured anew. Raises `RunFileError` if a row cannot be written; the rows before it are
-    safe.
+    `done` has the rows that the file held from the start, by key. Raises `RunFileError` if a row cannot be
+    written; the rows before it are safe.
     """
 
     def __init__(self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None) -> None:
-        """Start without measured rows. `done` holds the rows that need not be measured again."""
+        """Start without measured rows."""
         self.devices, self.policy = devices, policy
-        self.held = file.done if file else ()
-        self.done = {row.key: row for row in self.held}
+        self.done = {row.key: row for row in (file.done if file else ())}
         self._file = file
         self._number = 0
         self._has_gemms = False
@@ -143,10 +141,6 @@ class Steps:
                     "sources than today's; --force drops them, or give --save another file"
                 )
 
-    def planned(self, cases: int) -> Planned:
-        """The event before the first case."""
-        return Planned(cases)
-
     def started(self, label: str) -> Started:
         self._number += 1
         return Started(self._number, label)
@@ -164,7 +158,7 @@ class Steps:
         """
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
-            self._record(done)
+            self._remember_time(done)
             yield Finished(done, resumed=True)
             return done
         if isinstance(step, Skip):
@@ -184,28 +178,28 @@ class Steps:
         policy = self.policy
         if self._has_gemms and case.kind != "gemm":  # measured for its rate alone
             policy = replace(policy, energy=False)
-        known = replace(case, measured=self._measured(case))
+        known = replace(case, measured=self._largest_smaller(case))
         if case.versus:
-            known = replace(known, versus=replace(case.versus, measured=self._measured(case.versus)))
+            known = replace(known, versus=replace(case.versus, measured=self._largest_smaller(case.versus)))
         self._control = self._control or Control(self.devices, worker, policy.time_limit_s)
         bursts = self._control.burst(case, self.devices)
         row = yield from worker.run(known, device, policy)
         bursts += self._control.burst(case, self.devices) if bursts else ()
         if bursts:
             row = replace(row, conditions=replace(row.conditions or Conditions(), control_s=bursts))
-        self._record(row)
+        self._remember_time(row)
         return row
 
-    def _record(self, row: Row) -> None:
+    def _remember_time(self, row: Row) -> None:
         times = rates.summary(row, "host")
         if row.kind == "gemm" and row.status == "ok" and times:
-            self._timed[_kernel(row)].append((rates.gemm_of(row), times.median))
+            self._timed[_kernel_key(row)].append((rates.gemm_of(row), times.median))
 
-    def _measured(self, case: Case) -> tuple[Gemm, float] | None:
+    def _largest_smaller(self, case: Case) -> tuple[Gemm, float] | None:
         """The largest smaller problem that this run has measured with a case's kernel, and its seconds."""
-        smaller = [each for each in self._timed[_kernel(case)] if each[0].flops < case.gemm.flops]
+        smaller = [each for each in self._timed[_kernel_key(case)] if each[0].flops < case.gemm.flops]
         return max(smaller, key=lambda each: each[0].flops, default=None)
 
 
-def _kernel(of: Case | Row) -> tuple[object, ...]:
+def _kernel_key(of: Case | Row) -> tuple[object, ...]:
     return of.variant, of.device, of.dtype, frozenset(of.parameters.items())

@@ -25,7 +25,7 @@ from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
 from gemmbench.options.comparing import TuneOptions
 from gemmbench.plan import select
-from gemmbench.suite.cached import KeptPresets, Preset, device_key, source, subfolder
+from gemmbench.suite.cached import Preset, TunedPresets, device_key, source, subfolder
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
@@ -92,7 +92,7 @@ class Tuning:
 
         If nothing is saved, the message says whether an earlier winner stays in use.
         """
-        best, store, task = facts.result(run), KeptPresets(), self.task
+        best, store, task = facts.result(run), TunedPresets(), self.task
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
         if not best.is_kept or best.winner is None:
             earlier = store.find(device, laid_out(variant, task.problems[0]), dtype)
@@ -161,7 +161,7 @@ def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, Devic
 
 def forget(device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) -> tuple[Preset, ...]:
     """Delete presets saved for a device, and return them. Raises `UsageError` if that is impossible."""
-    store = KeptPresets()
+    store = TunedPresets()
     gone = store.forget(device, variants, dtypes)
     if store.notes:
         raise UsageError(store.notes[0])

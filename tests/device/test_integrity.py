@@ -19,9 +19,9 @@ from gemmbench.model.row import Row
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
 from gemmbench.probes import measure, memory_opencl
-from gemmbench.probes.arithmetic import RECURRENCES, Lanes
+from gemmbench.probes.arithmetic import RECURRENCES
 from gemmbench.probes.measure import Known
-from gemmbench.probes.memory_opencl import Enqueue, timed
+from gemmbench.probes.memory_opencl import Enqueue, time_launches
 from gemmbench.probes.opencl import ProbeExecutor
 from gemmbench.stats.rates import rate
 from tests import in_process
@@ -102,8 +102,8 @@ def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(
     if device.type != "cpu":
         pytest.skip("whether this compiler folds is its own affair, and it may fold nothing")
 
-    def add(lanes: Lanes, dtype: DType) -> HostArray:
-        return np.asarray(lanes.x + lanes.second)
+    def add(x: HostArray, _: HostArray, b: HostArray, dtype: DType) -> HostArray:
+        return np.asarray(x + b)
 
     plant("x[c] = x[c] * x[c] + b", "x[c] = x[c] + b")
     monkeypatch.setitem(RECURRENCES, "square", replace(RECURRENCES["square"], step=add))
@@ -131,10 +131,10 @@ def test_an_event_clock_that_shows_a_fraction_is_not_believed(
     device: DeviceFacts, plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def hasty(queue: object, enqueue: Enqueue, *more: Any) -> Batch:
-        batch = timed(queue, enqueue, *more)
+        batch = time_launches(queue, enqueue, *more)
         return replace(batch, seconds={"kernel": batch.seconds["kernel"] / 70})
 
-    monkeypatch.setattr(memory_opencl, "timed", hasty)
+    monkeypatch.setattr(memory_opencl, "time_launches", hasty)
     row = run(Peaks(device), device, "float")
     assert row.check.verdict == "suspect"
     (reason,) = [reason for reason in row.check.reasons if "clock" in reason]

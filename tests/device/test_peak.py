@@ -13,9 +13,9 @@ from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
 from gemmbench.probes import PROBES
-from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe, kernels_in
+from gemmbench.probes.arithmetic import ChainProbe, Form, MatrixProbe
 from gemmbench.probes.opencl import Chains, MatrixTiles, ProbeExecutor
-from gemmbench.probes.race import control_case, sized, trips_for
+from gemmbench.probes.race import control_case, trips_for
 from tests import in_process
 from tests.device.conftest import runtime
 
@@ -51,13 +51,12 @@ def test_a_form_computes_what_it_says(
         pytest.skip(lacks)
     operands = Chains(runtime(device), replace(probe, forms={dtype: (form,)}), dtype, width)
     for count in (1, 2):
-        program: dict[str, Any] = {"form": form.name, "unroll": 4, "kernels": kernels_in((1, 2))}
+        program: dict[str, Any] = {"form": form.name, "unroll": 4, "kernels": "1,2"}
         bench = operands.bench({**program, "chains": count})
-        chain: Any = bench.candidate
-        assert chain.wrong() == ""
+        assert bench.check(1) == ""
         assert bench.prepared.unit.flops == probe.operations * operands.items * width * count * 4
     # A check that finds nothing must be one that can: here with fewer steps in mind.
-    assert replace(chain, steps=1).wrong() != ""
+    assert operands.wrong_sums(bench.enqueue, form, count, steps=1) != ""
 
 
 @pytest.mark.parametrize(("probe", "dtype", "parameters"), MATRIX_ROWS)
@@ -69,9 +68,10 @@ def test_a_matrix_instruction_computes_products(
         pytest.skip(lacks)
     operands = MatrixTiles(runtime(device), probe, dtype, parameters)
     bench = operands.bench({"chains": probe.chains[-1], "unroll": probe.unrolls[0], "groups": 1})
-    product: Any = bench.candidate
-    assert product.wrong() == ""
-    assert replace(product, steps=product.steps + 2).wrong() != ""
+    assert bench.check(1) == ""
+    steps = probe.unrolls[0] + 2  # a check that finds nothing must be one that can
+    products = bench.unit.flops // probe.instruction(dtype, parameters).operations // probe.unrolls[0]
+    assert operands.wrong_products(bench.launcher, products, probe.chains[-1], steps) != ""
 
 
 def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> None:
@@ -93,7 +93,7 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
 def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: DeviceFacts) -> None:
     instrument = in_process.InProcess(ProbeExecutor(runtime(device)))
     with instrument.prepare(control_case(device), device, QUICK) as handle:
-        control = sized(handle, trips_for(handle, 0.005))
+        control = replace(handle, work=trips_for(handle, 0.005))
         assert control.verify("before").check.verdict == "ok"
         assert control.batch(control.prepared.clocks[0], 1).count == 1
         assert handle.prepared.trips[0] <= control.work <= handle.prepared.trips[1]

@@ -15,7 +15,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK
-from gemmbench.opencl import discovery, runtime
+from gemmbench.opencl import discovery, drivers, runtime
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan, select
 
@@ -64,7 +64,7 @@ def test_zeros_and_empty_lists_mean_the_minimum_of_the_specification(device: Dev
             return "" if key in texts else () if key == cl.device_info.MAX_WORK_ITEM_SIZES else 0
 
     platform: Any = SimpleNamespace(get_info=lambda key: "")
-    facts = discovery._facts((0, 0, 0), platform, Silent(), ("", "system"), ())
+    facts = discovery._facts(0, 0, 0, platform, Silent(), drivers.Driver("", "system"), ())
     assert (facts.compute_units, facts.max_work_group_size, facts.max_work_item_sizes) == (1, 1, (1, 1, 1))
     assert (facts.local_mem_bytes, facts.max_alloc_bytes, facts.global_mem_bytes) == (
         32 << 10,

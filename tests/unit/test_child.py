@@ -176,7 +176,7 @@ def pid(handle: Handle) -> int:
 
 
 def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Worker) -> None:
-    opened = child.open()
+    opened = child.opened()
     assert opened.devices == (fake_runs.CPU,)
     assert (opened.protocol, opened.gemmbench) == (PROTOCOL, __version__)
     assert child.last_words() == "the driver prints to stdout"
@@ -203,7 +203,7 @@ def test_other_versions_are_asked_for_the_machine_by_this_name() -> None:
     """``check --against CHECKOUT`` starts that checkout's instrument: the name is part of the protocol."""
     assert named(machine.default) == ("gemmbench.measure.machine:default",)
     with Worker(partial(make_with, "a b", "ä")) as child:
-        assert child.open().devices == (fake_runs.CPU,)
+        assert child.opened().devices == (fake_runs.CPU,)
 
 
 def test_the_next_batch_is_queued_before_the_last_is_read(child: Worker) -> None:
@@ -268,7 +268,7 @@ def test_nothing_is_read_any_more_once_a_handle_is_released(
 @on_linux
 def test_fake_machines_are_forks(child: Worker) -> None:
     """A new interpreter each time costs half of the tests' time."""
-    child.open()
+    child.opened()
     assert isinstance(child._process, forked.Forked)
 
 
@@ -365,7 +365,7 @@ def test_nothing_is_imported_from_the_working_directory(
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the wrong one')")
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
-    assert child.open().devices == (fake_runs.CPU,)
+    assert child.opened().devices == (fake_runs.CPU,)
 
 
 def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -381,7 +381,7 @@ def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: py
     monkeypatch.setattr("gemmbench.measure.child.subprocess", subprocess)
     monkeypatch.setattr(subprocess, "Popen", popen)
     with Worker(make) as worker, pytest.raises(FileNotFoundError):
-        worker.open()
+        worker.opened()
     assert seen["GEMMBENCH_OTHER"] == "kept"
     assert BUILD_OPTIONS not in seen
 

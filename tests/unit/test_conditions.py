@@ -14,7 +14,7 @@ import pytest
 
 from gemmbench.measure import machine, sensors
 from gemmbench.measure.machine import Usage, usage
-from gemmbench.measure.sensors import Monitor, NvmlGauge, assigned
+from gemmbench.measure.sensors import Monitor, NvidiaBoard, readings_by_batch
 from gemmbench.model.device import Conditions, Reading, Readings, joined
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
@@ -61,16 +61,14 @@ def test_only_the_cores_that_we_may_use_count(proc: FakeProc) -> None:
 def test_a_host_is_busy_where_this_process_may_run(
     used: set[int], busy: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seconds = iter((0.0, 1.0))
-    times: list[SimpleNamespace] = []
+    times = [SimpleNamespace(user=0.0, idle=0.0) for _ in range(2)]
 
     def passing(_: float) -> None:
-        passed = next(seconds)
-        cores = ((passed, 0.0), (0.0, passed))  # the other core is idle
+        cores = ((1.0, 0.0), (0.0, 1.0))  # the other core is idle
         times[:] = [SimpleNamespace(user=user, idle=idle) for user, idle in cores]
 
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(times))
-    monkeypatch.setattr(machine, "family", lambda own, system: [])
+    monkeypatch.setattr(machine, "family", lambda pid, system: [])
     monkeypatch.setattr(machine, "usable_cores", lambda: used)
     monkeypatch.setattr(
         machine, "time", SimpleNamespace(sleep=passing, perf_counter=iter((0.0, 1.0)).__next__)
@@ -166,9 +164,9 @@ def raises(error: int) -> Callable[[], None]:
 HOT = {"max": 1980, "clock": 1440, "milliwatts": 692_000, "celsius": 54, "reasons": 0x4}
 
 
-def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvmlGauge:
+def gauge(monkeypatch: pytest.MonkeyPatch, **state: int) -> NvidiaBoard:
     Nvml(state=state).install(monkeypatch)
-    return NvmlGauge(fake.GPU)
+    return NvidiaBoard(fake.GPU)
 
 
 def test_a_board_says_its_clock_power_temperature_and_limits(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +229,7 @@ def test_readings_go_to_the_batches_during_which_they_were_taken() -> None:
         Reading(1.2, 1800.0, 1980.0, 500.0, 43.0, ("power",)),
         Reading(2.1, 1400.0, 1980.0, 690.0, 50.0, ("power", "thermal")),
     ]
-    read = assigned(readings, [batch(1.0, 1.3), batch(1.3, 1.35), batch(2.0, 2.2), batch(9.0, 9.1)])
+    read = readings_by_batch(readings, [batch(1.0, 1.3), batch(1.3, 1.35), batch(2.0, 2.2), batch(9.0, 9.1)])
     assert read == Readings(
         begin_s=(1.0, 1.3, 2.0, 9.0),
         clock_mhz=(1850.0, 1800.0, 1400.0, None),  # the second is shorter than a poll: what was read before
@@ -252,19 +250,21 @@ def test_each_batch_looks_at_few_of_the_readings() -> None:
 
     count = 1000
     batches = [batch(number - 0.3, number + 0.3) for number in range(count)]
-    read = assigned([Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches)
+    read = readings_by_batch(
+        [Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches
+    )
     assert read.clock_mhz == tuple(1000.0 + number for number in range(count))
     assert looks < 50 * count
 
 
 def test_a_device_that_says_nothing_leaves_no_columns() -> None:
-    assert assigned([], [batch(1.0, 2.0)]) == Readings()
-    assert assigned([Reading(1.5)], [batch(1.0, 2.0)]) == Readings(begin_s=(1.0,), limits=("",))
+    assert readings_by_batch([], [batch(1.0, 2.0)]) == Readings()
+    assert readings_by_batch([Reading(1.5)], [batch(1.0, 2.0)]) == Readings(begin_s=(1.0,), limits=("",))
 
 
 def test_a_monitor_polls_while_a_window_is_open(monkeypatch: pytest.MonkeyPatch, proc: FakeProc) -> None:
     board = gauge(monkeypatch, **HOT)
-    monitor = Monitor(fake.GPU, board, lambda now: replace(look(proc), at_s=now))
+    monitor = Monitor(fake.GPU, board.read, lambda now: replace(look(proc), at_s=now))
     begin = time.perf_counter()
     monitor.begin()
     time.sleep(0.1)
@@ -317,7 +317,7 @@ def test_a_row_is_power_limited_if_a_limit_is_reported_or_its_clock_drops(
     readings: tuple[Reading, ...], clock: str, is_limited: bool
 ) -> None:
     script = Script(*readings)
-    monitor = Monitor(fake.GPU, script, lambda now: None)
+    monitor = Monitor(fake.GPU, script.read, lambda now: None)
     monitor.begin()
     assert script.over.wait(10)
     read = monitor.end(clock, [batch(0.5, 1.0), batch(1.0, 3.0)])

@@ -86,13 +86,6 @@ class Machine:
         self.icd("pocl.icd", "libpocl-21062cec.so", self.site / "pyopencl" / ".libs")
         return str(self.site / "pyopencl" / ".libs" / "libpocl-21062cec.so")
 
-    def install_pyopencl(self, bundled_loader: bool) -> None:
-        (self.site / "pyopencl").mkdir(exist_ok=True)
-        (self.site / "pyopencl" / "__init__.py").write_text("raise RuntimeError('imported')")
-        if bundled_loader:
-            (self.site / "pyopencl" / ".libs").mkdir(exist_ok=True)
-            (self.site / "pyopencl" / ".libs" / "libOpenCL-5519dec5.so.1.0.0").write_bytes(b"")
-
     @property
     def changed(self) -> dict[str, str]:
         return {name: value for name, value in self.environ.items() if not name.startswith("PYTEST_")}
@@ -116,7 +109,7 @@ def test_nothing_to_do_leaves_the_environment_alone(machine: Machine) -> None:
     registered = machine.register()
     assert machine.changed == {}
     assert registered == Registered(
-        (Driver("libpocl.so.2.10.0", "system", str(machine.system / "pocl.icd")),), {}, ()
+        (Driver("libpocl.so.2.10.0", "system", str(machine.system / "pocl.icd")),), ()
     )
     assert list(machine.temporary.iterdir()) == []
 
@@ -127,7 +120,6 @@ def test_intel_is_shown_beside_the_system(machine: Machine) -> None:
     intel = machine.install_intel()
     registered = machine.register()
     assert machine.shown() == ["libnvidia-opencl.so.1", "libpocl.so.2.10.0", intel]
-    assert registered.environment == machine.changed
     assert registered.warnings == ()
     driver = Driver(intel, "from this environment: intel-opencl-rt 2026.2.0")
     assert registered.drivers_of(["Intel(R) OpenCL"]) == [driver]
@@ -257,17 +249,12 @@ def test_a_system_entry_that_leads_nowhere_hides_nothing(machine: Machine) -> No
     assert machine.shown() == ["/opt/intel/gone/libintelocl.so", intel]
 
 
-@pytest.mark.parametrize("bundled", [True, False])
-def test_pocls_wheel_is_left_to_pyopencls_own_loader(machine: Machine, bundled: bool) -> None:
+def test_pocls_wheel_is_shown(machine: Machine) -> None:
     pocl = machine.install_pocl()
-    machine.install_pyopencl(bundled)
     registered = machine.register()
     assert [driver.library for driver in registered.drivers] == [pocl]
     assert registered.drivers[0].origin == "from this environment: pocl-binary-distribution 3.0"
-    if bundled:
-        assert machine.changed == {}
-    else:
-        assert machine.shown() == [pocl]
+    assert machine.shown() == [pocl]
 
 
 def test_conda_keeps_its_own_folder(machine: Machine, tmp_path: Path) -> None:
@@ -408,7 +395,6 @@ def test_a_grandchild_registers_nothing_more(machine: Machine) -> None:
     inherited = machine.changed
     again = machine.register()
     assert machine.changed == inherited
-    assert again.environment == {}
     assert again.drivers[0] == Driver(intel, "from this environment: intel-opencl-rt 2026.2.0")
 
 

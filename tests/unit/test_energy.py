@@ -14,7 +14,7 @@ import pytest
 from gemmbench.gemm import measure as measure_module
 from gemmbench.gemm import numpy_blas
 from gemmbench.measure import sensors
-from gemmbench.measure.sensors import CounterError, Nvml, Rapl, measure, measure_energy, open_counter
+from gemmbench.measure.sensors import CounterError, NvidiaBoard, Rapl, measure, measure_energy, open_counter
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Energy
@@ -255,7 +255,7 @@ def test_a_board_is_found_by_its_slot_or_else_by_its_name(
     pci: str, boards: tuple[tuple[str, str, int]], joules: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     install(monkeypatch, Library(*boards))
-    assert Nvml(replace(fake.GPU, pci=pci)).joules() == pytest.approx(joules)
+    assert NvidiaBoard(replace(fake.GPU, pci=pci)).joules() == pytest.approx(joules)
 
 
 @pytest.mark.parametrize(
@@ -281,7 +281,7 @@ def test_each_kind_of_device_has_its_counter(tree: Path, monkeypatch: pytest.Mon
     install(monkeypatch, Library(H200))
     assert isinstance(open_counter(fake.CPU, tree), Rapl)
     assert isinstance(open_counter(None, tree), Rapl)
-    assert isinstance(open_counter(fake.GPU, tree), Nvml)
+    assert isinstance(open_counter(fake.GPU, tree), NvidiaBoard)
     other = replace(fake.GPU, platform="Intel(R) OpenCL Graphics", vendor="Intel", name="Intel(R) Arc")
     with pytest.raises(CounterError, match=r"no energy counter is known for Intel\(R\) Arc"):
         open_counter(other, tree)

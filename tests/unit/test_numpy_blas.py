@@ -162,9 +162,9 @@ def test_each_library_is_called_by_its_own_blas(monkeypatch: pytest.MonkeyPatch)
     ]
     monkeypatch.setattr(machine, "blas_pools", lambda: pools)
     assert numpy_blas.scipy_title() == "scipy (OpenBLAS 9.1, 8 threads)"
-    assert machine.numpy_pool() == pools[1]
+    assert machine.pool_of() == pools[1]
     pools[1]["filepath"] = "/usr/lib/libopenblas.so"  # as conda has it
-    assert machine.numpy_pool() == pools[1]
+    assert machine.pool_of() == pools[1]
 
 
 def test_a_row_of_scipy_is_called_so() -> None:
@@ -195,4 +195,4 @@ def test_verification_on_a_cpu_leaves_no_threads_that_spin(
 def test_one_thread_of_numpys_blas() -> None:
     with threadpoolctl.threadpool_limits(None, "blas"):  # put back afterwards
         machine.limit_blas_threads()
-        assert (machine.numpy_pool() or {})["num_threads"] == 1
+        assert (machine.pool_of() or {})["num_threads"] == 1

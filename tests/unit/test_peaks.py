@@ -15,7 +15,7 @@ from gemmbench.model.row import Check, Problem, Row
 from gemmbench.model.run_file import SCHEMA_VERSION, Run
 from gemmbench.stats import rates
 from gemmbench.suite import cached
-from gemmbench.suite.cached import KeptPeaks
+from gemmbench.suite.cached import CachedPeaks
 from tests import fake_runs as fake
 
 SOURCE = "0123456789abcdef"
@@ -29,11 +29,11 @@ def run_of(*rows: Row) -> Run:
 
 
 def kept_in(folder: Path, *rows: Row) -> None:
-    KeptPeaks(folder).keep(run_of(*rows or (ROW,)), now=NOW)
+    CachedPeaks(folder).keep(run_of(*rows or (ROW,)), now=NOW)
 
 
 def fill(folder: Path, *steps: Case, device: DeviceFacts = fake.CPU) -> Plan:
-    store = KeptPeaks(folder)
+    store = CachedPeaks(folder)
     found = store.fill(steps or (CASE,), [device])
     assert store.notes == []
     return found
@@ -50,7 +50,7 @@ def test_a_kept_row_takes_the_place_of_its_case(tmp_path: Path) -> None:
 def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:
     kept_in(tmp_path)
     case = replace(CASE, device=1)
-    (step,) = KeptPeaks(tmp_path).fill((case,), [fake.POCL, fake.CPU])
+    (step,) = CachedPeaks(tmp_path).fill((case,), [fake.POCL, fake.CPU])
     assert isinstance(step, Skip)
     assert step.row.key == case.key
 
@@ -110,13 +110,13 @@ def test_what_is_not_believed_or_not_measured_is_not_kept(tmp_path: Path, other:
 
 
 def test_a_peak_that_a_resumed_file_held_does_not_become_younger(tmp_path: Path) -> None:
-    KeptPeaks(tmp_path).keep(run_of(ROW), {ROW.key}, NOW)
+    CachedPeaks(tmp_path).keep(run_of(ROW), {ROW.key}, NOW)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_peak_of_another_chip_of_the_model_is_measured_again(tmp_path: Path) -> None:
     known = replace(fake.CPU, chip="a")
-    KeptPeaks(tmp_path).keep(Run(fake.header(("peak",), (known,)), (ROW,)), now=NOW)
+    CachedPeaks(tmp_path).keep(Run(fake.header(("peak",), (known,)), (ROW,)), now=NOW)
     assert fill(tmp_path, device=replace(known, chip="b")) == (CASE,)
     for chip in ("a", ""):
         (step,) = fill(tmp_path, device=replace(known, chip=chip))
@@ -126,7 +126,7 @@ def test_a_peak_of_another_chip_of_the_model_is_measured_again(tmp_path: Path) -
 def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:
     run = run_of(ROW)
     busy = replace(run, header=replace(run.header, host=replace(run.header.host, busy=1.1)))
-    KeptPeaks(tmp_path).keep(busy, now=NOW)
+    CachedPeaks(tmp_path).keep(busy, now=NOW)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -144,13 +144,13 @@ def test_a_peak_that_a_gemm_is_above_is_not_kept(tmp_path: Path) -> None:
 
 def test_a_better_peak_is_not_replaced_by_a_newer_one(tmp_path: Path) -> None:
     kept_in(tmp_path)
-    store = KeptPeaks(tmp_path)
+    store = CachedPeaks(tmp_path)
     store.keep(run_of(replace(fake.peak_row(4, 300.0), source=SOURCE)), now=NOW)
     assert store.notes == []
     (step,) = fill(tmp_path)
     assert isinstance(step, Skip)
     assert step.row.samples == ROW.samples
-    store = KeptPeaks(tmp_path)
+    store = CachedPeaks(tmp_path)
     store.keep(run_of(replace(fake.peak_row(4, 300.0), source="another kernel")), now=NOW)
     assert store.notes == []  # of other kernels, which measure another thing
 
@@ -158,7 +158,7 @@ def test_a_better_peak_is_not_replaced_by_a_newer_one(tmp_path: Path) -> None:
 def test_the_better_wins_and_the_others_stay(tmp_path: Path) -> None:
     kept_in(tmp_path, ROW, replace(ROW, parameters={"width": 8}))
     newer = replace(fake.peak_row(4, 360.0), source=SOURCE)
-    KeptPeaks(tmp_path).keep(run_of(newer), now=datetime(2026, 11, 22, tzinfo=timezone.utc))
+    CachedPeaks(tmp_path).keep(run_of(newer), now=datetime(2026, 11, 22, tzinfo=timezone.utc))
     first, second = fill(tmp_path, CASE, replace(CASE, parameters={"width": 8}))
     assert isinstance(first, Skip)
     assert isinstance(second, Skip)
@@ -172,7 +172,7 @@ def test_a_corrupt_file_costs_a_note(tmp_path: Path, text: str) -> None:
     kept_in(tmp_path)
     (path,) = tmp_path.iterdir()
     path.write_bytes(text.encode("latin-1"))
-    store = KeptPeaks(tmp_path)
+    store = CachedPeaks(tmp_path)
     assert store.fill((CASE,), [fake.CPU]) == (CASE,)
     (note,) = store.notes
     assert note.startswith(f"kept peaks cannot be read, so that they are measured again: {path}: ")
@@ -182,7 +182,7 @@ def test_a_corrupt_file_costs_a_note(tmp_path: Path, text: str) -> None:
 
 def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    store = KeptPeaks(tmp_path / "file" / "peaks")
+    store = CachedPeaks(tmp_path / "file" / "peaks")
     assert store.fill((CASE,), [fake.CPU]) == (CASE,)
     store.keep(run_of(ROW), now=NOW)
     assert store.notes
@@ -192,7 +192,7 @@ def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
 @pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root may write anywhere")
 def test_a_folder_that_is_read_only_costs_a_note(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    store = KeptPeaks(tmp_path)
+    store = CachedPeaks(tmp_path)
     store.keep(run_of(ROW), now=NOW)
     assert "permission denied" in store.notes[0]
 
@@ -202,7 +202,7 @@ def test_a_disk_that_is_full_leaves_no_rubbish(tmp_path: Path, monkeypatch: pyte
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(Path, "replace", full)
-    store = KeptPeaks(tmp_path)
+    store = CachedPeaks(tmp_path)
     store.keep(run_of(ROW), now=NOW)
     assert "no space left on device" in store.notes[0]
     assert list(tmp_path.iterdir()) == []

@@ -27,7 +27,7 @@ UPLOAD = Case("transfer", 0, "upload-pageable", "float", {"bytes": 4096})
 
 
 def run(fake: FakeProbes, case: Case, policy: Policy = POLICY, known: Known | None = None) -> Row:
-    return in_process.result_of(measured(fake, case, DEVICE, policy, known or Known()))
+    return in_process.result_of(measured(fake, case, DEVICE, policy, Known() if known is None else known))
 
 
 def arithmetic(**changes: object) -> FakeProbes:
@@ -63,7 +63,7 @@ def test_the_winner_is_sampled_and_has_the_rows_work() -> None:
     assert row.race[1].startswith("raced chains (G/s): 1: 0.667, 2: 0.556, 4: 0.556, 8: 1.11, ")
     assert row.build_s == pytest.approx(0.1 * 4)  # two depths of the winning form, one of the others
     rate = pytest.approx(1e9 / 0.9)
-    assert known.winners == {("flops", "float"): {"width": 4, "chains": 8, "rate": rate}}
+    assert known == {("flops", "float"): {"width": 4, "chains": 8, "rate": rate}}
     assert len(fake.released) == len([entry for entry in fake.log if entry[0] == "prepare"])
 
 
@@ -93,7 +93,7 @@ def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
     assert second == [("fma(a,b,c)", 4, 8), ("fma(a,b,c)", 4, 1)]
     assert [entry for entry in tried if entry[1] == 16] == [("fma(a,b,c)", 16, 8)]
     programs = {(entry["form"], entry["unroll"], entry["kernels"]) for entry in fake.candidates}
-    assert ("a*b+c", 4, sum(1 << count for count in (1, 2, 4, 8, 12, 16))) in programs
+    assert ("a*b+c", 4, "1,2,4,8,12,16") in programs
     fake.candidates.clear()
     run(fake, replace(FLOAT, parameters={"width": 16}), known=known)
     tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
@@ -102,7 +102,7 @@ def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
     assert sorted(tried) == sorted(confirming)
 
     fake.candidates.clear()
-    known.winners["flops", "float"] = {"width": 4, "chains": 8, "rate": 2e9}  # of a width that was faster
+    known["flops", "float"] = {"width": 4, "chains": 8, "rate": 2e9}  # of a width that was faster
     run(fake, replace(FLOAT, parameters={"width": 16}), known=known)
     tried = [(entry["form"], entry["unroll"], entry["chains"]) for entry in fake.candidates]
     others = [("fma(a,b,c)", unroll, n) for unroll in (4, 16) for n in (1, 4, 12, 16)]
@@ -284,7 +284,7 @@ def test_a_map_that_takes_no_longer_for_more_moves_nothing(growth: float, way: s
     row = in_process.result_of(measured(fake, replace(UPLOAD, variant="upload-mapped"), gpu, POLICY, known))
     assert row.choice == {"way": way}
     assert row.work == Work(bytes=4096 if way == "map" else 0)
-    assert known.moving == {"up": way == "map"}
+    assert known["mapping moves data", "up"] == (way == "map")
 
 
 @pytest.mark.parametrize(("growth", "way"), [(4.0, "map"), (1.1, "zero-copy")])
@@ -311,7 +311,7 @@ def test_a_map_that_cannot_be_tried_fails_with_the_reason() -> None:
 
 
 def test_launches_are_a_distribution_and_a_chain_is_a_sample() -> None:
-    fake = FakeProbes(clocks=("host",), each=True)
+    fake = FakeProbes(clocks=("host",))
     row = run(fake, Case("latency", 0, "launch-round-trip", "int", {}))
     assert len(row.samples["host"].seconds) == 1000
     assert row.samples["host"].batch == 1

@@ -12,7 +12,7 @@ from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DEVICE_DTYPES, DTYPES, GEMM_DTYPES
 from gemmbench.plan import peak_plan
-from gemmbench.probes import ALL_DTYPES, PEAK_DTYPES, PROBES
+from gemmbench.probes import ALL_DTYPES, PROBES
 from gemmbench.probes.arithmetic import CHAINS, RECURRENCES, SEEDS, WIDTHS, ChainProbe, MatrixProbe
 from tests.unit.test_plan import DEVICE
 
@@ -69,7 +69,7 @@ def test_the_skeleton_has_a_kernel_for_every_number_of_chains() -> None:
 @pytest.mark.parametrize("probe", MATRIX_PROBES, ids=lambda probe: probe.name)
 def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
     source = kernel_files.raw(probe.file)
-    for mine in probe.instructions:
+    for mine in probe.family.instructions:
         chosen, *numbers = probe.options(mine, 4, 8)
         branch = source.partition(f"defined({chosen.removeprefix('-D')})")[2].partition("#elif")[0]
         types = {
@@ -84,7 +84,7 @@ def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
         assert f".{types[mine.dtype]}." in branch.replace('"', ".").replace(" ", ".")
         needs = set(re.findall(r"(?:!defined\(|#ifndef )(\w+)", source))
         assert needs == {word.removeprefix("-D").split("=")[0] for word in numbers}
-    assert len(re.findall(rf"defined\({probe.name.upper()}_\w+\)", source)) == len(probe.instructions)
+    assert len(re.findall(rf"defined\({probe.name.upper()}_\w+\)", source)) == len(probe.family.instructions)
     assert f"#define TILES {probe.tiles} " in source
     assert all(unroll % 2 == 0 for unroll in probe.unrolls)  # steps alternate between two operands
 
@@ -93,7 +93,7 @@ def test_what_gemm_takes_is_not_what_probes_take() -> None:
     assert GEMM_DTYPES[:6] == ("float", "double", "half", "bfloat16", "tf32", "char")
     results = ("", "-half", "-bfloat16")
     assert GEMM_DTYPES[6:] == tuple(name + result for name in ("e4m3", "e5m2") for result in results)
-    assert DEVICE_DTYPES == PEAK_DTYPES == ("float", "double", "half", "int")
+    assert DEVICE_DTYPES == ("float", "double", "half", "int")
     assert set(ALL_DTYPES) == set(DTYPES) - set(GEMM_DTYPES[6:]) - {"fp22"}
 
 

@@ -109,7 +109,7 @@ def test_candidates_share_operands_and_all_but_the_one_that_is_kept_are_given_ba
     fake = instrument()
     with race(fake) as found:
         found.enter([scripted(1e-6), scripted(2e-6), scripted(3e-6, unroll=16)])
-        found.kept = found.entries[1].handle
+        found.survivor = found.entries[1].handle
     assert [entry[3] for entry in fake.log if entry[0] == "prepare"] == [None, 0, 0]
     assert fake.released == {0, 2}
     assert found.build_s == pytest.approx(0.2)  # two of them are of one program

@@ -15,7 +15,7 @@ INSTRUCTIONS = [
     instruction
     for probe in PROBES.values()
     if isinstance(probe, MatrixProbe)
-    for instruction in probe.instructions
+    for instruction in probe.family.instructions
 ]
 NAMES: dict[str, Any] = {
     "argvalues": INSTRUCTIONS,

@@ -14,7 +14,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Problem
 from gemmbench.plan import gemm_plan
-from gemmbench.suite.cached import KeptPresets, Preset, source
+from gemmbench.suite.cached import Preset, TunedPresets, source
 from tests import fake_runs as fake
 
 REGISTER = BY_NAME["register"]
@@ -30,12 +30,12 @@ PRESET = Preset(
 )
 
 
-def kept(folder: Path, *presets: Preset, device: DeviceFacts = fake.CPU) -> KeptPresets:
-    store = KeptPresets(folder)
+def kept(folder: Path, *presets: Preset, device: DeviceFacts = fake.CPU) -> TunedPresets:
+    store = TunedPresets(folder)
     for preset in presets or (PRESET,):
         store.keep(device, preset)
     assert store.notes == []
-    return KeptPresets(folder)
+    return TunedPresets(folder)
 
 
 def test_a_kept_preset_is_found_and_says_where_it_is_from(tmp_path: Path) -> None:
@@ -102,27 +102,13 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
     assert store.forget(fake.CPU, ("register",), ("float",)) == ()
     assert store.path(fake.CPU).read_text() == "{"
     assert store.keep(fake.CPU, PRESET)
-    assert KeptPresets(tmp_path).find(fake.CPU, REGISTER, "float")
+    assert TunedPresets(tmp_path).find(fake.CPU, REGISTER, "float")
     assert len(store.notes) == 1
-
-
-def test_the_file_is_read_once_for_all_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = kept(tmp_path)
-    read: list[Path] = []
-    monkeypatch.setattr(
-        Path, "read_bytes", lambda path, whole=Path.read_bytes: read.append(path) or whole(path)
-    )
-    for dtype in ("float", "half", "double"):
-        store.find(fake.CPU, REGISTER, dtype)
-    assert read == [store.path(fake.CPU)]
-    read.clear()
-    assert store.keep(fake.CPU, replace(PRESET, dtype="double"))
-    assert store.find(fake.CPU, REGISTER, "double")
 
 
 def test_a_folder_that_cannot_be_made_costs_a_note(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    store = KeptPresets(tmp_path / "file" / "tuned")
+    store = TunedPresets(tmp_path / "file" / "tuned")
     assert not store.keep(fake.CPU, PRESET)
     assert store.notes[0].startswith("the tuned preset is not kept: ")
 
