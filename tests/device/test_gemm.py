@@ -367,14 +367,14 @@ BREAKS = {
 @pytest.mark.parametrize("fault", BREAKS)
 def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
     name, old, new = BREAKS[fault]
-    text = kernel_files.source
+    text = kernel_files.text
 
-    def broken(file: str, options: tuple[str, ...], root: str) -> str:
-        source = text(file, options, root)
+    def broken(file: str, root: str) -> str:
+        source = text(file, root)
         return source.replace(old, new)
 
     assert any(old in text(file) for file in BY_NAME[name].files)
-    monkeypatch.setattr(runtime_module, "source", broken)
+    monkeypatch.setattr(runtime_module, "text", broken)
     (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(50, 50, 50)])
     if isinstance(step, Skip) and BY_NAME[name].device_type not in ("", device.type):
         pytest.skip(step.row.reason)  # cpu-packed is for CPUs: on a GPU there is no copy of it to break
@@ -386,7 +386,7 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
 
 
 def test_a_build_error_shows_the_drivers_log(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(runtime_module, "source", lambda *_: "__kernel void naive() { undeclared = 1; }")
+    monkeypatch.setattr(runtime_module, "text", lambda *_: "__kernel void naive() { undeclared = 1; }")
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(8, 8, 8)])
     assert isinstance(step, Case)
     with pytest.raises(NotMeasuredError, match=r"(?s)01_naive.cl does not compile: .*undeclared") as caught:
@@ -459,13 +459,13 @@ def test_a_wrong_kernel_is_wrong_whatever_its_former_self_is(
     device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At this size alone, so that it passes the exact test."""
-    text = kernel_files.source
+    text = kernel_files.text
 
-    def broken(file: str, options: tuple[str, ...], root: str) -> str:
-        source = text(file, options, root)
+    def broken(file: str, root: str) -> str:
+        source = text(file, root)
         return source if root else source.replace("column >= n", "column >= n || m == 50")
 
-    monkeypatch.setattr(runtime_module, "source", broken)
+    monkeypatch.setattr(runtime_module, "text", broken)
     (step,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(50, 50, 50)])
     assert isinstance(step, Case)
     case = replace(step, former=str(tmp_path))
