@@ -227,8 +227,8 @@ def _peaks(runs: Sequence[Run]) -> list[str]:
     sentences = []
     for run in runs:
         for device in range(len(run.header.devices)):
-            tops = ((dtype, rates.best_peak(run.rows, device, dtype, False)) for dtype in _PEAKS)
-            texts = [f"{dtype} {units.rate(top[0], rates.is_integer(dtype))}" for dtype, top in tops if top]
+            tops = ((dtype, rates.best_peak(run, device, dtype, False)) for dtype in _PEAKS)
+            texts = [f"{dtype} {units.rate(top.rate, rates.is_integer(dtype))}" for dtype, top in tops if top]
             if texts:
                 sentences.append(f"Measured peaks of {device_name(run, device)}: {', '.join(texts)}.")
     return sentences
