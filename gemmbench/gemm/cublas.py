@@ -19,15 +19,7 @@ import numpy as np
 
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.opencl import opened
-from gemmbench.gemm.operands import (
-    LONG_S,
-    SPLIT,
-    Laps,
-    Matrices,
-    host_batch,
-    load_operands,
-    operand_sets,
-)
+from gemmbench.gemm.operands import LONG_S, SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
 from gemmbench.gemm.verify import BATCH, ExactTest, Kernel, tested
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout

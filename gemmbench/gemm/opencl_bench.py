@@ -157,9 +157,8 @@ class Queued:
         launch_s = max(self._enqueued - self._begin, len(stamps) * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
-        known_s = (
-            None if self._check_last and self._count == 1 else launch_s
-        )  # C was erased before its only START
+        # If C was erased before the only START, the cost of launches is not known.
+        known_s = None if self._check_last and self._count == 1 else launch_s
         return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
 
@@ -322,9 +321,9 @@ class GemmBench:
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
-    def _check_last(self, comparison: QueuedComparison, c: Any) -> None:
+    def _check_last(self, differs: Callable[[], bool], c: Any) -> None:
         """Check what a batch's last problem left in C, if the device found a difference."""
-        if comparison.differs():
+        if differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
             self._verify_batch_result(left)
@@ -335,8 +334,8 @@ class GemmBench:
             self._wrong = self._answers.of_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
-    def _enqueue_compared(self) -> tuple[list[Any], QueuedComparison]:
-        """Enqueue a problem on an erased C and its comparison; the launches' events and the comparison."""
+    def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
+        """Enqueue a problem on an erased C and its comparison: the events, and whether C differs."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
@@ -384,12 +383,12 @@ class GemmBench:
         events, look = self._enqueue(plan, count - looks), None
         if looks:
             index = self._rotation.index()
-            (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]
+            (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]
             events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
-            look = partial(self._check_last, comparison, left)
+            look = partial(self._check_last, differs, left)
         queued = Queued(self, events, count, begin, look)
         if not self._ahead:
             return queued.finish()
@@ -623,26 +622,20 @@ class ResultComparer:
         count = np.dtype(np.uint32)
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
-    def compare(self, result: Any) -> QueuedComparison:
+    def compare(self, result: Any) -> Callable[[], bool]:
+        """Enqueue the comparison of a buffer. The returned function waits for it: whether any bit differs."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._first, on_device, self._words)
         cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._items,), (self._group,))
-        return QueuedComparison(cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False), on_host)
+        read = cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False)
 
+        def differs() -> bool:
+            with errors():
+                read.wait()
+            return bool(on_host[0])
 
-@dataclass(frozen=True)
-class QueuedComparison:
-    """A comparison in the queue."""
-
-    read: Any
-    words: HostArray
-
-    def differs(self) -> bool:
-        """Wait for it; whether any bit differs."""
-        with errors():
-            self.read.wait()
-        return bool(self.words[0])
+        return differs
 
 
 def erase(queue: Any, buffer: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -173,12 +174,7 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _broken(name: str) -> str:
     """A long name over several lines of at most 16 letters, broken at spaces."""
-    lines = [""]
-    for word in name.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > _NAME:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+    return textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
 
 
 def _best_kernel(run: Run, line: _ShapeLine) -> Cell:

@@ -9,18 +9,7 @@ from msgspec import UNSET
 
 from gemmbench.model.kernel_files import OwnFile
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import (
-    MATH,
-    Kind,
-    Parameters,
-    Problem,
-    RanOn,
-    Row,
-    RowKey,
-    Status,
-    row_key,
-    titled,
-)
+from gemmbench.model.row import MATH, Kind, Parameters, Problem, RanOn, Row, RowKey, Status, row_key, titled
 from gemmbench.model.units import size
 
 MEMORY_MODES: dict[str, str] = {
