@@ -21,6 +21,7 @@ from gemmbench.model.instrument import (
     LostError,
     NotMeasuredError,
     Verified,
+    When,
     too_slow,
 )
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
@@ -154,82 +155,104 @@ def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None,
         other, past, on = instrument.of_former(case, device)
     past = replace(past, operands=replace(past.operands, out=None))  # what is written is the case's own
     with ExitStack() as held:
-        handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
-
-        def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
-            """Prepare one side. It shares the other side's operands if both are on one instrument and can."""
-            sides = [handle for handle in handles.values() if handle.instrument is of]
-            like = sides[0].number if sides and _share_operands(present, past) else None
-            handle = handles[side is present] = of.prepare(side, its, policy, like)
-            return held.enter_context(handle)
-
-        def prepare_now() -> Handle:
-            return handles.get(True) or prepare(instrument, present, device)
-
         yield Staged(f"verifying {name}")
-        # Random, because the side that is prepared first gets other memory.
-        if random.random() < 0.5:
-            prepare_now()
-        try:
-            if case.versus:
-                refuse_if_too_slow(other, past, on, policy)
-            former = prepare(other, past, on)
-            exact = former.verify("exact").check
-            if exact.verdict == "wrong":
-                raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
-        except (NotMeasuredError, WrongError) as error:
-            of_other = _other_kernel_error(case, error)
-            if not of_other.restart and not isinstance(error, LostError) and not case.versus:
-                # If the kernel is wrong, its former version does not matter.
-                verified_row(present, prepare_now())
-            raise of_other from None
-        now = prepare_now()
+        now, former = _prepared_pair(held, case, (instrument, present, device), (other, past, on), policy)
         yield Staged("verifying")
         row = verified_row(present, now)
         if not case.gemm.flops:
             return _untimed(row, now)
         try:
             yield Staged(f"verifying {name}")
-            verified = former.verify("before")
-            if verified.check.verdict == "wrong":
-                raise _other_kernel_error(
-                    case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
-                )
-            least = max(policy.min_batches, _LEAST_IN_TURN)
-            on_host = former.prepared.clocks == ("host",)
-            clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
-            if on_host and device and device.type == "cpu":  # what they multiply is where the kernel has it
-                clocks, host_share = {"device", "host"}, 0.5
-            elif on_host:
-                host_share = 1 - _HOST_SHARE
-            batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
-            short = replace(policy, batch_s=batch_s, min_batches=least)
-            budget_s = max(policy.budget_s, _INTERLEAVED_S)
-            sides: tuple[list[Sampled], list[Sampled]] = ([], [])
-            for clock in now.prepared.clocks:
-                yield Staged(f"timing {clock}")
-                share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
-                if clock in clocks:
-                    pairs = in_turn(now, former, clock, short, share_s)
-                    sides[0].append(pairs.first)
-                    sides[1].append(pairs.second)
-                else:  # the host's BLAS and a GPU's kernel have the host's clock in common
-                    sides[0].append(alone(now, clock, policy, share_s, not sides[0]))
+            verified = _verified_other(former, "before")
+            sides, clocks = yield from _timed_in_pairs(now, former, device, policy)
             yield Staged("verifying")
             now.batch(now.prepared.clocks[0], 1)  # where C is shared, it was the last to write it
             row = verified_row_after(row, now)
             if row.status == "wrong":
                 return row
             former.batch(former.prepared.clocks[0], 1)
-            check = former.verify("after").check
-            if check.verdict == "wrong":
-                raise _other_kernel_error(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            _verified_other(former, "after")
         except NotMeasuredError as error:
             raise (_other_kernel_error(case, error) if error.handle == former.number else error) from None
         row = _with_pairs(row, case, former, verified, sides, clocks)
         if case.versus:
             row = yield from _after_samples(now, row, device, policy)
     return checked_against_peak(row, device)
+
+
+_Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved kernels, and what runs it
+
+
+def _prepared_pair(
+    held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
+) -> tuple[Handle, Handle]:
+    """Prepare the case's own kernel and the other one, which must pass its exact test.
+
+    They share operands if they run on one instrument and can. Which is prepared first is random, because it
+    gets other memory. Errors are those of `_interleaved`.
+    """
+
+    def prepare(side: _Side, first: Handle | None) -> Handle:
+        """Prepare one side, on the operands of the side that was prepared first if possible."""
+        instrument, its_case, device = side
+        shares = first is not None and first.instrument is instrument and _share_operands(own[1], other[1])
+        like = first.number if first and shares else None
+        return held.enter_context(instrument.prepare(its_case, device, policy, like))
+
+    now = prepare(own, None) if random.random() < 0.5 else None
+    former = None
+    try:
+        if case.versus:
+            refuse_if_too_slow(*other, policy)
+        former = prepare(other, now)
+        _verified_other(former, "exact")
+    except (NotMeasuredError, WrongError) as error:
+        of_other = _other_kernel_error(case, error)
+        if not of_other.restart and not isinstance(error, LostError) and not case.versus:
+            # If the kernel is wrong, its former version does not matter.
+            verified_row(own[1], now or prepare(own, former))
+        raise of_other from None
+    return now or prepare(own, former), former
+
+
+def _verified_other(former: Handle, when: When) -> Verified:
+    """Verify the other kernel. `NotMeasuredError` with its handle if an answer is wrong."""
+    verified = former.verify(when)
+    if verified.check.verdict == "wrong":
+        error = NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
+        error.handle = former.number
+        raise error
+    return verified
+
+
+def _timed_in_pairs(
+    now: Handle, former: Handle, device: DeviceFacts | None, policy: Policy
+) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
+    """Sample both kernels in alternating batches, in every clock that both have.
+
+    Returns the windows of the case's own kernel and those of the other one, and the shared clocks. The other
+    clocks time the case's own kernel alone.
+    """
+    on_host = former.prepared.clocks == ("host",)
+    clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
+    if on_host and device and device.type == "cpu":  # what they multiply is where the kernel has it
+        clocks, host_share = {"device", "host"}, 0.5
+    elif on_host:
+        host_share = 1 - _HOST_SHARE
+    batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
+    short = replace(policy, batch_s=batch_s, min_batches=max(policy.min_batches, _LEAST_IN_TURN))
+    budget_s = max(policy.budget_s, _INTERLEAVED_S)
+    sides: tuple[list[Sampled], list[Sampled]] = ([], [])
+    for clock in now.prepared.clocks:
+        yield Staged(f"timing {clock}")
+        share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
+        if clock in clocks:
+            pairs = in_turn(now, former, clock, short, share_s)
+            sides[0].append(pairs.first)
+            sides[1].append(pairs.second)
+        else:  # the host's BLAS and a GPU's kernel have the host's clock in common
+            sides[0].append(alone(now, clock, policy, share_s, not sides[0]))
+    return sides, clocks
 
 
 def _with_pairs(
