@@ -17,7 +17,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
+from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
@@ -101,7 +101,7 @@ def _workloads_sheet(
     forms = {inner: rate_text, "transfers": rate_text, "of peak": units.share, BASELINE: rate_text}
     forms[f"x {BASELINE}"] = units.number
     columns = {
-        name: [_figure(form, value) for value in (*values, _mean(values))]
+        name: [sweep_table.known(value, form) for value in (*values, _mean(values))]
         for (name, form), values in zip(forms.items(), zip(*figures, strict=True), strict=True)
         if any(values)
     }
@@ -134,15 +134,11 @@ def _workloads_sheet(
     )
 
 
-def _figure(form: Callable[[float], str], value: float | None) -> Cell:
-    return NOTHING if value is None else Cell(form(value))
-
-
 def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
     """The ratios of the best kernels to that of ``--versus`` and their geometric mean; none without one."""
     name = sweep_table.partner_name(rows)
     ratios = [rates.versus(row, scope) if row else None for row in best]
-    mean = _figure(units.number, _mean(ratio.median for ratio in ratios if ratio))
+    mean = sweep_table.known(_mean(ratio.median for ratio in ratios if ratio), units.number)
     return {f"x {name}": [*(sweep_table.versus_cell(row, scope) for row in best), mean]} if name else {}
 
 

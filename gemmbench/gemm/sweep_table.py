@@ -18,7 +18,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
-from gemmbench.report.table import Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
 
@@ -62,9 +62,9 @@ def table(lines: Iterable[_T], keys: Columns[_T], *blocks: Columns[_T]) -> Sheet
     return Sheet(keys=tuple(keys), blocks=tuple(map(tuple, blocks)), rows=rows)
 
 
-def known(value: float | None, form: Callable[[float], str], unknown: str = "-") -> Cell:
+def known(value: float | None, form: Callable[[float], str], unknown: Cell = NOTHING) -> Cell:
     """A value in words, or `unknown` if it is None."""
-    return Cell(unknown if value is None else form(value))
+    return unknown if value is None else Cell(form(value))
 
 
 def _by_size(panel: Panel, cell: Callable[[Row | None], Cell], more: Columns[Series]) -> Sheet:
@@ -555,15 +555,17 @@ def energy_columns(rows: Iterable[Row]) -> Columns[Row | None]:
 
 def joules_cell(row: Row | None) -> Cell:
     """A row's joules; "not measured" if they were requested; empty without a row."""
-    unknown = (
-        NOT_MEASURED if row and rates.asked_for_energy(row) else "-" if row and row.status == "ok" else ""
-    )
+    is_asked = row is not None and rates.asked_for_energy(row)
+    unknown = Cell(NOT_MEASURED) if is_asked else _unknown(row)
     return known(row.energy.joules if row else None, units.joules, unknown)
 
 
 def _efficiency_cell(row: Row | None) -> Cell:
-    unknown = "-" if row and row.status == "ok" else ""
-    return known(rates.gflop_per_joule(row) if row else None, units.number, unknown)
+    return known(rates.gflop_per_joule(row) if row else None, units.number, _unknown(row))
+
+
+def _unknown(row: Row | None) -> Cell:
+    return NOTHING if row and row.status == "ok" else Cell("")
 
 
 def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
