@@ -13,7 +13,7 @@ from gemmbench.ladder import variant_of
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.device import HOST, DeviceFacts, joined
+from gemmbench.model.device import HOST, DeviceFacts, joined_conditions
 from gemmbench.model.instrument import (
     Batch,
     Handle,
@@ -45,14 +45,14 @@ def _with_samples(
     row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
 ) -> Row:
     """The row with the samples, notes and conditions of its windows; wrong if its rate exceeds the peak."""
-    samples, notes = _trusted(sampled)
+    samples, notes = _checked_samples(sampled)
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
     row = replace(
         row,
         samples=samples,
         notes=(*row.notes, *handle.prepared.notes, *notes),
-        conditions=joined([window.conditions for window in sampled]),
+        conditions=joined_conditions([window.conditions for window in sampled]),
     )
     return checked_against_peak(row, device)
 
@@ -86,15 +86,15 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     try:
         if case.former or case.versus:
             try:
-                return (yield from _interleaved(instrument, case, device, policy))
+                return (yield from _measure_pair(instrument, case, device, policy))
             except _OtherKernelError as error:
                 case = replace(case, versus=None, notes=(*case.notes, error.reason))
-        return (yield from _alone(instrument, case, device, policy))
+        return (yield from _measure_alone(instrument, case, device, policy))
     except WrongError as error:
         return error.row
 
 
-def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case that is compared with no other, in one window for each clock."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
@@ -102,12 +102,12 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
         yield Staged("verifying")
         row = verified_row(case, handle)
         if not case.gemm.flops:
-            return _untimed(row, handle)
+            return _untimed_row(row, handle)
         one_s = sum(launch.running_s for launch in row.launches)
         if error := too_slow(one_s, policy):
             raise error
         windows: list[Sampled] = []
-        clocks = _clocks(case, handle, one_s, policy)
+        clocks = _timing_clocks(case, handle, one_s, policy)
         for clock in clocks:
             yield Staged(f"timing {clock}")
             share_s = policy.budget_s / len(clocks)
@@ -136,7 +136,7 @@ def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy:
     return verified_row_after(row, handle)
 
 
-def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its `former` version or with its `versus` kernel.
 
     Both are verified before and after. Clocks that both have are interleaved, the others time the case alone.
@@ -160,7 +160,7 @@ def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None,
         yield Staged("verifying")
         row = verified_row(present, now)
         if not case.gemm.flops:
-            return _untimed(row, now)
+            return _untimed_row(row, now)
         try:
             yield Staged(f"verifying {name}")
             verified = _verified_other(former, "before")
@@ -189,13 +189,13 @@ def _prepared_pair(
     """Prepare the case's own kernel and the other one, which must pass its exact test.
 
     They share operands if they run on one instrument and can. Which is prepared first is random, because it
-    gets other memory. Errors are those of `_interleaved`.
+    gets other memory. Errors are those of `_measure_pair`.
     """
 
     def prepare(side: _Side, first: Handle | None) -> Handle:
         """Prepare one side, on the operands of the side that was prepared first if possible."""
         instrument, its_case, device = side
-        shares = first is not None and first.instrument is instrument and _share_operands(own[1], other[1])
+        shares = first is not None and first.instrument is instrument and _can_share(own[1], other[1])
         like = first.number if first and shares else None
         return held.enter_context(instrument.prepare(its_case, device, policy, like))
 
@@ -261,7 +261,7 @@ def _with_pairs(
 ) -> Row:  # fmt: skip
     """The row with the samples of both sides, which are all events or all wall-clock times."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
-    (samples, notes), (before, doubts) = map(_trusted, sides)
+    (samples, notes), (before, doubts) = map(_checked_samples, sides)
     if bool(notes) != bool(doubts):  # one clock for both
         samples, before = (_by_wall_clock(side) for side in sides)
     elif on_host:  # whose only clock is the wall's
@@ -276,11 +276,11 @@ def _with_pairs(
         samples=samples,
         former=partner,
         notes=(*row.notes, *library, *(notes or doubts)),
-        conditions=joined([sampled.conditions for sampled in sides[0]]),
+        conditions=joined_conditions([sampled.conditions for sampled in sides[0]]),
     )
 
 
-def _share_operands(present: Case, other: Case) -> bool:
+def _can_share(present: Case, other: Case) -> bool:
     """Whether two cases can share operands: the same executor, and no image unless the kernel is the same."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
@@ -379,13 +379,13 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
     return replace(bare, status="wrong", reason=reason)
 
 
-def _untimed(row: Row, handle: Handle) -> Row:
+def _untimed_row(row: Row, handle: Handle) -> Row:
     """The row of a product without operations, verified but not timed."""
     row = verified_row_after(row, handle)
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
-def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
+def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first.
 
     Only the host's if ten batches of each clock exceed the budget: its launches have events too. Not with
@@ -402,7 +402,7 @@ def _parts_count(row: Row, policy: Policy) -> int:
     return int(min(_PARTS, max(min(1.0, fit), fit * _PARTS_SHARE)))
 
 
-def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
+def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
     """The samples of windows, checked against the wall clock, and a note if they had to be replaced.
 
     If the events of most batches contradict the wall clock, kernel and device scope get wall-clock times.

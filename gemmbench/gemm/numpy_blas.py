@@ -90,7 +90,7 @@ class NumpyBench:
             return instrument.Verified(Check("ok"))
         return self._answers.verified(self, when)
 
-    # --- answers: see `gemm.answers.Answering` ---
+    # --- answers: see `gemm.answers.Verifiable` ---
 
     def put(self, values: Matrices, index: int = 0) -> None:
         self._sets[0] = (values.a, values.b, *self._sets[0][2:])

@@ -109,7 +109,7 @@ class Rotation:
         self._next += count
 
 
-class Queued:
+class QueuedBatch:
     """A batch in the queue: a `measure.instrument.Running`.
 
     `events` are roles and events of all launches. `look` checks what the last problem left, if not None.
@@ -293,7 +293,7 @@ class GemmBench:
         timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | QueuedBatch:
         """Run a batch in the host scope, or enqueue it in the device's. Its last problem may be checked."""
         with errors():
             if clock == "device":
@@ -331,7 +331,7 @@ class GemmBench:
     def _verify_batch_result(self, left: HostArray) -> None:
         """Verify a C that differs in bits from the verified one; later batches are then not compared."""
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
-            self._wrong = self._answers.of_batch(left)
+            self._wrong = self._answers.check_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
     def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
@@ -375,7 +375,7 @@ class GemmBench:
         for buffer in held.values():
             erase(self.runtime.queue, buffer)
 
-    def _device_batch(self, count: int) -> Batch | Queued:
+    def _device_batch(self, count: int) -> Batch | QueuedBatch:
         """Enqueue `count` problems back to back; on a CPU also wait for them."""
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
@@ -389,13 +389,13 @@ class GemmBench:
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
             look = partial(self._check_last, differs, left)
-        queued = Queued(self, events, count, begin, look)
+        queued = QueuedBatch(self, events, count, begin, look)
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()
         return queued
 
-    # --- answers: see `gemm.answers.Answering` ---
+    # --- answers: see `gemm.answers.Verifiable` ---
 
     scopes = ("device", "host")
 
@@ -435,7 +435,7 @@ class GemmBench:
             queue.finish()
             self._device_s = time.perf_counter() - begin
             stamped = events if self.stamped else ()
-            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in stamped if event)
+            self._stamped = tuple(Launch(name, *_durations(event)) for name, event in stamped if event)
             matrix.to_host(queue)
             self._rotation.on_device = False
         else:
@@ -541,7 +541,7 @@ class GemmBench:
         events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.hand_over(queue)))
         laps.lap("upload", wait=not self.stamped)
         events += [(launch.role, launch.enqueue(queue)) for launch in launches]
-        laps.launched(partial(_busy, events) if self.stamped else None)
+        laps.launched(partial(_device_seconds, events) if self.stamped else None)
         for matrix in operands if cycle else (c,):
             matrix.to_host(queue)
         return laps.end()
@@ -579,21 +579,21 @@ class WallBench(GemmBench):
         return Batch({"device": (end - begin) / count}, begin, end, count)
 
 
-def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
+def _device_seconds(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """Device seconds of upload, passes and multiply kernels, by events; uploads without stamps count as 0."""
     seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
     for role, event in events:
         part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")
         try:
-            seconds[part] += _stamps(event)[2] if event else 0.0
+            seconds[part] += _durations(event)[2] if event else 0.0
         except cl.Error:
             if part != "upload":
                 raise
     return seconds
 
 
-def _stamps(event: Any) -> tuple[float, float, float]:
-    """Queued, submitted and running durations of an event in seconds, at least 0."""
+def _durations(event: Any) -> tuple[float, float, float]:
+    """QueuedBatch, submitted and running durations of an event in seconds, at least 0."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))

@@ -42,10 +42,10 @@ def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray,
         values -= 1
         return _stored(values, dtype)
 
-    return _each_operand(problem, draw)
+    return _draw_operands(problem, draw)
 
 
-def _each_operand(
+def _draw_operands(
     problem: Gemm, draw: Callable[[int, int, DType], HostArray]
 ) -> tuple[HostArray, HostArray, HostArray]:
     """op(A), op(B) and C, drawn by a function of rows, columns and type."""
@@ -71,7 +71,7 @@ def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
         high = most if dtype.is_float else most - 1
         return encode(rng.integers(-most, high, (rows, columns), endpoint=True), dtype)
 
-    return _each_operand(problem, draw)
+    return _draw_operands(problem, draw)
 
 
 def could_overflow(problem: Gemm) -> bool:
@@ -199,9 +199,9 @@ class ExactTest:
         stored_b = transposed(b, problem.batch) if problem.trans_b else b
         stored_c = c if problem.beta != 0 else np.full_like(c, poison(result))
         host = {
-            "A": _embed(stored_a, layout.lda, nan, unread + room * layout.lda),
-            "B": _embed(stored_b, layout.ldb, nan, unread + room * layout.ldb),
-            "C": _embed(stored_c, layout.ldc, guard, _BEHIND + room * layout.ldc),
+            "A": _flat_with_gaps(stored_a, layout.lda, nan, unread + room * layout.lda),
+            "B": _flat_with_gaps(stored_b, layout.ldb, nan, unread + room * layout.ldb),
+            "C": _flat_with_gaps(stored_c, layout.ldc, guard, _BEHIND + room * layout.ldc),
         }
         expected = exact_product(problem, a, b, c)
         if result.name == "bfloat16":  # the sum is exact, and rounded once
@@ -241,10 +241,10 @@ def with_row_length(matrix: HostArray, ld: int, fill: Any) -> HostArray:
     """A matrix in rows of ``ld`` elements, the rest filled; unchanged if its rows have that length."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
-    return _embed(matrix, ld, fill).reshape(len(matrix), ld)
+    return _flat_with_gaps(matrix, ld, fill).reshape(len(matrix), ld)
 
 
-def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
+def _flat_with_gaps(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
     """A flat matrix with rows of ``ld`` elements and ``extra`` more at the end; what is added is filled."""
     rows, columns = matrix.shape
     flat = np.full(rows * ld + extra, fill, matrix.dtype)
@@ -292,7 +292,7 @@ class Kernel:
                 yield ExactTest.of(each, layout, self.room, _BEHIND)
 
 
-def tested(kernel: Kernel, dtype: str) -> str:
+def exact_test_error(kernel: Kernel, dtype: str) -> str:
     """What is wrong with a kernel on the first exact test that it fails, or ""."""
     errors = (test.error(kernel.run(test), kernel.tile) for test in kernel.tests(dtype))
     return next(filter(None, errors), "")

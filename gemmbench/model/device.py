@@ -177,7 +177,7 @@ class Conditions:
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
 
 
-def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
+def joined_conditions(parts: Sequence[Conditions | None]) -> Conditions | None:
     """The conditions of a row from those of its windows; None if nothing is known of any.
 
     Each window has a clock of its own. `power_limited` is true if it is in any window. The other fields are

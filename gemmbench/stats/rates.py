@@ -410,7 +410,7 @@ def _on_cpus_alone(run: Run) -> bool:
     return all(device.type == "cpu" for device in run.header.devices)
 
 
-def kept_for(run: Run, row: Row) -> float | None:
+def age_when_cached(run: Run, row: Row) -> float | None:
     """Seconds from the measurement of a cached row to the run's start; None if the run measured it itself."""
     if not row.measured_utc:
         return None

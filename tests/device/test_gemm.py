@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from gemmbench.gemm import opencl_bench
 from gemmbench.gemm.opencl import GemmExecutor
-from gemmbench.gemm.opencl_bench import _busy
+from gemmbench.gemm.opencl_bench import _device_seconds
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.variant import Values
 from gemmbench.model import instrument, kernel_files
@@ -253,9 +253,9 @@ class Stamped:
 
 def test_an_upload_without_stamps_is_waited_for_and_a_kernel_without_them_is_an_error() -> None:
     events = [("upload", Stamped(None)), ("upload", None), ("pad", Stamped(200)), ("multiply", Stamped(300))]
-    assert _busy(events) == pytest.approx({"upload": 0.0, "passes": 2e-7, "kernel": 3e-7})
+    assert _device_seconds(events) == pytest.approx({"upload": 0.0, "passes": 2e-7, "kernel": 3e-7})
     with pytest.raises(cl.Error):
-        _busy([("multiply", Stamped(None))])
+        _device_seconds([("multiply", Stamped(None))])
 
 
 @pytest.mark.parametrize("name", ["naive", "padded"])

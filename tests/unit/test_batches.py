@@ -12,7 +12,7 @@ import pytest
 from msgspec import UNSET
 
 from gemmbench import UsageError, plan
-from gemmbench.gemm.answers import drawn
+from gemmbench.gemm.answers import exact_operands
 from gemmbench.gemm.numpy_blas import NumpyBench, NumpyExecutor, gemm
 from gemmbench.gemm.operands import Matrices
 from gemmbench.gemm.verify import ExactTest, exact_product, random_operands, stack, transposed
@@ -153,7 +153,7 @@ def one_element(c: HostArray, _: HostArray) -> None:
 def test_a_fault_in_any_problem_is_found(
     fault: Callable[[HostArray, HostArray], None] | None, dtype: str
 ) -> None:
-    exact = drawn(Gemm(40, 33, 65, dtype, beta=1.0, batch=120))
+    exact = exact_operands(Gemm(40, 33, 65, dtype, beta=1.0, batch=120))
     c = encode(exact_product(exact.problem, exact.a, exact.b, exact.c), exact.problem.result)
     if fault:
         fault(stack(c, 120), stack(exact.c, 120))

@@ -15,7 +15,7 @@ import pytest
 from gemmbench.measure import machine, sensors
 from gemmbench.measure.machine import Usage, usage
 from gemmbench.measure.sensors import Monitor, NvmlGauge, assigned
-from gemmbench.model.device import Conditions, Reading, Readings, joined
+from gemmbench.model.device import Conditions, Reading, Readings, joined_conditions
 from gemmbench.model.instrument import Batch
 from tests import fake_runs as fake
 from tests.fake_proc import OWN, FakeProc
@@ -330,8 +330,8 @@ def test_the_windows_of_a_row_are_joined() -> None:
         3.0, max_mhz=1980.0, cores=2, windows={"device": Readings((1.0,), (1440.0,), window_s=1.0)}
     )
     host = Conditions(windows={"host": Readings(other_cores=0.5)}, power_limited=True)
-    read = joined([first, None, host])
+    read = joined_conditions([first, None, host])
     assert read is not None
     assert (read.warm_s, read.power_limited, read.max_mhz, read.cores) == (3.0, True, 1980.0, 2)
     assert read.windows == {**first.windows, **host.windows}
-    assert joined([None, None]) is None
+    assert joined_conditions([None, None]) is None
