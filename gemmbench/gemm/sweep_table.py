@@ -9,7 +9,7 @@ from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from gemmbench.gemm.workloads import sentences
+from gemmbench.gemm.workloads import nets
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -310,7 +310,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
     """The share of the convolutions in AlexNet's products, if all of them were measured."""
-    return [Note("", text, "bold") for text in sentences(run, device, dtype)]
+    own_nets = [net for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
+    return [Note("", net.sentence, "bold") for net in own_nets]
 
 
 def partner_name(rows: Iterable[Row]) -> str:

@@ -257,9 +257,6 @@ class Watch:
         return None
 
 
-_UNWATCHED = Watch()
-
-
 @dataclass(frozen=True)
 class Handle:
     """A prepared case of an instrument."""
@@ -267,7 +264,7 @@ class Handle:
     instrument: Instrument
     number: int
     prepared: Prepared
-    watch: Watch = field(default=_UNWATCHED, kw_only=True)
+    watch: Watch = field(default_factory=Watch, kw_only=True)
 
     def verify(self, when: When) -> Verified:
         return self.instrument.verify(self.number, when)
