@@ -134,11 +134,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
         heading=heading(run, device),
         caption="conditions: medians of the batches, the highest temperature",
         keys=("", "timed"),
-        blocks=(
-            ("warmed", "control"),
-            *((_DEVICE,) if speaks else ()),
-            _HOST,
-        ),
+        blocks=(("warmed", "control"), *((_DEVICE,) if speaks else ()), _HOST),
         rows=tuple(
             (
                 Cell(notes.marked(run, row, row_label(row))),
@@ -158,10 +154,7 @@ def _state(row: Row) -> tuple[Cell, ...]:
     assert row.conditions is not None
     warm_s = row.conditions.warm_s
     bursts = row.conditions.control_s
-    return (
-        Cell(units.seconds(warm_s) if warm_s else "-"),
-        Cell(" ".join(map(units.seconds, bursts)) or "-"),
-    )
+    return (Cell(units.seconds(warm_s) if warm_s else "-"), Cell(" ".join(map(units.seconds, bursts)) or "-"))
 
 
 def _device(row: Row, window: Readings) -> tuple[Cell, ...]:

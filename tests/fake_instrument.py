@@ -12,16 +12,7 @@ from typing import Any
 from gemmbench.measure.sampling import alone
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import Conditions, DeviceFacts, Readings
-from gemmbench.model.instrument import (
-    Batch,
-    Built,
-    Handle,
-    Instrument,
-    Prepared,
-    Verified,
-    Watch,
-    When,
-)
+from gemmbench.model.instrument import Batch, Built, Handle, Instrument, Prepared, Verified, Watch, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Scope
 

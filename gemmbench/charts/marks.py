@@ -72,10 +72,7 @@ def _rows(entry: Bar | Group) -> float:
 
 
 def draw_bars(
-    axes: Axes,
-    entries: Sequence[Bar | Group],
-    unit: str,
-    text: Callable[[float], str] = units.number,
+    axes: Axes, entries: Sequence[Bar | Group], unit: str, text: Callable[[float], str] = units.number
 ) -> None:
     """Draw bars from the top down, over a linear axis with a unit."""
     y, names = 0.0, dict[float, str]()

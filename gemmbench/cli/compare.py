@@ -163,11 +163,7 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
     help=FORMAT,
 )
 @click.option(
-    "-o",
-    "--out",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Write to a file, replacing it.",
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file, replacing it."
 )
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and every scope.")

@@ -174,11 +174,7 @@ def measure(options: MeasurementOptions, as_text: Callable[[Run], str] | None = 
         raise click.exceptions.Exit(EXIT_WRONG)
 
 
-def print_plan(
-    plan: Plan,
-    devices: Sequence[DeviceFacts],
-    policy: Policy,
-) -> None:
+def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> None:
     """Print the planned cases and skipped rows by device, with reasons.
 
     Then print the number of cases and the estimated time.

@@ -466,10 +466,7 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
         f"env {names} gemmbench square --kernel numpy"
         if given
         else f"{variable}={cores} gemmbench square --kernel numpy",
-        (
-            f"threadpoolctl: {title}",
-            *([f"environment: {listed(given)}"] if given else []),
-        ),
+        (f"threadpoolctl: {title}", *([f"environment: {listed(given)}"] if given else [])),
     )
 
 
@@ -602,8 +599,5 @@ def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]
         f"Other programs keep the GPU{share} busy, so results will be too low.",
         "Stop them or wait",
         "nvidia-smi" + (f" -i {device.pci}" if device.pci else ""),
-        (
-            f"nvmlDeviceGetUtilizationRates: gpu {used}",
-            f"nvmlDeviceGetComputeRunningProcesses: {names}",
-        ),
+        (f"nvmlDeviceGetUtilizationRates: gpu {used}", f"nvmlDeviceGetComputeRunningProcesses: {names}"),
     )

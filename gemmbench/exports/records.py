@@ -170,11 +170,7 @@ def device_names(run: Run, row: Row) -> dict[str, str]:
 
 def _derived(run: Run, row: Row) -> dict[str, object]:
     """What JSON and flat records have beside the stored fields."""
-    return {
-        **rates.derived(run, row),
-        **device_names(run, row),
-        **workloads.derived(run, row),
-    }
+    return {**rates.derived(run, row), **device_names(run, row), **workloads.derived(run, row)}
 
 
 def _record(run: Run, row: Row) -> dict[str, Any]:

@@ -308,12 +308,7 @@ class Usage:
         )
 
 
-def usage(
-    now: float,
-    own: int,
-    cores: Collection[int] | None = None,
-    system: Any = None,
-) -> Usage | None:
+def usage(now: float, own: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
     """The time that has been counted so far; None if the system does not report it.
 
     `own` is this process, and its descendants count as its own. `cores` are the cores to look at, None for

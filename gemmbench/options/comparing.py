@@ -239,9 +239,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     @cached_property
     def rules(self) -> Rules:
         return replace(
-            super().rules,
-            interleaved=self.against is not None,
-            old_kernels=frozenset(self.former_kernels),
+            super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.former_kernels)
         )
 
     @cached_property

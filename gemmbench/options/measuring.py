@@ -123,10 +123,7 @@ def format_option() -> Any:
 def batch_option() -> Any:
     """``--batch``."""
     return option(
-        "Independent problems of this shape in one launch or call.",
-        Whole(1, MOST_PROBLEMS),
-        1,
-        group=PROBLEM,
+        "Independent problems of this shape in one launch or call.", Whole(1, MOST_PROBLEMS), 1, group=PROBLEM
     )
 
 

@@ -77,11 +77,7 @@ class Control:
 
 
 def run(
-    plan: Plan,
-    devices: Sequence[DeviceFacts],
-    policy: Policy,
-    worker: Worker,
-    file: RunFile | None = None,
+    plan: Plan, devices: Sequence[DeviceFacts], policy: Policy, worker: Worker, file: RunFile | None = None
 ) -> Generator[Event, None, None]:
     """Measure a plan case by case, and yield its events.
 

@@ -195,15 +195,7 @@ def test_a_screen_reader_is_told_everything(page: Page, three: Path) -> None:
     def named(role: str) -> list[str]:
         return [str(node.get("name", {}).get("value", "")) for node in nodes if node["role"]["value"] == role]
 
-    for role in (
-        "table",
-        "button",
-        "image",
-        "navigation",
-        "link",
-        "columnheader",
-        "rowheader",
-    ):
+    for role in ("table", "button", "image", "navigation", "link", "columnheader", "rowheader"):
         names = named(role)
         assert names, role
         assert all(names), role

@@ -29,12 +29,7 @@ LIBRARIES = ["numpy", "clblast"]  # those that run on a CPU
 
 def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_path: Path) -> None:
     rows = asked(call, tmp_path, "--kernel", "tiled,naive", "--baseline", "all", "--sizes", "8,16")
-    once = [
-        ("naive", 0, "ok"),
-        ("tiled", 0, "ok"),
-        ("numpy", -1, "ok"),
-        ("clblast", 0, "ok"),
-    ]
+    once = [("naive", 0, "ok"), ("tiled", 0, "ok"), ("numpy", -1, "ok"), ("clblast", 0, "ok")]
     assert rows == once * 2
 
 

@@ -91,12 +91,7 @@ def test_exact_on_every_edge(device: DeviceFacts, name: str, dtype: str) -> None
 
 
 @pytest.mark.parametrize("name", LADDER)
-@given(
-    m=st.integers(0, 200),
-    n=st.integers(0, 200),
-    k=st.integers(0, 200),
-    scalars=st.sampled_from(SCALARS),
-)
+@given(m=st.integers(0, 200), n=st.integers(0, 200), k=st.integers(0, 200), scalars=st.sampled_from(SCALARS))
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_exact_on_any_shape(
     device: DeviceFacts, name: str, m: int, n: int, k: int, scalars: tuple[float, float]

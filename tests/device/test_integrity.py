@@ -93,10 +93,7 @@ def test_chains_merged_for_their_equal_seeds_are_told(device: DeviceFacts, plant
     ("width", "reason"),
     [
         (1, DOUBLING),  # the whole loop is folded
-        (
-            16,
-            "folds several into one|above the theoretical peak",
-        ),  # of vectors, the steps of a trip
+        (16, "folds several into one|above the theoretical peak"),  # of vectors, the steps of a trip
     ],
 )
 def test_a_recurrence_that_can_be_folded_is_betrayed_by_time_alone(

@@ -237,8 +237,7 @@ def test_a_kernel_that_works_on_one_operand_set_is_wrong() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sets", "distinct", "runs"),
-    [(1, ("device",), 1), (1, ("device", "host"), 2), (2, ("device",), 2)],
+    ("sets", "distinct", "runs"), [(1, ("device",), 1), (1, ("device", "host"), 2), (2, ("device",), 2)]
 )
 def test_the_same_launches_run_once_after_the_last_batch(
     sets: int, distinct: tuple[str, ...], runs: int

@@ -362,11 +362,7 @@ def too_slow(needs_s: float) -> Callable[[Row], Row]:
 
 @pytest.mark.parametrize(
     ("needs_s", "given", "verdict"),
-    [
-        (99.0, None, "possibly slower"),
-        (99.0, 0.1, "slower"),
-        (60e-6, 0.1, "missing"),
-    ],
+    [(99.0, None, "possibly slower"), (99.0, 0.1, "slower"), (60e-6, 0.1, "missing")],
 )
 def test_a_row_over_its_budget_is_compared_by_the_time_that_it_needs(
     needs_s: float, given: float | None, verdict: str

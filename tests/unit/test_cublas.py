@@ -426,14 +426,8 @@ def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype:
             Gemm(16, 16, 16, "e4m3", trans_a=True, trans_b=True),
             "where B is stored transposed and A is not: --trans-b",
         ),
-        (
-            Gemm(16, 24, 16, "e4m3", trans_b=True),
-            "with n, k and rows of A and B that are multiples of 16",
-        ),
-        (
-            Gemm(16, 16, 24, "e4m3", trans_b=True),
-            "with n, k and rows of A and B that are multiples of 16",
-        ),
+        (Gemm(16, 24, 16, "e4m3", trans_b=True), "with n, k and rows of A and B that are multiples of 16"),
+        (Gemm(16, 16, 24, "e4m3", trans_b=True), "with n, k and rows of A and B that are multiples of 16"),
     ],
 )
 def test_other_fp8_is_refused_with_what_it_takes(install: Install, problem: Gemm, only: str) -> None:

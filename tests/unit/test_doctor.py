@@ -253,13 +253,7 @@ def was_stolen_from_by_two_ticks(patient: Patient) -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
-    [
-        rests,
-        has_smt_and_a_blas_that_knows,
-        uses_its_own_powersave,
-        was_stolen_from_by_two_ticks,
-    ],
+    "change", [rests, has_smt_and_a_blas_that_knows, uses_its_own_powersave, was_stolen_from_by_two_ticks]
 )
 def test_what_is_no_fault_is_no_finding(change: Callable[[Patient], None], patient: Patient) -> None:
     change(patient)

@@ -22,15 +22,7 @@ from gemmbench.measure import sampling
 from gemmbench.measure.child import Worker
 from gemmbench.model.case import Case, Finished, Operands, Policy, Staged
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.instrument import (
-    Batch,
-    Built,
-    LostError,
-    NotMeasuredError,
-    Prepared,
-    Verified,
-    When,
-)
+from gemmbench.model.instrument import Batch, Built, LostError, NotMeasuredError, Prepared, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE, Check, Energy, Launch, Row
 from gemmbench.model.run_file import Run

@@ -251,10 +251,7 @@ def test_a_tuner_leaves_to_a_kernel_what_belongs_to_the_problem() -> None:
     assert not space.own & {"COLUMNS", "THIN", "MANY", "ASYNC"}
 
 
-@pytest.mark.parametrize(
-    ("n", "wanted"),
-    [(256, ["nv_async"]), (257, ["pad_vectors", "nv_async"])],
-)
+@pytest.mark.parametrize(("n", "wanted"), [(256, ["nv_async"]), (257, ["pad_vectors", "nv_async"])])
 def test_rows_of_b_that_do_not_fit_copies_are_padded(n: int, wanted: list[str]) -> None:
     assert [step for step in passes("nv-async", Gemm(64, n, 64)) if step != "sum_parts"] == wanted
 

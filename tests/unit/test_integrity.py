@@ -13,14 +13,7 @@ from gemmbench import api
 from gemmbench.model import run_file
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.row import Row
-from gemmbench.probes.race import (
-    ARITHMETIC,
-    MATRIX,
-    Evidence,
-    compare_results,
-    events_agree,
-    judge,
-)
+from gemmbench.probes.race import ARITHMETIC, MATRIX, Evidence, compare_results, events_agree, judge
 from gemmbench.stats import rates
 from gemmbench.stats.ceilings import Ceiling
 

@@ -51,8 +51,7 @@ ROOMS: dict[str, Room] = {
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
     "regress": Room("compare, check, their tables", (*MACHINE, "plan", "options", "suite")),
     "doctor": Room(
-        "what slows a machine down: the checks, what they read, their findings",
-        (*MACHINE, "probes"),
+        "what slows a machine down: the checks, what they read, their findings", (*MACHINE, "probes")
     ),
     "views": Room("which table a run gets, in the terminal and as markdown", (*SUITE, "suite", "tune")),
     "exports": Room(

@@ -106,8 +106,7 @@ def test_the_default_kernels_of_a_cpu() -> None:
 
 
 @pytest.mark.parametrize(
-    ("libraries", "library"),
-    [((), []), (("clblast",), ["clblast"]), (("cublas", "clblast"), ["cublas"])],
+    ("libraries", "library"), [((), []), (("clblast",), ["clblast"]), (("cublas", "clblast"), ["cublas"])]
 )
 def test_the_default_kernels_of_a_gpu(libraries: tuple[str, ...], library: list[str]) -> None:
     gpu = replace(fake.GPU, libraries=libraries)

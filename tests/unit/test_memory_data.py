@@ -5,14 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from gemmbench.probes.memory import (
-    SCALAR,
-    TABLE_ELEMENTS,
-    RepeatedTable,
-    random_cycle,
-    sum_bits,
-    written,
-)
+from gemmbench.probes.memory import SCALAR, TABLE_ELEMENTS, RepeatedTable, random_cycle, sum_bits, written
 
 TABLE = RepeatedTable()
 

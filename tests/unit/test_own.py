@@ -148,11 +148,7 @@ LAYOUTS: list[tuple[dict[str, str], tuple[str, ...], str]] = [
     ({"order": '"column-major"'}, ("B", "ldb", "A", "lda", "C", "ldc"), ""),
     ({"order": '"column-major"', "transposed": '["A"]'}, ("BP", "k", "A", "lda", "C", "ldc"), "transpose"),
     ({"pad": "true"}, ("AP", "kp", "BP", "np", "CP", "np"), "pad pad pad unpad"),
-    (
-        {"pad": "true", "transposed": '["B"]'},
-        ("AP", "kp", "BP", "kp", "CP", "np"),
-        "pad transpose pad unpad",
-    ),
+    ({"pad": "true", "transposed": '["B"]'}, ("AP", "kp", "BP", "kp", "CP", "np"), "pad transpose pad unpad"),
 ]
 
 

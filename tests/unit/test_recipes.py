@@ -63,7 +63,7 @@ VARIANTS = (AGAIN, """,
         "gemmbench/exports/__init__.py": (
             '    "openmetrics": ',
             '    "again": Format(lambda run, _: f"{len(run.rows)} rows"),\n    "openmetrics": ',
-        ),
+        )
     },
 }
 

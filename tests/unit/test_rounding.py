@@ -23,11 +23,7 @@ KINDS = (*GEMM_DTYPES[:6], "e5m2-bfloat16")  # the other types of fp8 are like t
 
 
 def product(
-    problem: Gemm,
-    a: dtypes.HostArray,
-    b: dtypes.HostArray,
-    c: dtypes.HostArray,
-    sums: str = "",
+    problem: Gemm, a: dtypes.HostArray, b: dtypes.HostArray, c: dtypes.HostArray, sums: str = ""
 ) -> dtypes.HostArray:
     """Computed as a kernel would: a term at a time, sums kept in C's type or the one given."""
     own = problem.result.name

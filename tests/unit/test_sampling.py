@@ -16,12 +16,7 @@ from gemmbench.measure import sampling
 from gemmbench.measure.child import for_threads
 from gemmbench.measure.sampling import Metered, Pairs, Sampled, alone, in_turn
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.instrument import (
-    AskBatch,
-    Batch,
-    Prepare,
-    Prepared,
-)
+from gemmbench.model.instrument import AskBatch, Batch, Prepare, Prepared
 from tests import fake_runs
 from tests.fake_instrument import FakeClock, FakeInstrument, HotDevice, HotWatch
 

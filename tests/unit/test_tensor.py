@@ -22,9 +22,7 @@ H200 = replace(
 def roles(dtype: str, m: int, n: int, k: int, **layout: int) -> list[str]:
     problem = Gemm(m, n, k, dtype)
     known = NV_MMA.values(
-        problem,
-        NV_MMA.preset("gpu-nvidia", dtype=dtype),
-        replace(Layout.tight(problem), **layout),
+        problem, NV_MMA.preset("gpu-nvidia", dtype=dtype), replace(Layout.tight(problem), **layout)
     )
     return [step.role for step in NV_MMA.steps(known)]
 

@@ -22,8 +22,7 @@ def test_the_default_and_single_kernels() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "value"),
-    [("5 %", 0.05), ("5%", 0.05), (" 2.5 % ", 0.025), ("0.05", 0.05), ("400 %", 4)],
+    ("text", "value"), [("5 %", 0.05), ("5%", 0.05), (" 2.5 % ", 0.025), ("0.05", 0.05), ("400 %", 4)]
 )
 def test_parse(text: str, value: float) -> None:
     assert parse(text) == pytest.approx(value)

@@ -10,15 +10,7 @@ from pathlib import Path
 import pytest
 
 from gemmbench import UsageError
-from gemmbench.gemm.workloads import (
-    CONVOLUTIONS,
-    DENSE,
-    PROJECTIONS,
-    SETS,
-    Shape,
-    merged,
-    read_shapes,
-)
+from gemmbench.gemm.workloads import CONVOLUTIONS, DENSE, PROJECTIONS, SETS, Shape, merged, read_shapes
 from gemmbench.ladder import BY_NAME
 from gemmbench.model.case import Case
 from gemmbench.model.problem import Gemm
@@ -102,12 +94,7 @@ def test_every_set_says_what_it_is_and_has_names_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("names", "joined"),
-    [
-        (["a"], "a"),
-        (["a", "a"], "a"),
-        (["a", "b"], "a = b"),
-        (["a", "b", "c", "d"], "a = b and 2 more"),
-    ],
+    [(["a"], "a"), (["a", "a"], "a"), (["a", "b"], "a = b"), (["a", "b", "c", "d"], "a = b and 2 more")],
 )
 def test_equal_shapes_are_one_with_the_names_of_all(names: list[str], joined: str) -> None:
     shapes = [Shape(name, 1, 2, 3) for name in names]
