@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[1]
 VAGUE = ("found", "one", "mine", "theirs", "place", "told", "taken", "lent")
 
 LIMITS = {
-    "lines of gemmbench/": 30_400,
+    "lines of gemmbench/": 30_000,
     "files of gemmbench/": 98,
     "import lines of gemmbench/": 1_860,  # 6 % of its lines
     f"vague names in gemmbench/ ({', '.join(VAGUE)})": 5,

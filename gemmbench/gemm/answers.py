@@ -71,10 +71,10 @@ class Exact:
         dtype, result = DTYPES[self.problem.dtype], self.problem.result
         a, b = self.a, self.b
         if a.size <= b.size:
-            a = _scaled(a, dtype, digits)
+            a = _scaled_elements(a, dtype, digits)
         else:
-            b = _scaled(b, dtype, digits)
-        c = _scaled(self.c, result, digits)
+            b = _scaled_elements(b, dtype, digits)
+        c = _scaled_elements(self.c, result, digits)
         return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
@@ -83,7 +83,7 @@ class Exact:
         `c` is m x n of every problem, one below the other. `tile` is the rows and columns of a tile of C.
         """
         problem, batch = self.problem, self.problem.batch
-        wrong = np.argwhere(~(_times(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
+        wrong = np.argwhere(~(_product(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
         if not wrong.size:
             return ""
         number, row = map(int, wrong[0])
@@ -118,7 +118,7 @@ def exact_limit(problem: Gemm, sums: str = "") -> float:
 
 
 @lru_cache(maxsize=2)  # every kernel of a problem, before and after its batches
-def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact:
+def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact:
     """Random integer operands whose partial sums are exact, with the widest range possible.
 
     Each process draws others, and keeps those of the last two problems. The range of A and B, and the share
@@ -136,14 +136,14 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
     )
     dtype, result, batch = DTYPES[problem.dtype], problem.result, problem.batch
     limit = min(exact_limit(problem, sums), _HOST_EXACT / (4 * max(problem.n, 1)))
-    most_c = _most(result, _C_SHARE * limit / 2)
+    most_c = _largest_exact(result, _C_SHARE * limit / 2)
     # var(A) = var(B): the largest for which the sums stay exact
     variance = (limit - abs(problem.beta) * most_c) / (
         _SIGMAS * abs(problem.alpha) * math.sqrt(max(problem.k, 1))
     )
     on_host = math.sqrt(_HOST_EXACT / (4 * abs(problem.alpha) * max(problem.k * problem.n, 1)))
     # The mean square of the integers from 1 to L is (L + 1) (2 L + 1) / 6: the largest L of the variance.
-    most = _most(dtype, min(on_host, max(1.0, (math.sqrt(1 + 48 * variance) - 3) / 4)))
+    most = _largest_exact(dtype, min(on_host, max(1.0, (math.sqrt(1 + 48 * variance) - 3) / 4)))
     density = min(1.0, 6 * variance / ((most + 1) * (2 * most + 1)))
 
     def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
@@ -160,19 +160,19 @@ def drawn(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact
     a, b = draw(problem.m, problem.k, dtype, most, density), draw(problem.k, problem.n, dtype, most, density)
     c = draw(problem.m, problem.n, result, most_c, 1.0)
     x = rng.integers(0, 2, (batch, problem.n, VECTORS)).astype(np.float64)
-    expected = problem.alpha * _times(stack(a, batch), dtype, _times(stack(b, batch), dtype, x))
+    expected = problem.alpha * _product(stack(a, batch), dtype, _product(stack(b, batch), dtype, x))
     if problem.beta != 0:
-        expected += problem.beta * _times(stack(c, batch), result, x)
+        expected += problem.beta * _product(stack(c, batch), result, x)
     return Exact(problem, a, b, c, x, expected)
 
 
-def _most(dtype: DType, wanted: float) -> int:
+def _largest_exact(dtype: DType, wanted: float) -> int:
     """The largest integer, up to `wanted`, below which the type holds all integers; at least 1."""
     exact = min(2 / dtype.eps, _MOST_DRAWN) if dtype.is_float else min(dtype.largest, 127)
     return max(1, int(min(wanted, exact)))
 
 
-def _scaled(stored: HostArray, dtype: DType, digits: int) -> HostArray:
+def _scaled_elements(stored: HostArray, dtype: DType, digits: int) -> HostArray:
     """Stored elements times 2^digits, exactly; types of 1 or 2 bytes get it added to their exponents."""
     if not digits:
         return stored
@@ -184,7 +184,7 @@ def _scaled(stored: HostArray, dtype: DType, digits: int) -> HostArray:
     return np.asarray(bits + exponent * ((bits & magnitude) != 0)).view(stored.dtype)
 
 
-def _times(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
+def _product(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
     """A stack of stored matrices (batch x rows x columns) times a stack of vectors, in double precision."""
     batch, rows, columns = matrices.shape
     product = np.zeros((batch, rows, x.shape[2]))
@@ -201,7 +201,7 @@ _DIGITS = 11  # at most: powers of 2 by which exact operands are scaled; of half
 _ROWS = 512  # of C that are converted to double at a time
 
 
-class Answering(Protocol):
+class Verifiable(Protocol):
     """What verification needs of a bench."""
 
     @property
@@ -268,12 +268,12 @@ class Answers:
         """C without the guard cells between its rows."""
         return c[:, : self._problem.n]
 
-    def verified(self, bench: Answering, when: When) -> Verified:
+    def verified(self, bench: Verifiable, when: When) -> Verified:
         """Run the checks before or after the batches. If they pass, small matrices are returned too."""
-        check = self._before(bench) if when == "before" else self._after(bench)
-        return Verified(check, matrices=self._shown() if check.verdict == "ok" else {})
+        check = self._check_before(bench) if when == "before" else self._check_after(bench)
+        return Verified(check, matrices=self._small_matrices() if check.verdict == "ok" else {})
 
-    def _shown(self) -> dict[str, Elements]:
+    def _small_matrices(self) -> dict[str, Elements]:
         """A, B, C before and C by name, if they have at most `SHOWN` rows and columns; none of a batch."""
         if self._problem.batch > 1:
             return {}
@@ -293,33 +293,36 @@ class Answers:
             if matrix.size and max(matrix.shape) <= SHOWN
         }
 
-    def of_batch(self, left: HostArray) -> Check:
+    def check_batch(self, left: HostArray) -> Check:
         """Check C as a batch left it, m x ldc, with C filled before the last problem."""
-        return self._repeated(left, "in a batch: ")
+        return self._check_repeated(left, "in a batch: ")
 
-    def _before(self, bench: Answering) -> Check:
+    def _check_before(self, bench: Verifiable) -> Check:
         """Check the exact problem in every distinct scope, then the case's own operands within rounding.
 
         The case's own result is stored for later comparisons.
         """
-        exact = drawn(self._problem, self._sums, self._without)
+        exact = exact_operands(self._problem, self._sums, self._without)
         bench.put(exact.operands.stored(exact.problem))
-        checks = [self._exact(bench, scope, 0, exact) for scope in bench.distinct]
+        checks = [self._check_exact(bench, scope, 0, exact) for scope in bench.distinct]
         bench.put(self._values.stored(self._problem))
         for scope in bench.distinct:
             if all(check.verdict == "ok" for check in checks):
                 result = bench.answer(scope, 0, self.before)
                 self._result = self._inside(result)
-                checks += [self._guards(result), self._rows.check(self._result, self._values.c, self._sums)]
+                checks += [
+                    self._check_guards(result),
+                    self._rows.check(self._result, self._values.c, self._sums),
+                ]
         return merged(checks)
 
-    def _after(self, bench: Answering) -> Check:
+    def _check_after(self, bench: Verifiable) -> Check:
         """Check what the last batch left, then a scaled exact problem on random operand sets and scopes.
 
         If all is right, the user's ``--out`` is written.
         """
         left = bench.left()
-        checks = [] if left is None else [self._repeated(left, "after the last batch: ")]
+        checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
         rng, (device, *others) = np.random.default_rng(), bench.scopes
         other = str(rng.choice(others or [device]))
         # One run checks the same launches on the only operand set; a long problem is not run a second time.
@@ -328,12 +331,12 @@ class Answers:
         index, dtype = int(rng.integers(bench.sets)), DTYPES[self._problem.dtype]
         most = _DIGITS if min(dtype.itemsize, self._problem.result.itemsize) > 2 else 2
         digits = int(rng.integers(1, most, endpoint=True)) if dtype.is_float else 0
-        exact = drawn(self._problem, self._sums, self._without).scaled(digits)
+        exact = exact_operands(self._problem, self._sums, self._without).scaled(digits)
         every = {index, (index + 1) % bench.sets}
         for each in every:
             bench.put(exact.operands.stored(exact.problem), each)
         for scope in scopes:
-            checks.append(self._exact(bench, scope, index, exact, "after the last batch: "))
+            checks.append(self._check_exact(bench, scope, index, exact, "after the last batch: "))
             index = (index + 1) % bench.sets
         for each in every:
             bench.put(self._values.stored(self._problem), each)
@@ -342,7 +345,7 @@ class Answers:
             save_result(self._case.operands.out, self._result)
         return check
 
-    def _exact(self, bench: Answering, scope: str, index: int, exact: Exact, what: str = "") -> Check:
+    def _check_exact(self, bench: Verifiable, scope: str, index: int, exact: Exact, what: str = "") -> Check:
         """Freivalds' check of one run on the exact operands, which the operand set holds.
 
         After the batches (`what` is not empty) C before holds numbers: leaving a written C alone is wrong.
@@ -351,9 +354,9 @@ class Answers:
         result = bench.answer(scope, index, c0, exact.problem)
         if error := exact.error(self._inside(result), self._tile):
             return Check("wrong", {}, (f"{what}{error}",))
-        return self._guards(result)
+        return self._check_guards(result)
 
-    def _guards(self, result: HostArray) -> Check:
+    def _check_guards(self, result: HostArray) -> Check:
         """Check that the cells between the rows of C are unchanged."""
         between = result[:, self._problem.n :]
         if (between == between.dtype.type(GUARD)).all():
@@ -368,7 +371,7 @@ class Answers:
             values.rows.append(DrawnRows(self._problem, values.a, values.b, values.generated))
         return values.rows[0]
 
-    def _repeated(self, left: HostArray, what: str) -> Check:
+    def _check_repeated(self, left: HostArray, what: str) -> Check:
         """Check that a later C equals the verified one, bit for bit or as another summation order allows."""
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
@@ -390,7 +393,7 @@ class Answers:
                     first = f"C[{start + i}][{j}] is {now[rows][i, j]:g}, verified was {before[rows][i, j]:g}"
                 wrong += int(far.sum())
         if not wrong:
-            return self._guards(left)
+            return self._check_guards(left)
         return Check("wrong", {}, (f"{what}{first}; {wrong} of {now.size * problem.batch} elements differ",))
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from gemmbench.gemm.answers import Answers
 from gemmbench.gemm.opencl import opened
 from gemmbench.gemm.operands import LONG_S, SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets
-from gemmbench.gemm.verify import BATCH, ExactTest, Kernel, tested
+from gemmbench.gemm.verify import BATCH, ExactTest, Kernel, exact_test_error
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import Layout
 from gemmbench.model import instrument
@@ -510,7 +510,7 @@ class CublasExecutor:
         if key not in self._exact:
             edge = BY_NAME[case.variant].edge({})
             kernel = Kernel(self._result, edge, ops=case.gemm.ops, batch=batch, step=step(case.dtype))
-            self._exact[key] = tested(kernel, case.dtype)
+            self._exact[key] = exact_test_error(kernel, case.dtype)
         return self._exact[key]
 
     def _result(self, test: ExactTest) -> HostArray:
@@ -610,7 +610,7 @@ class CublasBench:
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         return self._answers.verified(self, when)
 
-    # --- answers: see `gemm.answers.Answering` ---
+    # --- answers: see `gemm.answers.Verifiable` ---
 
     scopes = ("device", "host")
     distinct = ("device",)

@@ -109,11 +109,8 @@ class Sweep:
         if curve.label not in self.looks:
             return ""
         host = " (host)" if curve.is_host and self.scope != "host" else ""
-        return (
-            clean(curve.label)
-            + host
-            + (f" ({pane.stem(self.parts[part][0])})" if len(self.parts) > 1 else "")
-        )
+        run = f" ({pane.stem(self.parts[part][0])})" if len(self.parts) > 1 else ""
+        return clean(curve.label) + host + run
 
     @property
     def below(self) -> str:
@@ -121,15 +118,21 @@ class Sweep:
         others = {curve.label for _, panel in self.parts for curve in panel.series} - self.looks.keys()
         return f"Grey: {units.counted(len(others), 'other kernel')}." if others else ""
 
+    def rate_unit(self, largest: float) -> tuple[float, str]:
+        """The divisor and the axis label for rates, by the largest."""
+        return _flops(largest, [self.panel.dtype], self.scope)
+
     def having(self, values: Values) -> Sweep:
         """The sweep with only the lines that have a value."""
 
         def shown(curve: Series) -> bool:
             return any(values(row, self.scope) for row in curve.rows.values())
 
-        parts = (
-            (run, replace(panel, series=tuple(filter(shown, panel.series)))) for run, panel in self.parts
-        )
+        return self.with_series(lambda panel: tuple(filter(shown, panel.series)))
+
+    def with_series(self, chosen: Callable[[Panel], tuple[Series, ...]]) -> Sweep:
+        """The sweep with the lines of each panel that a function chooses."""
+        parts = ((run, replace(panel, series=chosen(panel))) for run, panel in self.parts)
         return replace(self, parts=tuple(parts))
 
 
@@ -216,10 +219,7 @@ def _over_size(
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Rates over size, with libraries and the measured peak."""
 
-    def unit(sweep: Sweep, largest: float) -> tuple[float, str]:
-        return _flops(largest, [sweep.panel.dtype], sweep.scope)
-
-    return _over_size(runs, families, derive.shown_rate, unit, scale="zero", more=_peaks)
+    return _over_size(runs, families, derive.shown_rate, Sweep.rate_unit, scale="zero", more=_peaks)
 
 
 def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
@@ -270,28 +270,24 @@ def why_no_energy(runs: Sequence[Run]) -> str:
 def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """The rate over that of the kernel of ``--versus``, over size, with a line at 1."""
 
-    def values(row: Row, _: str) -> Interval | None:
-        return derive.versus(row)
-
     def unit(sweep: Sweep, _: float) -> tuple[float, str]:
         names = dict.fromkeys(clean(name) for row in sweep.rows if (name := derive.partner(row)))
         return 1.0, f"times the rate of {', '.join(names)}"
 
     equal = Line("1", [Point(0, 1.0)] * 2, Look(pane.GREY))
-    return _over_size(runs, families, values, unit, "{:.4g}".format, "", lambda *_: [equal])
+    return _over_size(
+        runs, families, lambda row, _: derive.versus(row), unit, "{:.4g}".format, "", lambda *_: [equal]
+    )
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Rates with and without transfers over size: the fastest kernels and the host's BLAS, if both ran."""
-    drawn = []
-    for sweep in _sweeps(runs, families):
-        parts = tuple(
-            (run, replace(panel, series=_contenders(panel, families))) for run, panel in sweep.parts
-        )
-        if any(not curve.is_host for _, panel in parts for curve in panel.series):
-            painted = partial(_host_device, sweep=replace(sweep, parts=parts))
-            drawn.append(pane.Pane(LINES_HEIGHT, painted))
-    return drawn
+    chosen = [sweep.with_series(partial(_contenders, families=families)) for sweep in _sweeps(runs, families)]
+    return [
+        pane.Pane(LINES_HEIGHT, partial(_host_device, sweep=sweep))
+        for sweep in chosen
+        if any(not curve.is_host for _, panel in sweep.parts for curve in panel.series)
+    ]
 
 
 def _host_device(axes: Axes, sweep: Sweep) -> None:
@@ -308,8 +304,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
                 drawn.append(Line(curve.label, points, style, name))
     draw_lines(axes, drawn)
     axes.set_yscale("log")
-    for _, panel in sweep.parts[:1]:
-        _mark_break_even(axes, sweep, panel, at)
+    _mark_break_even(axes, sweep, at)
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel(sweep.panel.shape)
     axes.set_ylabel("GFLOPS")
@@ -326,21 +321,20 @@ def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
     return tuple(dict.fromkeys((*fastest, *earliest, *(line for line in panel.series if line.is_host))))
 
 
-def _mark_break_even(axes: Axes, sweep: Sweep, panel: Panel, at: Mapping[int, float]) -> None:
+def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     """Mark the size from which a kernel with transfers beats the host's BLAS, its interval, and a sentence.
 
     Nothing if there is no such size, or the axis has categories.
     """
-    even = next(iter(break_evens(panel)), None)
+    even = next(iter(break_evens(sweep.panel)), None)
     if even is None or even.size is None or sweep.sizes[0] not in at.values():  # categories have no between
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
     axes.axvspan(
         even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0
     )
-    text = f"{clean(even.kernel.label)} with transfers beats numpy from {panel.axis} = {round(even.size)}"
-    if even.from_start:
-        text = f"{clean(even.kernel.label)} with transfers beats numpy at every size"
+    where = "at every size" if even.from_start else f"from {sweep.panel.axis} = {round(even.size)}"
+    text = f"{clean(even.kernel.label)} with transfers beats numpy {where}"
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines
     is_left = even.size < (sweep.sizes[0] * sweep.sizes[-1]) ** 0.5
@@ -392,7 +386,7 @@ def _paint_roofs(
     curves = series(rows, lambda row: numbers[row.problem], tuple(families))
     panel = Panel(subject.device, subject.dtype, "m", curves)
     sweep = Sweep(subject.where, ((subject.run, panel),), families)
-    divisor, unit = _flops(peak, [subject.dtype], sweep.scope)
+    divisor, unit = sweep.rate_unit(peak)
     joined = sweep_axis(shapes.values()) is not None  # otherwise problems do not follow each other
     drawn = []
     for curve in curves:
@@ -580,9 +574,8 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
     for shape, top in best.items():
         for title, (rate, _) in shapes[shape].items():
             score[title] = score.get(title, 0.0) + (rate == top) + rate / top / (len(best) + 1)
-    shown = sorted(score, key=lambda title: -score[title])[
-        : max(2, min(_MOST_VARIANTS, _MOST_BARS // len(best)))
-    ]
+    most = max(2, min(_MOST_VARIANTS, _MOST_BARS // len(best)))
+    shown = sorted(score, key=lambda title: -score[title])[:most]
     colours = dict(zip(shown, pane.COLOURS, strict=False))
     divisor, unit = _flops(max(best.values()), [subject.dtype], scope)
 
@@ -597,11 +590,8 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
         name = "\n".join(filter(None, (clean(label), problem.shape if problem else "")))
         entries.append(Group(name, tuple(bar(shape, title) for title in shown if title in shapes[shape])))
     keys = [(clean(title), colours[title]) for title in shown]
-    below = (
-        f"The {len(shown)} of {len(score)} kernels that are fastest most often."
-        if len(score) > len(shown)
-        else ""
-    )
+    below = f"The {len(shown)} of {len(score)} kernels that are fastest most often."
+    below = below if len(score) > len(shown) else ""
     return [_pane(f"{subject.dtype} GEMM, {subject.where}", below, entries, unit, keys)]
 
 
@@ -626,11 +616,12 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         if not rows_of:
             continue
         several = len(rows_of) > 1
-        rows = sorted(next(iter(rows_of.values())), key=lambda row: -(derive.median_rate(row, "host") or 0.0))
-        if several:
-            rows = [
-                max(same, key=lambda row: derive.median_rate(row, "host") or 0) for same in rows_of.values()
-            ]
+
+        def slowness(row: Row) -> float:
+            return -(derive.median_rate(row, "host") or 0.0)
+
+        ranked = [sorted(same, key=slowness) for same in rows_of.values()]
+        rows = [same[0] for same in ranked] if several else ranked[0]
         entries = [
             _parts_bar(clean(f"{row.title}{at}{name}"), split)
             for row in rows
@@ -682,7 +673,6 @@ def _group_bar(row: Row) -> Bar:
     kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
     colour = pane.COLOURS[1] if kernel.most < kernel.group else pane.COLOURS[0]
     rest = BarPart(max(0, kernel.most - kernel.group), pane.PALE, "largest")
-    text = f"{kernel.group} of {kernel.most}" + (
-        f", {kernel.registers} registers" if kernel.registers else ""
-    )
+    registers = f", {kernel.registers} registers" if kernel.registers else ""
+    text = f"{kernel.group} of {kernel.most}{registers}"
     return Bar((BarPart(kernel.group, colour, "group"), rest), text, clean(row.title), said=text)

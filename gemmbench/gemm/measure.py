@@ -13,7 +13,7 @@ from gemmbench.ladder import variant_of
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
-from gemmbench.model.device import HOST, DeviceFacts, joined
+from gemmbench.model.device import HOST, DeviceFacts, joined_conditions
 from gemmbench.model.instrument import (
     Batch,
     Handle,
@@ -21,6 +21,7 @@ from gemmbench.model.instrument import (
     LostError,
     NotMeasuredError,
     Verified,
+    When,
     too_slow,
 )
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
@@ -44,14 +45,14 @@ def _with_samples(
     row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
 ) -> Row:
     """The row with the samples, notes and conditions of its windows; wrong if its rate exceeds the peak."""
-    samples, notes = _trusted(sampled)
+    samples, notes = _checked_samples(sampled)
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
     row = replace(
         row,
         samples=samples,
         notes=(*row.notes, *handle.prepared.notes, *notes),
-        conditions=joined([window.conditions for window in sampled]),
+        conditions=joined_conditions([window.conditions for window in sampled]),
     )
     return checked_against_peak(row, device)
 
@@ -85,15 +86,15 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
     try:
         if case.former or case.versus:
             try:
-                return (yield from _interleaved(instrument, case, device, policy))
+                return (yield from _measure_pair(instrument, case, device, policy))
             except _OtherKernelError as error:
                 case = replace(case, versus=None, notes=(*case.notes, error.reason))
-        return (yield from _alone(instrument, case, device, policy))
+        return (yield from _measure_alone(instrument, case, device, policy))
     except WrongError as error:
         return error.row
 
 
-def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case that is compared with no other, in one window for each clock."""
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
@@ -101,12 +102,12 @@ def _alone(instrument: Instrument, case: Case, device: DeviceFacts | None, polic
         yield Staged("verifying")
         row = verified_row(case, handle)
         if not case.gemm.flops:
-            return _untimed(row, handle)
+            return _untimed_row(row, handle)
         one_s = sum(launch.running_s for launch in row.launches)
         if error := too_slow(one_s, policy):
             raise error
         windows: list[Sampled] = []
-        clocks = _clocks(case, handle, one_s, policy)
+        clocks = _timing_clocks(case, handle, one_s, policy)
         for clock in clocks:
             yield Staged(f"timing {clock}")
             share_s = policy.budget_s / len(clocks)
@@ -135,7 +136,7 @@ def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy:
     return verified_row_after(row, handle)
 
 
-def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
+def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Measure a case interleaved with its `former` version or with its `versus` kernel.
 
     Both are verified before and after. Clocks that both have are interleaved, the others time the case alone.
@@ -154,76 +155,23 @@ def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None,
         other, past, on = instrument.of_former(case, device)
     past = replace(past, operands=replace(past.operands, out=None))  # what is written is the case's own
     with ExitStack() as held:
-        handles: dict[bool, Handle] = {}  # of the other kernel, and of the case's own
-
-        def prepare(of: Instrument, side: Case, its: DeviceFacts | None) -> Handle:
-            """Prepare one side. It shares the other side's operands if both are on one instrument and can."""
-            sides = [handle for handle in handles.values() if handle.instrument is of]
-            like = sides[0].number if sides and _share_operands(present, past) else None
-            handle = handles[side is present] = of.prepare(side, its, policy, like)
-            return held.enter_context(handle)
-
-        def prepare_now() -> Handle:
-            return handles.get(True) or prepare(instrument, present, device)
-
         yield Staged(f"verifying {name}")
-        # Random, because the side that is prepared first gets other memory.
-        if random.random() < 0.5:
-            prepare_now()
-        try:
-            if case.versus:
-                refuse_if_too_slow(other, past, on, policy)
-            former = prepare(other, past, on)
-            exact = former.verify("exact").check
-            if exact.verdict == "wrong":
-                raise NotMeasuredError("unsupported", "; ".join(exact.reasons))
-        except (NotMeasuredError, WrongError) as error:
-            of_other = _other_kernel_error(case, error)
-            if not of_other.restart and not isinstance(error, LostError) and not case.versus:
-                # If the kernel is wrong, its former version does not matter.
-                verified_row(present, prepare_now())
-            raise of_other from None
-        now = prepare_now()
+        now, former = _prepared_pair(held, case, (instrument, present, device), (other, past, on), policy)
         yield Staged("verifying")
         row = verified_row(present, now)
         if not case.gemm.flops:
-            return _untimed(row, now)
+            return _untimed_row(row, now)
         try:
             yield Staged(f"verifying {name}")
-            verified = former.verify("before")
-            if verified.check.verdict == "wrong":
-                raise _other_kernel_error(
-                    case, NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
-                )
-            least = max(policy.min_batches, _LEAST_IN_TURN)
-            on_host = former.prepared.clocks == ("host",)
-            clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
-            if on_host and device and device.type == "cpu":  # what they multiply is where the kernel has it
-                clocks, host_share = {"device", "host"}, 0.5
-            elif on_host:
-                host_share = 1 - _HOST_SHARE
-            batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
-            short = replace(policy, batch_s=batch_s, min_batches=least)
-            budget_s = max(policy.budget_s, _INTERLEAVED_S)
-            sides: tuple[list[Sampled], list[Sampled]] = ([], [])
-            for clock in now.prepared.clocks:
-                yield Staged(f"timing {clock}")
-                share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
-                if clock in clocks:
-                    pairs = in_turn(now, former, clock, short, share_s)
-                    sides[0].append(pairs.first)
-                    sides[1].append(pairs.second)
-                else:  # the host's BLAS and a GPU's kernel have the host's clock in common
-                    sides[0].append(alone(now, clock, policy, share_s, not sides[0]))
+            verified = _verified_other(former, "before")
+            sides, clocks = yield from _timed_in_pairs(now, former, device, policy)
             yield Staged("verifying")
             now.batch(now.prepared.clocks[0], 1)  # where C is shared, it was the last to write it
             row = verified_row_after(row, now)
             if row.status == "wrong":
                 return row
             former.batch(former.prepared.clocks[0], 1)
-            check = former.verify("after").check
-            if check.verdict == "wrong":
-                raise _other_kernel_error(case, NotMeasuredError("unsupported", "; ".join(check.reasons)))
+            _verified_other(former, "after")
         except NotMeasuredError as error:
             raise (_other_kernel_error(case, error) if error.handle == former.number else error) from None
         row = _with_pairs(row, case, former, verified, sides, clocks)
@@ -232,13 +180,88 @@ def _interleaved(instrument: Instrument, case: Case, device: DeviceFacts | None,
     return checked_against_peak(row, device)
 
 
+_Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved kernels, and what runs it
+
+
+def _prepared_pair(
+    held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
+) -> tuple[Handle, Handle]:
+    """Prepare the case's own kernel and the other one, which must pass its exact test.
+
+    They share operands if they run on one instrument and can. Which is prepared first is random, because it
+    gets other memory. Errors are those of `_measure_pair`.
+    """
+
+    def prepare(side: _Side, first: Handle | None) -> Handle:
+        """Prepare one side, on the operands of the side that was prepared first if possible."""
+        instrument, its_case, device = side
+        shares = first is not None and first.instrument is instrument and _can_share(own[1], other[1])
+        like = first.number if first and shares else None
+        return held.enter_context(instrument.prepare(its_case, device, policy, like))
+
+    now = prepare(own, None) if random.random() < 0.5 else None
+    former = None
+    try:
+        if case.versus:
+            refuse_if_too_slow(*other, policy)
+        former = prepare(other, now)
+        _verified_other(former, "exact")
+    except (NotMeasuredError, WrongError) as error:
+        of_other = _other_kernel_error(case, error)
+        if not of_other.restart and not isinstance(error, LostError) and not case.versus:
+            # If the kernel is wrong, its former version does not matter.
+            verified_row(own[1], now or prepare(own, former))
+        raise of_other from None
+    return now or prepare(own, former), former
+
+
+def _verified_other(former: Handle, when: When) -> Verified:
+    """Verify the other kernel. `NotMeasuredError` with its handle if an answer is wrong."""
+    verified = former.verify(when)
+    if verified.check.verdict == "wrong":
+        error = NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
+        error.handle = former.number
+        raise error
+    return verified
+
+
+def _timed_in_pairs(
+    now: Handle, former: Handle, device: DeviceFacts | None, policy: Policy
+) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
+    """Sample both kernels in alternating batches, in every clock that both have.
+
+    Returns the windows of the case's own kernel and those of the other one, and the shared clocks. The other
+    clocks time the case's own kernel alone.
+    """
+    on_host = former.prepared.clocks == ("host",)
+    clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
+    if on_host and device and device.type == "cpu":  # what they multiply is where the kernel has it
+        clocks, host_share = {"device", "host"}, 0.5
+    elif on_host:
+        host_share = 1 - _HOST_SHARE
+    batch_s = policy.batch_s * (_BATCH_ON_HOST if on_host else _BATCH_IN_TURN)
+    short = replace(policy, batch_s=batch_s, min_batches=max(policy.min_batches, _LEAST_IN_TURN))
+    budget_s = max(policy.budget_s, _INTERLEAVED_S)
+    sides: tuple[list[Sampled], list[Sampled]] = ([], [])
+    for clock in now.prepared.clocks:
+        yield Staged(f"timing {clock}")
+        share_s = budget_s * (host_share if clock == "host" else 1 - host_share)
+        if clock in clocks:
+            pairs = in_turn(now, former, clock, short, share_s)
+            sides[0].append(pairs.first)
+            sides[1].append(pairs.second)
+        else:  # the host's BLAS and a GPU's kernel have the host's clock in common
+            sides[0].append(alone(now, clock, policy, share_s, not sides[0]))
+    return sides, clocks
+
+
 def _with_pairs(
     row: Row, case: Case, former: Handle, verified: Verified,
     sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
 ) -> Row:  # fmt: skip
     """The row with the samples of both sides, which are all events or all wall-clock times."""
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
-    (samples, notes), (before, doubts) = map(_trusted, sides)
+    (samples, notes), (before, doubts) = map(_checked_samples, sides)
     if bool(notes) != bool(doubts):  # one clock for both
         samples, before = (_by_wall_clock(side) for side in sides)
     elif on_host:  # whose only clock is the wall's
@@ -253,11 +276,11 @@ def _with_pairs(
         samples=samples,
         former=partner,
         notes=(*row.notes, *library, *(notes or doubts)),
-        conditions=joined([sampled.conditions for sampled in sides[0]]),
+        conditions=joined_conditions([sampled.conditions for sampled in sides[0]]),
     )
 
 
-def _share_operands(present: Case, other: Case) -> bool:
+def _can_share(present: Case, other: Case) -> bool:
     """Whether two cases can share operands: the same executor, and no image unless the kernel is the same."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
@@ -356,13 +379,13 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
     return replace(bare, status="wrong", reason=reason)
 
 
-def _untimed(row: Row, handle: Handle) -> Row:
+def _untimed_row(row: Row, handle: Handle) -> Row:
     """The row of a product without operations, verified but not timed."""
     row = verified_row_after(row, handle)
     return replace(row, notes=(*row.notes, "nothing to time: the product has no terms"))
 
 
-def _clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
+def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first.
 
     Only the host's if ten batches of each clock exceed the budget: its launches have events too. Not with
@@ -379,7 +402,7 @@ def _parts_count(row: Row, policy: Policy) -> int:
     return int(min(_PARTS, max(min(1.0, fit), fit * _PARTS_SHARE)))
 
 
-def _trusted(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
+def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
     """The samples of windows, checked against the wall clock, and a note if they had to be replaced.
 
     If the events of most batches contradict the wall clock, kernel and device scope get wall-clock times.

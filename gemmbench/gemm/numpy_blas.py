@@ -65,19 +65,15 @@ class NumpyBench:
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values)
         self._stored = values = self._values.stored(problem)
-        self._a, self._b = values.a, values.b
-        self._c = values.c.copy()
-        self._out = values.c.copy()
         cache, sets = 0, 1
         if policy.cold:
             from gemmbench.opencl import discovery  # loads the OpenCL library, but no driver
 
             cache = discovery.last_level_cache_bytes(cores=machine.all_cores() or None)
             sets = rotating_sets(problem, cache, _MOST_BYTES)
-        self._others = [
-            (values.a.copy(), values.b.copy(), self._c.copy(), self._out.copy()) for _ in range(1, sets)
-        ]
-        self._next, self._last = 0, self._out
+        first = values.a, values.b, values.c.copy(), values.c.copy()  # A, B, C before, the result
+        self._sets = [first, *(tuple(matrix.copy() for matrix in first) for _ in range(1, sets))]
+        self._next, self._last = 0, first[-1]
         notes: tuple[str, ...] = (_WARM,) if policy.cold and not cache else ()
         is_scaled = problem.flops > 0 and (problem.alpha != 1 or problem.beta != 0)
         widths = tuple(matrix.shape[1] for matrix in (values.a, values.b, values.c))
@@ -94,20 +90,21 @@ class NumpyBench:
             return instrument.Verified(Check("ok"))
         return self._answers.verified(self, when)
 
-    # --- answers: see `gemm.answers.Answering` ---
+    # --- answers: see `gemm.answers.Verifiable` ---
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        self._a, self._b = values.a, values.b
+        self._sets[0] = (values.a, values.b, *self._sets[0][2:])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Run the problem once on the first operand set, with C before filled; returns C."""
         self._has_run = False
-        self._out[...] = c
-        self._c[...] = c
-        for call in self._calls(problem or self._problem, self._a, self._b, self._c, self._out):
+        *_, before, out = self._sets[0]
+        out[...] = c
+        before[...] = c
+        for call in self._calls(problem or self._problem, *self._sets[0]):
             call()
-        self._c[...] = self._stored.c
-        return np.array(self._out)
+        before[...] = self._stored.c
+        return np.array(out)
 
     def left(self) -> HostArray | None:
         """C of the last problem of a batch; None if `answer` was called since."""
@@ -119,15 +116,10 @@ class NumpyBench:
         """op(A), op(B), C and the result without gaps between rows: views; for a batch, stacks."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
-        if self._problem.batch > 1:
-            a, b, c, out = (stack(matrix, self._problem.batch) for matrix in views)
-        else:
-            a, b, c, out = views
-        a, b = (
-            a.swapaxes(-1, -2) if self._problem.trans_a else a,
-            b.swapaxes(-1, -2) if self._problem.trans_b else b,
-        )
-        return a, b, c, out
+        batch = self._problem.batch
+        a, b, c, out = (stack(matrix, batch) for matrix in views) if batch > 1 else views
+        a = a.swapaxes(-1, -2) if self._problem.trans_a else a
+        return a, b.swapaxes(-1, -2) if self._problem.trans_b else b, c, out
 
     # --- batches ---
 
@@ -136,11 +128,10 @@ class NumpyBench:
 
         If scipy adds to C, the last problem's C is restored before it, outside the measured time.
         """
-        stored = [(self._a, self._b, self._c, self._out), *self._others]
-        sets = [self._calls(self._problem, *matrices) for matrices in stored]
+        sets = [self._calls(self._problem, *matrices) for matrices in self._sets]
         order = [sets[(self._next + number) % len(sets)] for number in range(count)]
         self._next += count
-        self._last = stored[(self._next - 1) % len(sets)][-1]
+        self._last = self._sets[(self._next - 1) % len(sets)][-1]
         first, last = [call for calls in order[:-1] for call in calls], order[-1]
         begin = time.perf_counter()
         for call in first:

@@ -209,7 +209,7 @@ class GemmExecutor:
                 ops,
                 batch,
             )
-            self._exact[key] = verify.tested(kernel, dtype)
+            self._exact[key] = verify.exact_test_error(kernel, dtype)
         return self._exact[key]
 
     def _tile(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> tuple[int, int] | None:
@@ -312,14 +312,15 @@ _FUNCTIONS: Mapping[str, tuple[str, Any, Callable[[float], float]]] = {
     "double": ("CLBlastDgemm", ctypes.c_double, float),
     "half": ("CLBlastHgemm", ctypes.c_uint16, lambda value: int(np.float16(value).view(np.uint16))),
 }
-_OF_BATCH = "StridedBatched"
 
 
 class Clblast:
     """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
 
     def __init__(self) -> None:
-        self._library = opened("CLBlast", _candidates(), _ADVICE)
+        self._library = opened(
+            "CLBlast", filter(None, (*_FILES, ctypes.util.find_library("clblast"))), _ADVICE
+        )
         self.title = _title(self._library)
 
     def call(
@@ -349,14 +350,9 @@ class Clblast:
             *matrix("C", problem.m, layout.ldc),
             *((length(problem.batch),) if several else ()),
         )
-        function = getattr(self._library, f"{name}{_OF_BATCH}" if several else name)
+        function = getattr(self._library, f"{name}StridedBatched" if several else name)
         pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)
-
-
-def _candidates() -> list[str]:
-    installed = ctypes.util.find_library("clblast")
-    return [*_FILES, *([installed] if installed else [])]
 
 
 class _SymbolFile(ctypes.Structure):

@@ -110,7 +110,7 @@ class Rotation:
         self._next += count
 
 
-class Queued:
+class QueuedBatch:
     """A batch in the queue: a `measure.instrument.Running`.
 
     `events` are roles and events of all launches, except those of `silent` problems, which follow the first.
@@ -164,7 +164,7 @@ class Queued:
         launch_s = max(self._enqueued - self._begin, self._count * steps * self._bench.runtime.launch_s)
         if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
-        # With one problem, C was erased before its only START.
+        # If C was erased before the only START, the cost of launches is not known.
         known_s = None if self._check_last and self._count == 1 else launch_s
         return Batch(seconds, self._begin, end, self._count, device=span, launch_s=known_s)
 
@@ -300,7 +300,7 @@ class GemmBench:
         timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
-    def start(self, clock: str, count: int, work: int = 1) -> Batch | Queued:
+    def start(self, clock: str, count: int, work: int = 1) -> Batch | QueuedBatch:
         """Run a batch in the host scope, or enqueue it in the device's. Its last problem may be checked."""
         with errors():
             if clock == "device":
@@ -328,9 +328,9 @@ class GemmBench:
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
-    def _check_last(self, comparison: QueuedComparison, c: Any) -> None:
+    def _check_last(self, differs: Callable[[], bool], c: Any) -> None:
         """Check what a batch's last problem left in C, if the device found a difference."""
-        if comparison.differs():
+        if differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)
             self._verify_batch_result(left)
@@ -338,11 +338,11 @@ class GemmBench:
     def _verify_batch_result(self, left: HostArray) -> None:
         """Verify a C that differs in bits from the verified one; later batches are then not compared."""
         if self._wrong.verdict != "wrong" and not same_bits(left, self._answers.verified_result):
-            self._wrong = self._answers.of_batch(left)
+            self._wrong = self._answers.check_batch(left)
             self._comparer = None  # wrong, or summed in another order each time
 
-    def _enqueue_compared(self) -> tuple[list[Any], QueuedComparison]:
-        """Enqueue a problem on an erased C and its comparison; the launches' events and the comparison."""
+    def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
+        """Enqueue a problem on an erased C and its comparison: the events, and whether C differs."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
@@ -382,7 +382,7 @@ class GemmBench:
         for buffer in held.values():
             erase(self.runtime.queue, buffer)
 
-    def _device_batch(self, count: int) -> Batch | Queued:
+    def _device_batch(self, count: int) -> Batch | QueuedBatch:
         """Enqueue `count` problems back to back; on a CPU also wait for them."""
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
@@ -400,19 +400,19 @@ class GemmBench:
                 gate.set_status(cl.command_execution_status.COMPLETE)
         if looks:
             index = self._rotation.index()
-            (last, comparison), left = self._enqueue_compared(), self._buffers[index][0]["C"]
+            (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]
             events += zip((step.role for step in plan[index]), last, strict=True)
             if self._ahead:  # another batch may come before it is looked at
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
-            look = partial(self._check_last, comparison, left)
-        queued = Queued(self, events, count, begin, look, len(silent))
+            look = partial(self._check_last, differs, left)
+        queued = QueuedBatch(self, events, count, begin, look, len(silent))
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()
         return queued
 
-    # --- answers: see `gemm.answers.Answering` ---
+    # --- answers: see `gemm.answers.Verifiable` ---
 
     scopes = ("device", "host")
 
@@ -452,7 +452,7 @@ class GemmBench:
             queue.finish()
             self._device_s = time.perf_counter() - begin
             stamped = events if self.stamped else ()
-            self._stamped = tuple(Launch(name, *_stamps(event)) for name, event in stamped if event)
+            self._stamped = tuple(Launch(name, *_durations(event)) for name, event in stamped if event)
             matrix.to_host(queue)
             self._rotation.on_device = False
         else:
@@ -561,7 +561,7 @@ class GemmBench:
         events.append(("upload", c.to_device(queue) if self._problem.beta != 0 else c.hand_over(queue)))
         laps.lap("upload", wait=not self.stamped)
         events += [(launch.role, launch.enqueue(queue)) for launch in launches]
-        laps.launched(partial(_busy, events) if self.stamped else None)
+        laps.launched(partial(_device_seconds, events) if self.stamped else None)
         for matrix in operands if cycle else (c,):
             matrix.to_host(queue)
         return laps.end()
@@ -599,21 +599,21 @@ class WallBench(GemmBench):
         return Batch({"device": (end - begin) / count}, begin, end, count)
 
 
-def _busy(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
+def _device_seconds(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
     """Device seconds of upload, passes and multiply kernels, by events; uploads without stamps count as 0."""
     seconds = {"upload": 0.0, "passes": 0.0, "kernel": 0.0}
     for role, event in events:
         part = {"upload": "upload", "multiply": "kernel"}.get(role, "passes")
         try:
-            seconds[part] += _stamps(event)[2] if event else 0.0
+            seconds[part] += _durations(event)[2] if event else 0.0
         except cl.Error:
             if part != "upload":
                 raise
     return seconds
 
 
-def _stamps(event: Any) -> tuple[float, float, float]:
-    """Queued, submitted and running durations of an event in seconds, at least 0."""
+def _durations(event: Any) -> tuple[float, float, float]:
+    """QueuedBatch, submitted and running durations of an event in seconds, at least 0."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
@@ -642,26 +642,20 @@ class ResultComparer:
         count = np.dtype(np.uint32)
         self._counts = cycle([(runtime.buffer(4), runtime.pinned((1,), count)) for _ in range(2)])
 
-    def compare(self, result: Any) -> QueuedComparison:
+    def compare(self, result: Any) -> Callable[[], bool]:
+        """Enqueue the comparison of a buffer. The returned function waits for it: whether any bit differs."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
         self._kernel.set_args(result, self._first, on_device, self._words)
         cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._items,), (self._group,))
-        return QueuedComparison(cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False), on_host)
+        read = cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False)
 
+        def differs() -> bool:
+            with errors():
+                read.wait()
+            return bool(on_host[0])
 
-@dataclass(frozen=True)
-class QueuedComparison:
-    """A comparison in the queue."""
-
-    read: Any
-    words: HostArray
-
-    def differs(self) -> bool:
-        """Wait for it; whether any bit differs."""
-        with errors():
-            self.read.wait()
-        return bool(self.words[0])
+        return differs
 
 
 def erase(queue: Any, buffer: Any) -> None:

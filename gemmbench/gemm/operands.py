@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -124,16 +123,10 @@ class Matrices:
         Gaps between the rows of A and B are poisoned; those between the rows of C hold guards.
         """
         layout, unread = Layout.of(problem), poison(DTYPES[problem.dtype])
-        return replace(
-            self,
-            a=with_row_length(
-                transposed(self.a, problem.batch) if problem.trans_a else self.a, layout.lda, unread
-            ),
-            b=with_row_length(
-                transposed(self.b, problem.batch) if problem.trans_b else self.b, layout.ldb, unread
-            ),
-            c=guarded(problem, self.c),
-        )
+        a = transposed(self.a, problem.batch) if problem.trans_a else self.a
+        b = transposed(self.b, problem.batch) if problem.trans_b else self.b
+        a, b = with_row_length(a, layout.lda, unread), with_row_length(b, layout.ldb, unread)
+        return replace(self, a=a, b=b, c=guarded(problem, self.c))
 
 
 def guarded(problem: Gemm, c: HostArray) -> HostArray:
@@ -200,8 +193,14 @@ def read_header(path: str) -> MatrixHeader:
     if values.ndim != 2:
         dimensions = counted(values.ndim, "dimension")
         raise OperandError(f"{path} has {dimensions}, where a matrix has 2")
+    names = {DTYPES[name].numpy: name for name in PLAIN_DTYPES}
+    native = values.dtype.newbyteorder("=")
+    if native not in names:
+        *others, last = map(str, names)
+        wanted = f"{', '.join(others)} or {last} is wanted (numpy's astype converts)"
+        raise OperandError(f"{path} holds {native}, where {wanted}")
     rows, columns = values.shape
-    return MatrixHeader(rows, columns, _dtype_name(path, values.dtype))
+    return MatrixHeader(rows, columns, names[native])
 
 
 def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
@@ -224,17 +223,6 @@ def read_matrix(path: str, wanted: MatrixHeader) -> HostArray:
             f"{path} holds {values[row, column]} at [{row}, {column}], with which no result can be verified"
         )
     return values
-
-
-def _dtype_name(path: str, dtype: np.dtype[Any]) -> str:
-    """gemmbench's name of a numpy type of either byte order. `OperandError` if it has none."""
-    native = dtype.newbyteorder("=")
-    for name in PLAIN_DTYPES:
-        if DTYPES[name].numpy == native:
-            return name
-    *others, last = (str(DTYPES[name].numpy) for name in PLAIN_DTYPES)
-    wanted = f"{', '.join(others)} or {last}"
-    raise OperandError(f"{path} holds {native}, where {wanted} is wanted (numpy's astype converts)")
 
 
 def save_result(path: str, values: HostArray) -> None:

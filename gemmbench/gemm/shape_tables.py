@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
@@ -16,7 +17,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
+from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
@@ -65,6 +66,7 @@ class _ShapeLine:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
+        """Its name, m, n and k."""
         lengths = (self.problem.m, self.problem.n, self.problem.k)
         return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
 
@@ -88,70 +90,55 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str
 ) -> Sheet:
-    """The table of one device and data type, with the geometric means of all columns and the conclusions.
-
-    Columns without any figure are omitted, and energy and comparison columns appear only if measured.
-    """
+    """The table of one device and data type: a line for each shape, their geometric means, conclusions."""
     inner = scope if scope != "host" else "device"  # next to the host scope
     figures = [line.figures(run, inner) for line in lines]
     divisor, unit = rates.table_unit(dtype, (each[at] for each in figures for at in (0, 1, 3)))
 
-    def rate(value: float) -> str:
-        return units.number(value / divisor)
+    def rate_text(rate: float) -> str:
+        return units.number(rate / divisor)
 
-    formats: dict[str, Callable[[float], str]] = {
-        inner: rate,
-        "transfers": rate,
-        "of peak": units.share,
-        BASELINE: rate,
-        f"x {BASELINE}": units.number,
+    forms = {inner: rate_text, "transfers": rate_text, "of peak": units.share, BASELINE: rate_text}
+    forms[f"x {BASELINE}"] = units.number
+    columns = {
+        name: [sweep_table.known(value, form) for value in (*values, _mean(values))]
+        for (name, form), values in zip(forms.items(), zip(*figures, strict=True), strict=True)
+        if any(values)
     }
-    columns = list(zip(formats, formats.values(), zip(*figures, strict=True), strict=True))
-    columns = [column for column in columns if any(column[2])]
-    energy = sweep_table.COLUMNS if sweep_table.any_joules(rows) else ()
-    partner = sweep_table.versus_name(rows)
-    is_taken = any(partner == name for name, *_ in columns)
-    versus = [f"{partner}, {inner}" if is_taken else partner] if partner else []
-
-    def figure(form: Callable[[float], str], value: float | None) -> Cell:
-        return NOTHING if value is None else Cell(form(value))
-
-    body = [
-        (
-            *line.cells,
-            Cell(notes.marked(run, line.best, clean(line.best.title)) if line.best else _why(line)),
-            *(figure(form, values[at]) for _, form, values in columns),
-            *([sweep_table.versus_cell(line.best, scope)] if versus else []),
-            *(sweep_table.cells(line.best) if energy else ()),
-        )
-        for at, line in enumerate(lines)
-    ]
-    if len(lines) > 1:
-        ratios = (rates.versus(line.best, scope) for line in lines if line.best)
-        times = [figure(units.number, _mean(ratio.median for ratio in ratios if ratio))] if versus else []
-        means = (figure(form, _mean(values)) for _, form, values in columns)
-        blank = [Cell("")] * 4
-        body.append(
-            (Cell("geometric mean"), *blank, *means, *times, *(sweep_table.cells(None) if energy else ()))
-        )
-    best = [row for line in lines for row in (line.best, line.host) if row]
-    shown = [*best, *(row for row in rows if row.status in (*FAILED, "skipped"))]
+    best = [line.best for line in lines]
+    versus = _versus_column(rows, best, scope)
+    versus = {f"{name}, {inner}" if name in columns else name: cells for name, cells in versus.items()}
+    energy = {
+        name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
+    }
+    names = [(*line.cells, _best_kernel(run, line)) for line in lines]
+    names.append((Cell("geometric mean"), *[Cell("")] * 4))
+    parts = (columns, versus, energy)
+    by_column = (*zip(*names, strict=True), *(cells for part in parts for cells in part.values()))
+    body = list(zip(*by_column, strict=True))
+    rated = [row for line in lines for row in (line.best, line.host) if row]
+    shown = [*rated, *(row for row in rows if row.status in (*FAILED, "skipped"))]
     return Sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
-        blocks=(
-            ("m", "n", "k", "best"),
-            *filter(None, (tuple(name for name, *_ in columns), tuple(versus), energy)),
-        ),
-        rows=tuple(body),
+        blocks=(("m", "n", "k", "best"), *(tuple(part) for part in parts if part)),
+        rows=tuple(body if len(lines) > 1 else body[:1]),
         left=frozenset({"best"}),
         notes=(
-            *_workloads_conclusion(lines, scope, lambda value: f"{rate(value)} {unit}"),
+            *_workloads_conclusion(lines, scope, lambda value: f"{rate_text(value)} {unit}"),
             *sweep_table.net_notes(run, device, dtype),
             *notes.remarks(run, device, shown, _place, "shape"),
             *([] if energy else sweep_table.energy_notes(run, shown)),
         ),
     )
+
+
+def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
+    """The ratios of the best kernels to that of ``--versus`` and their geometric mean; none without one."""
+    name = sweep_table.partner_name(rows)
+    ratios = [rates.versus(row, scope) if row else None for row in best]
+    mean = sweep_table.known(_mean(ratio.median for ratio in ratios if ratio), units.number)
+    return {f"x {name}": [*(sweep_table.versus_cell(row, scope) for row in best), mean]} if name else {}
 
 
 def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
@@ -182,19 +169,16 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _broken(name: str) -> str:
     """A long name over several lines of at most 16 letters, broken at spaces."""
-    lines = [""]
-    for word in name.split():
-        if lines[-1] and len(lines[-1]) + 1 + len(word) > _NAME:
-            lines.append("")
-        lines[-1] = f"{lines[-1]} {word}".strip()
-    return "\n".join(lines)
+    return textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
 
 
-def _why(line: _ShapeLine) -> str:
-    """What to show if no kernel has a rate: the status if all rows failed in the same way, else ``-``."""
+def _best_kernel(run: Run, line: _ShapeLine) -> Cell:
+    """The best kernel of a shape. Without one, the status if all rows failed in the same way, else ``-``."""
+    if line.best:
+        return Cell(notes.marked(run, line.best, clean(line.best.title)))
     statuses = {row.status for row in line.rows}
     status = statuses.pop() if len(statuses) == 1 else "ok"
-    return WORDS[status] if status in FAILED else "-"
+    return Cell(WORDS[status] if status in FAILED else "-")
 
 
 def _workloads_conclusion(

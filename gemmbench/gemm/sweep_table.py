@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from operator import attrgetter
 from typing import TypeVar
 
-from gemmbench.gemm.workloads import sentences
+from gemmbench.gemm.workloads import nets
 from gemmbench.ladder import BASELINE
 from gemmbench.model import units
 from gemmbench.model.device import HOST
@@ -17,7 +18,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, listed
 from gemmbench.report import notes
 from gemmbench.report.notes import STYLES, WORDS, shape
-from gemmbench.report.table import Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import rates
 from gemmbench.stats.panels import Panel, Series, baseline, break_evens, panels, series
 
@@ -50,26 +51,33 @@ def label(title: str, on_host: bool) -> str:
     return f"{clean(title)} (host)" if on_host else clean(title)
 
 
-def _by_size(
-    panel: Panel, caption: str, cell: Callable[[Row | None], Cell],
-    beside: Mapping[str, Callable[[Series], Cell]], heading: tuple[str, ...] = (), notes: Iterable[Note] = (),
-) -> Sheet:  # fmt: skip
-    """A table with a line for each series: a cell for each size, then the columns of `beside`."""
-    return Sheet(
-        heading=heading,
-        caption=caption,
-        keys=("" if panel.axis == "m" else panel.axis,),
-        blocks=(tuple(map(str, panel.sizes)), *filter(None, [tuple(beside)])),
-        rows=tuple(
-            (
-                Cell(label(each.label, each.is_host and panel.device != HOST)),
-                *(cell(each.rows.get(size)) for size in panel.sizes),
-                *(column(each) for column in beside.values()),
-            )
-            for each in panel.series
-        ),
-        notes=tuple(notes),
-    )
+Columns = Mapping[str, Callable[[_T], Cell]]  # the cell of a line, by heading
+
+
+def table(lines: Iterable[_T], keys: Columns[_T], *blocks: Columns[_T]) -> Sheet:
+    """A table with a row for each line. `keys` identify the line; blocks without columns are omitted."""
+    blocks = tuple(filter(None, blocks))
+    cells = [cell for columns in (keys, *blocks) for cell in columns.values()]
+    rows = tuple(tuple(cell(line) for cell in cells) for line in lines)
+    return Sheet(keys=tuple(keys), blocks=tuple(map(tuple, blocks)), rows=rows)
+
+
+def known(value: float | None, form: Callable[[float], str], unknown: Cell = NOTHING) -> Cell:
+    """A value in words, or `unknown` if it is None."""
+    return unknown if value is None else Cell(form(value))
+
+
+def _by_size(panel: Panel, cell: Callable[[Row | None], Cell], more: Columns[Series]) -> Sheet:
+    """A table with a line for each series: a cell for each size, then the columns of `more`."""
+
+    def at(size: int) -> Callable[[Series], Cell]:
+        return lambda series: cell(series.rows.get(size))
+
+    def name(series: Series) -> Cell:
+        return Cell(label(series.label, series.is_host and panel.device != HOST))
+
+    axis = "" if panel.axis == "m" else panel.axis
+    return table(panel.series, {axis: name}, {str(size): at(size) for size in panel.sizes}, more)
 
 
 SCOPE_WORDS = {"kernel": "in the kernel alone", "device": "on the device", "host": "with transfers"}
@@ -109,13 +117,12 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
     def where(row: Row) -> str:
         return str(getattr(row.problem, panel.axis))
 
-    return _by_size(
-        panel,
-        f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
-        cell,
-        {"of peak": lambda series: Cell(units.share(of_peak(series)))} if has_peak else {},
-        heading(run, panel.device, panel.dtype),
-        (
+    share = {"of peak": lambda series: Cell(units.share(of_peak(series)))}
+    return replace(
+        _by_size(panel, cell, share if has_peak else {}),
+        heading=heading(run, panel.device, panel.dtype),
+        caption=f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
+        notes=(
             *_conclusion(run, panel, scope),
             *notes.remarks(run, panel.device, rows, where),
             *([] if any_joules(rows) else energy_notes(run, rows)),
@@ -127,8 +134,8 @@ def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
     """The ratios to the kernel of ``--versus`` by size; None if no row has one."""
     shown = tuple(s for s in panel.series if any(rates.versus(row, scope) for row in s.rows.values()))
     caption = f"Times the rate of {partner_name(panel.rows)}, {SCOPE_WORDS[scope]}, batches interleaved"
-    panel = replace(panel, series=shown)
-    return _by_size(panel, caption, lambda row: versus_cell(row, scope), {}) if shown else None
+    sheet = _by_size(replace(panel, series=shown), lambda row: versus_cell(row, scope), {})
+    return replace(sheet, caption=caption) if shown else None
 
 
 @dataclass(frozen=True)
@@ -267,35 +274,27 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         figure = notes.marked(run, row, units.gflops(rate.median))
         return Cell(figure, rate.median == best[row.problem, scope])
 
-    versus = [name for name in [versus_name(rows)] if name]
-    residual = ["residual"] if any(MATH in row.parameters for row in rows) else []
-    energy = COLUMNS if any_joules(rows) else ()
-
-    def line(row: Row) -> tuple[Cell, ...]:
-        """The cells of a row."""
-        fraction, value = rates.peak_fraction(run, row), rates.residual(row)
-        return (
-            Cell(clean(row.title)),
-            Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
-            *(rate_cell(row, scope) for scope in SCOPES),
-            Cell(units.percent(fraction) if fraction is not None else "-"),
-            Cell(units.percent(helpers) if (helpers := rates.helpers_share(row)) else "-"),
-            notes.noise(row),
-            *([versus_cell(row, "kernel", True)] if versus else []),
-            *([Cell("-" if value is None else units.number(value))] if residual else []),
-            *(cells(row) if energy else ()),
-        )
-
-    blas = [Note(BASELINE, clean(run.header.host.blas), "dim")] if device != HOST else []
-    return Sheet(
+    residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
+    subjects: Columns[Row] = {
+        "": lambda row: Cell(clean(row.title)),
+        "size": lambda row: Cell(f"{clean(row.label or row.phase)} {shape(row)}".strip()),
+    }
+    facts: Columns[Row] = {
+        "of peak": lambda row: known(rates.peak_fraction(run, row), units.percent),
+        "helpers": lambda row: known(rates.helpers_share(row) or None, units.percent),
+        "noise": notes.noise,
+        **versus_columns(rows, "kernel", interval=True),
+        **(residual if any(MATH in row.parameters for row in rows) else {}),
+        **energy_columns(rows),
+    }
+    has_blas = any(BASELINE in (row.variant, rates.partner(row)) for row in rows) and device != HOST
+    return replace(
+        table(rows, subjects, {scope: partial(rate_cell, scope=scope) for scope in SCOPES}, facts),
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
-        keys=("", "size"),
-        blocks=(SCOPES, ("of peak", "helpers", "noise", *versus, *residual, *energy)),
-        rows=tuple(map(line, rows)),
         notes=(
             *_parameters(rows),
-            *(blas if any(row.variant == BASELINE or rates.partner(row) == BASELINE for row in rows) else []),
+            *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
             *notes.gaps(rows, compared),
             *notes.failures_by_reason(rows, shape),
             *notes.doubts(rows, shape),
@@ -309,7 +308,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
     """The share of the convolutions in AlexNet's products, if all of them were measured."""
-    return [Note("", text, "bold") for text in sentences(run, device, dtype)]
+    own_nets = [net for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
+    return [Note("", net.sentence, "bold") for net in own_nets]
 
 
 def partner_name(rows: Iterable[Row]) -> str:
@@ -317,10 +317,10 @@ def partner_name(rows: Iterable[Row]) -> str:
     return next((clean(name) for row in rows if (name := rates.partner(row))), "")
 
 
-def versus_name(rows: Iterable[Row]) -> str:
-    """The kernel of ``--versus`` as a heading: ``x tiled``; "" without one."""
+def versus_columns(rows: Iterable[Row], scope: str, interval: bool = False) -> Columns[Row | None]:
+    """The column of ratios to the kernel of ``--versus``, called ``x tiled``; none without such a kernel."""
     name = partner_name(rows)
-    return f"x {name}" if name else ""
+    return {f"x {name}": partial(versus_cell, scope=scope, interval=interval)} if name else {}
 
 
 def versus_cell(row: Row | None, scope: str, interval: bool = False) -> Cell:
@@ -374,37 +374,34 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     divisor, unit = rates.table_unit(dtype, (rates.median_rate(row, s) for row in able for s in scopes))
     compared = {s: rates.best_of(rates.compared_rate(run, device, row, s) for row in able) for s in scopes}
     has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
-    versus = [name for name in [versus_name(able)] if name]
-    energy = COLUMNS if any_joules(able) else ()
 
     def rate_cell(row: Row, s: str) -> Cell:
         rate, own = rates.median_rate(row, s), rates.compared_rate(run, device, row, s)
         return notes.figure(run, row, rate, divisor, own is not None and own == compared[s])
 
-    def line(row: Row) -> tuple[Cell, ...]:
-        """The cells of a row."""
-        return (
-            Cell(label(row.title, row.device == HOST != device)),
-            *(rate_cell(row, s) for s in scopes),
-            *([Cell(units.share(rates.peak_fraction(run, row, scope)))] if has_peak else []),
-            *([versus_cell(row, scope)] if versus else []),
-            *(cells(row) if energy else ()),
-        )
+    def name(row: Row) -> Cell:
+        return Cell(label(row.title, row.device == HOST != device))
 
+    share: Columns[Row] = {"of peak": lambda row: Cell(units.share(rates.peak_fraction(run, row, scope)))}
+    has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
     scalars = f", alpha = {problem.alpha:g}, beta = {problem.beta:g}"
     scalars = scalars if (problem.alpha, problem.beta) != (1.0, 0.0) else ""
-    return Sheet(
+    sheet = table(
+        able,
+        {"": name},
+        {SCOPE_WORDS[s]: partial(rate_cell, s=s) for s in scopes},
+        share if has_peak else {},
+        versus_columns(able, scope),
+        energy_columns(able),
+    )
+    return replace(
+        sheet,
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
-        blocks=(
-            tuple(SCOPE_WORDS[s] for s in scopes),
-            *filter(None, (("of peak",) if has_peak else (), tuple(versus), energy)),
-        ),
-        rows=tuple(map(line, able)),
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.remarks(run, device, able, shape, "problem"),
-            *([] if energy else energy_notes(run, able)),
+            *([] if any_joules(able) else energy_notes(run, able)),
         ),
     )
 
@@ -470,29 +467,22 @@ _CLOCKS = {
 
 def _scopes(row: Row, title: str) -> Sheet:
     """The statistics of each clock of a row, and notes on its checks, memory mode and build time."""
-    timed = [(name, times) for name in _CLOCKS if (times := rates.summary(row, name))]
+    timed = {name: times for name in _CLOCKS if (times := rates.summary(row, name))}
     checks = {"verified": row.check, "and after": row.check_after}
     facts = [_verified(name, check) for name, check in checks.items() if check]
     facts += [Note("memory", clean(row.memory))] if row.memory else []
     facts += [Note("build", units.seconds(row.build_s))] if row.build_s is not None else []
-    return Sheet(
-        heading=(title,),
-        keys=("scope",),
-        blocks=(("median", "95 % interval", "best", "n", "stop"),),
-        rows=tuple(
-            (
-                Cell(_CLOCKS[name]),
-                Cell(units.seconds(times.median)),
-                Cell(f"{units.seconds(times.low)} to {units.seconds(times.high)}"),
-                Cell(units.seconds(times.minimum)),
-                Cell(str(times.n)),
-                Cell(clean(row.samples[name].stop)),
-            )
-            for name, times in timed
+    columns: Columns[str] = {
+        "median": lambda name: Cell(units.seconds(timed[name].median)),
+        "95 % interval": lambda name: Cell(
+            f"{units.seconds(timed[name].low)} to {units.seconds(timed[name].high)}"
         ),
-        notes=tuple(facts),
-        left=frozenset({"stop"}),
-    )
+        "best": lambda name: Cell(units.seconds(timed[name].minimum)),
+        "n": lambda name: Cell(str(timed[name].n)),
+        "stop": lambda name: Cell(clean(row.samples[name].stop)),
+    }
+    sheet = table(timed, {"scope": lambda name: Cell(_CLOCKS[name])}, columns)
+    return replace(sheet, heading=(title,), notes=tuple(facts), left=frozenset({"stop"}))
 
 
 def _parts(title: str, split: rates.Split) -> Sheet:
@@ -548,7 +538,6 @@ def _verified(title: str, check: Check) -> Note:
 # --- Energy in tables and below them: joules, GFLOP/J and watts, what drew them, or why they are not known.
 
 
-COLUMNS = ("energy", "GFLOP/J")
 NOT_MEASURED = "not measured"  # in place of joules; a note says why
 
 
@@ -557,15 +546,24 @@ def any_joules(rows: Iterable[Row]) -> bool:
     return any(row.energy.joules is not None for row in rows)
 
 
-def cells(row: Row | None) -> tuple[Cell, Cell]:
-    """A row's joules and GFLOP/J as cells; "not measured" if they were requested; empty without a row."""
-    empty = "-" if row and row.status == "ok" else ""
-    joules, efficiency = (row.energy.joules, rates.gflop_per_joule(row)) if row else (None, None)
-    unknown = NOT_MEASURED if row and rates.asked_for_energy(row) else empty
-    return (
-        Cell(units.joules(joules) if joules is not None else unknown),
-        Cell(units.number(efficiency) if efficiency is not None else empty),
-    )
+def energy_columns(rows: Iterable[Row]) -> Columns[Row | None]:
+    """The columns of joules and GFLOP/J; none if no row has its joules."""
+    return {"energy": joules_cell, "GFLOP/J": _efficiency_cell} if any_joules(rows) else {}
+
+
+def joules_cell(row: Row | None) -> Cell:
+    """A row's joules; "not measured" if they were requested; empty without a row."""
+    is_asked = row is not None and rates.asked_for_energy(row)
+    unknown = Cell(NOT_MEASURED) if is_asked else _unknown(row)
+    return known(row.energy.joules if row else None, units.joules, unknown)
+
+
+def _efficiency_cell(row: Row | None) -> Cell:
+    return known(rates.gflop_per_joule(row) if row else None, units.number, _unknown(row))
+
+
+def _unknown(row: Row | None) -> Cell:
+    return NOTHING if row and row.status == "ok" else Cell("")
 
 
 def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
@@ -585,17 +583,13 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
         rows = reversed(series.rows.values())
         return min(rows, key=lambda row: (row.energy.joules is None, not rates.asked_for_energy(row)))
 
-    def power(series: Series, value: Callable[[Row], float | None]) -> Cell:
-        known = value(largest(series))
-        return Cell("-" if known is None else units.watts(known))
-
-    columns = {
-        "energy": lambda series: cells(largest(series))[0],
-        "power": lambda series: power(series, rates.watts),
-        "idle": lambda series: power(series, lambda row: row.energy.idle_w),
+    columns: Columns[Series] = {
+        "energy": lambda series: joules_cell(largest(series)),
+        "power": lambda series: known(rates.watts(largest(series)), units.watts),
+        "idle": lambda series: known(largest(series).energy.idle_w, units.watts),
     }
     caption = f"{panel.dtype} GFLOP/J; energy and power at the largest size, idle draw before it"
-    return _by_size(panel, caption, cell, columns)
+    return replace(_by_size(panel, cell, columns), caption=caption)
 
 
 def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:

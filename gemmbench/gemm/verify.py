@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -23,14 +22,12 @@ _AT_ONCE = 1 << 23  # elements that are converted to double at a time: 64 MiB
 _CHAR = 128  # integers lie from -128 to 127
 
 
-def random_operands(
-    problem: Gemm, seed: int = 1, draws_c: bool = True
-) -> tuple[HostArray, HostArray, HostArray]:
+def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
     They are as a device stores them: bfloat16 as its bits. tf32 has all of float's digits, as a user's
     matrices do, so a device has to drop some. Integers are uniform over the range of a char. Equal problems
-    and seeds give equal operands, however they are stored. With `draws_c` false, C is zeros.
+    and seeds give equal operands, however they are stored.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
@@ -45,18 +42,15 @@ def random_operands(
         values -= 1
         return _stored(values, dtype)
 
-    return _each_operand(problem, draw, draws_c)
+    return _draw_operands(problem, draw)
 
 
-def _each_operand(
-    problem: Gemm, draw: Callable[[int, int, DType], HostArray], draws_c: bool = True
+def _draw_operands(
+    problem: Gemm, draw: Callable[[int, int, DType], HostArray]
 ) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C, drawn by a function of rows, columns and type; without `draws_c`, C is zeros."""
+    """op(A), op(B) and C, drawn by a function of rows, columns and type."""
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
-    a, b = draw(m, k, dtype), draw(k, n, dtype)
-    if draws_c:
-        return a, b, draw(m, n, problem.result)
-    return a, b, np.zeros((m * problem.batch, n), problem.result.numpy)
+    return draw(m, k, dtype), draw(k, n, dtype), draw(m, n, problem.result)
 
 
 def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
@@ -77,7 +71,7 @@ def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
         high = most if dtype.is_float else most - 1
         return encode(rng.integers(-most, high, (rows, columns), endpoint=True), dtype)
 
-    return _each_operand(problem, draw)
+    return _draw_operands(problem, draw)
 
 
 def could_overflow(problem: Gemm) -> bool:
@@ -205,9 +199,9 @@ class ExactTest:
         stored_b = transposed(b, problem.batch) if problem.trans_b else b
         stored_c = c if problem.beta != 0 else np.full_like(c, poison(result))
         host = {
-            "A": _embed(stored_a, layout.lda, nan, unread + room * layout.lda),
-            "B": _embed(stored_b, layout.ldb, nan, unread + room * layout.ldb),
-            "C": _embed(stored_c, layout.ldc, guard, _BEHIND + room * layout.ldc),
+            "A": _flat_with_gaps(stored_a, layout.lda, nan, unread + room * layout.lda),
+            "B": _flat_with_gaps(stored_b, layout.ldb, nan, unread + room * layout.ldb),
+            "C": _flat_with_gaps(stored_c, layout.ldc, guard, _BEHIND + room * layout.ldc),
         }
         expected = exact_product(problem, a, b, c)
         if result.name == "bfloat16":  # the sum is exact, and rounded once
@@ -227,35 +221,30 @@ class ExactTest:
 
     def error(self, result: HostArray, tile: tuple[int, int] | None = None) -> str:
         """The fault in a flat C and its guard cells: a cell written outside, or a wrong element; else ""."""
-        m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
-        inside = result[: m * ldc].reshape(m, ldc)
-        guard = np.concatenate([inside[:, n:].ravel(), result[m * ldc :]])
-        if (guard == result.dtype.type(GUARD)).all():
-            batch, got = self.problem.batch, decode(inside[:, :n], self.problem.result)
-            each = map(compare_exactly, stack(self.expected, batch), stack(got, batch), repeat(tile))
-            number, wrong = next(((i, text) for i, text in enumerate(each) if text), (0, ""))
-            wrong = f"in problem {number} of a batch, {wrong}" if wrong and batch > 1 else wrong
-            return f"{wrong} ({self.described})" if wrong else ""
-        return f"cells outside C were written on the exact test; {self._outside(result)} ({self.described})"
-
-    def _outside(self, result: HostArray) -> str:
-        """The first cell outside C that was written, in words."""
-        m, n, ldc = self.problem.m * self.problem.batch, self.problem.n, self.layout.ldc
+        batch, n, ldc = self.problem.batch, self.problem.n, self.layout.ldc
+        m = self.problem.m * batch
         written = result != result.dtype.type(GUARD)
         written[: m * ldc].reshape(m, ldc)[:, :n] = False
-        at = int(np.argmax(written))
-        where = f"C[{at // ldc}][{at % ldc}]" if ldc else "C[0][0]"
-        return f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
+        if written.any():
+            at = int(np.argmax(written))
+            where = f"C[{at // ldc}][{at % ldc}]" if ldc else "C[0][0]"
+            first = f"the first is {where}, {float(result[at]):g}, where C has {m} rows of {n}"
+            return f"cells outside C were written on the exact test; {first} ({self.described})"
+        got = stack(decode(result[: m * ldc].reshape(m, ldc)[:, :n], self.problem.result), batch)
+        for number, expected in enumerate(stack(self.expected, batch)):
+            if wrong := compare_exactly(expected, got[number], tile):
+                return f"{f'in problem {number} of a batch, ' if batch > 1 else ''}{wrong} ({self.described})"
+        return ""
 
 
 def with_row_length(matrix: HostArray, ld: int, fill: Any) -> HostArray:
     """A matrix in rows of ``ld`` elements, the rest filled; unchanged if its rows have that length."""
     if matrix.shape[1] == ld:
         return np.ascontiguousarray(matrix)
-    return _embed(matrix, ld, fill).reshape(len(matrix), ld)
+    return _flat_with_gaps(matrix, ld, fill).reshape(len(matrix), ld)
 
 
-def _embed(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
+def _flat_with_gaps(matrix: HostArray, ld: int, fill: Any, extra: int = 0) -> HostArray:
     """A flat matrix with rows of ``ld`` elements and ``extra`` more at the end; what is added is filled."""
     rows, columns = matrix.shape
     flat = np.full(rows * ld + extra, fill, matrix.dtype)
@@ -303,7 +292,7 @@ class Kernel:
                 yield ExactTest.of(each, layout, self.room, _BEHIND)
 
 
-def tested(kernel: Kernel, dtype: str) -> str:
+def exact_test_error(kernel: Kernel, dtype: str) -> str:
     """What is wrong with a kernel on the first exact test that it fails, or ""."""
     errors = (test.error(kernel.run(test), kernel.tile) for test in kernel.tests(dtype))
     return next(filter(None, errors), "")

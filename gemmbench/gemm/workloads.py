@@ -318,11 +318,6 @@ def nets(run: Run) -> tuple[Net, ...]:
     return tuple(made)
 
 
-def sentences(run: Run, device: int, dtype: str) -> list[str]:
-    """The sentences about AlexNet for a device and data type; none unless the run has all layers."""
-    return [net.sentence for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
-
-
 def derived(run: Run, row: Row) -> dict[str, float]:
     """A row's seconds in AlexNet and their share of the time; empty unless it is a layer's fastest row."""
     for net in nets(run):

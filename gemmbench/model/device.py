@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from gemmbench.model.units import MIB
 
@@ -178,48 +177,14 @@ class Conditions:
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
 
 
-def joined(parts: Sequence[Conditions | None]) -> Conditions | None:
+def joined_conditions(parts: Sequence[Conditions | None]) -> Conditions | None:
     """The conditions of a row from those of its windows; None if nothing is known of any.
 
-    Windows of the same clock are joined end to end. `power_limited` is true if it is in any window. The other
-    fields are those of the first window.
+    Each window has a clock of its own. `power_limited` is true if it is in any window. The other fields are
+    those of the first window.
     """
     known = [part for part in parts if part is not None]
     if not known:
         return None
-    windows: dict[str, Readings] = {}
-    for part in known:
-        for clock, readings in part.windows.items():
-            windows[clock] = _followed(windows[clock], readings) if clock in windows else readings
+    windows = {clock: readings for part in known for clock, readings in part.windows.items()}
     return replace(known[0], windows=windows, power_limited=any(part.power_limited for part in known))
-
-
-def _followed(first: Readings, second: Readings) -> Readings:
-    """The readings of one window followed by those of another.
-
-    If only one of them has a column, the other's part is filled with unknown values. The load of other
-    programs and the stolen time are means over both windows; None if unknown in either.
-    """
-
-    def column(name: str, unknown: str | None) -> tuple[Any, ...]:
-        columns = getattr(first, name), getattr(second, name)
-        if not any(columns):
-            return ()
-        counts = len(first.begin_s), len(second.begin_s)
-        whole = [each or (unknown,) * count for each, count in zip(columns, counts, strict=True)]
-        return whole[0] + whole[1]
-
-    def mean(before: float | None, after: float | None) -> float | None:
-        if before is None or after is None:
-            return None
-        window_s = first.window_s + second.window_s
-        return (before * first.window_s + after * second.window_s) / window_s if window_s else before
-
-    return Readings(
-        begin_s=first.begin_s + second.begin_s,
-        **{name: column(name, None) for name in ("clock_mhz", "power_w", "celsius")},
-        limits=column("limits", ""),
-        window_s=first.window_s + second.window_s,
-        other_cores=mean(first.other_cores, second.other_cores),
-        steal_cores=mean(first.steal_cores, second.steal_cores),
-    )

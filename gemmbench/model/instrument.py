@@ -257,9 +257,6 @@ class Watch:
         return None
 
 
-_UNWATCHED = Watch()
-
-
 @dataclass(frozen=True)
 class Handle:
     """A prepared case of an instrument."""
@@ -267,7 +264,7 @@ class Handle:
     instrument: Instrument
     number: int
     prepared: Prepared
-    watch: Watch = field(default=_UNWATCHED, kw_only=True)
+    watch: Watch = field(default_factory=Watch, kw_only=True)
     work: int = field(default=1, kw_only=True)  # of a probe: the units of work in a problem
 
     def verify(self, when: When) -> Verified:

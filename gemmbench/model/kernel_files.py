@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
 import re
 from dataclasses import dataclass
 from functools import cache
@@ -56,55 +55,6 @@ BATCHED = "-DBATCHED"  # of kernels that compute the problems of a batch: see ke
 # Of nv-async, for other ways to copy tiles: see kernels/gemm/19_nv_async.cl.
 COPIED: dict[str, str] = {"PLAIN_A": "-DPLAIN_A", "ODD_FIRST": "-DODD_FIRST"}
 
-_ASKED_FOR = tuple(
-    dict.fromkeys((*itertools.chain(*TRANSPOSED.values()), BATCHED, HALF_STORED, *COPIED.values()))
-)
-_INLINE = r" (?:\|\| defined|&& !defined)\({}\)"
-
-
-def source(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
-    """As `text`, without the code that only transposed operands, batches and other unrequested options need.
-
-    So that code can change without the hash of the plain kernel. Older rows stay comparable.
-    """
-    left_out = (option for option in _ASKED_FOR if option not in options)
-    return _without_macros(file, root, tuple(option.removeprefix("-D") for option in left_out))
-
-
-@cache
-def _without_macros(file: str, root: str, macros: tuple[str, ...]) -> str:
-    """A file's text as if the macros were undefined; cached, because a tuner asks for it very often."""
-    lines = text(file, root)
-    if "TRANS_" in lines or "BATCHED" in lines:
-        for macro in macros:
-            lines = _without_macro(lines, macro)
-    return lines
-
-
-def _without_macro(source: str, macro: str) -> str:
-    """A source as the preprocessor leaves it if `macro` is not defined; other conditions stay.
-
-    Handles ``#ifdef``, ``#ifndef`` and ``#else`` of the macro, and its ``defined()`` in longer conditions.
-    """
-    kept: list[str] = []
-    within: list[bool | None] = []  # conditions: whether lines are kept, of the macro's; None: another's
-    for line in source.splitlines(keepends=True):
-        word = line.strip()
-        if word in (f"#ifdef {macro}", f"#ifndef {macro}"):
-            within.append(word.startswith("#ifndef"))
-        elif word.startswith("#else") and within and within[-1] is not None:
-            within[-1] = not within[-1]
-        elif word.startswith("#endif") and within and within[-1] is not None:
-            within.pop()
-        else:
-            if word.startswith("#if"):
-                within.append(None)
-            elif word.startswith("#endif"):
-                within.pop()
-            if False not in within:
-                kept.append(line)
-    return re.sub(_INLINE.format(macro), "", "".join(kept))
-
 
 def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple[str, ...]:
     """The options without the -D of macros that the file does not use, so that variants share its program."""
@@ -115,7 +65,7 @@ def shared_options(file: str, options: tuple[str, ...], root: str = "") -> tuple
 def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = "") -> str:
     """Hash of the kernel files and their options, sixteen hex digits. Every row stores it."""
     digest = hashlib.sha256()
-    for part in (*(source(file, options, root) for file in files), *options):
+    for part in (*(text(file, root) for file in files), *options):
         digest.update(part.encode() + b"\0")
     return digest.hexdigest()[:16]
 

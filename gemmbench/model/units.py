@@ -109,6 +109,7 @@ def ratio(value: float) -> str:
 # --- Text that others wrote (drivers, operating systems, saved files), made safe for one's own pages --------
 
 
+_MOST_LINES = 6
 _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override), lone surrogates
 
 
@@ -117,11 +118,11 @@ def clean(text: str) -> str:
     return " ".join((text if text.isprintable() else "".join(map(_shown, text))).split())
 
 
-def clean_lines(text: str, most: int = 6) -> str:
-    """The same for several lines, without empty ones: at most `most` lines, and the rest counted."""
+def clean_lines(text: str) -> str:
+    """The same for several lines, without empty ones: at most six lines, and the rest counted."""
     lines = [line for line in (clean(line) for line in text.splitlines()) if line]
-    if len(lines) > most:
-        lines = [*lines[: most - 1], f"(and {len(lines) - most + 1} more lines)"]
+    if len(lines) > _MOST_LINES:
+        lines = [*lines[: _MOST_LINES - 1], f"(and {len(lines) - _MOST_LINES + 1} more lines)"]
     return "\n".join(lines)
 
 

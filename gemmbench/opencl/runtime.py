@@ -21,7 +21,7 @@ from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import shown_name, source
+from gemmbench.model.kernel_files import shown_name, text
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.model.units import ceil_div
@@ -86,7 +86,7 @@ class Runtime:
         begin = time.perf_counter()
         with warnings.catch_warnings(), errors():
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            program = cl.Program(self.context, source(file, options, root))
+            program = cl.Program(self.context, text(file, root))
             try:
                 program.build(self._options(options), devices=[self.device])
             except cl.RuntimeError as error:

@@ -129,7 +129,7 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
         """The cells of a row."""
         rate, top = _rate(row), tops.get(row.key)
         figures = row.check.figures
-        age = rates.kept_for(run, row)
+        age = rates.age_when_cached(run, row)
         return (
             Cell(_row_name(row)),
             Cell(units.number(rate.best / divisor) if rate else "-"),

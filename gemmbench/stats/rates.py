@@ -137,9 +137,6 @@ def why_above_peak(row: Row, device: DeviceFacts, flops_per_second: float) -> st
     return ceilings.why_above(flops_per_second, top, partial(rate_of, integer=is_integer(row.dtype)))
 
 
-ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
-
-
 @dataclass(frozen=True)
 class Split:
     """One problem in the host scope by part: the timed problem with the median time, the lower of two.
@@ -154,14 +151,6 @@ class Split:
         """A part as a fraction of the whole, or of the parts' sum if the whole is unknown."""
         return self.seconds[name] / (self.whole_s or sum(self.seconds.values()) or 1.0)
 
-    @property
-    def doubt(self) -> str:
-        """A sentence if the parts differ from the whole by more than 3 %; else ""."""
-        added = sum(map(self.share, self.seconds))
-        if self.whole_s is None or abs(added - 1) <= ADDS_UP:
-            return ""
-        return f"they add up to {100 * added:.0f} % of the whole: the stamps contradict the wall clock"
-
 
 def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
     """The problem with the median time, split by `Row.parts` or `Row.cycle`; None without parts."""
@@ -173,12 +162,6 @@ def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
     typical = sorted(range(len(wholes)), key=wholes.__getitem__)[(len(wholes) - 1) // 2]
     whole_s = wholes[typical] if WHOLE in parts else None
     return Split({name: parts[name][typical] for name in names}, whole_s)
-
-
-def doubt(parts: Mapping[str, Sequence[float]]) -> str:
-    """`Split.doubt` of `Row.parts` or `Row.cycle`; "" without any."""
-    known = split(parts)
-    return known.doubt if known else ""
 
 
 @lru_cache(maxsize=64)
@@ -363,7 +346,7 @@ def peak(
     for other in (other for other in others if other is not run):
         sources += [(other, at) for at, facts in enumerate(other.header.devices) if facts.title == title]
     tops = [
-        next((top for source, at in sources if (top := _peak(source, at, dtype, units, added))), None)
+        next((top for source, at in sources if (top := best_peak(source, at, dtype, units, added))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))
         for added in [_sums_used(run, device, dtype, units) if sums is None else sums]
     ]
@@ -391,15 +374,8 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
 
 
 @lru_cache(maxsize=64)
-def _peak(run: Run, device: int, dtype: str, matrix: bool, sums: str) -> Peak | None:
-    top = best_peak(run.rows, device, dtype, matrix, sums)
-    return Peak(*top, run) if top else None
-
-
-def best_peak(
-    rows: Iterable[Row], device: int, dtype: str, matrix: bool, sums: str = ""
-) -> tuple[float, Row] | None:
-    """The best rate in flop/s among verified peak rows, and its row; None without one.
+def best_peak(run: Run, device: int, dtype: str, matrix: bool, sums: str = "") -> Peak | None:
+    """The best rate among a run's verified peak rows; None without one.
 
     With `matrix`, probes fed with zeros do not count, because some devices run them faster. If `sums` is
     given, only probes that add up in that type count, except for fp8, which has one kind.
@@ -407,15 +383,15 @@ def best_peak(
     kind = DTYPES[dtype].instruction if matrix else dtype
     sums = sums if kind == dtype else ""
     best = [
-        (reached.best, row)
-        for row in rows
+        Peak(reached.best, row, run)
+        for row in run.rows
         if (row.kind, row.device, row.dtype) == ("peak", device, kind)
         if (row.ran_on == "matrix") == matrix and row.check.verdict == "ok"
         if row.parameters.get("operands") != "zeros"
         if not (matrix and sums) or row.parameters.get("accumulator", sums) == sums
         if (reached := rate(row, "kernel")) is not None
     ]
-    return max(best, key=lambda pair: pair[0], default=None)
+    return max(best, key=lambda top: top.rate, default=None)
 
 
 def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
@@ -434,7 +410,7 @@ def _on_cpus_alone(run: Run) -> bool:
     return all(device.type == "cpu" for device in run.header.devices)
 
 
-def kept_for(run: Run, row: Row) -> float | None:
+def age_when_cached(run: Run, row: Row) -> float | None:
     """Seconds from the measurement of a cached row to the run's start; None if the run measured it itself."""
     if not row.measured_utc:
         return None
@@ -464,9 +440,9 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     scope = finest_scope(row)
     by_scope = {name: summary(row, name) for name in SCOPES}
     times = by_scope[scope] if scope and row.status == "ok" else None
-    problem = row.problem or Problem(0, 0, 0)
     is_gemm = row.kind == "gemm"
-    rows_apart = (problem.ld or problem.tight) if is_gemm else (None, None, None)
+    problem = row.problem if is_gemm else None
+    rows_apart = (problem.ld or problem.tight) if problem else (None, None, None)
     shown = shown_samples(row, view_scope(run)) if is_gemm else scope
     flops = flops_of(row) if is_gemm else 0
     rates_by_scope = {name: _rate(row, each, flops) for name, each in by_scope.items()}
@@ -480,22 +456,21 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "kind": row.kind,
         "variant": row.variant,
         "dtype": row.dtype,
-        **{name: getattr(problem, name) if is_gemm else None for name in ("m", "n", "k")},
+        **problem_fields(problem, "m", "n", "k"),
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
-        "trans_a": bool(problem.trans_a) if is_gemm else None,
-        "trans_b": bool(problem.trans_b) if is_gemm else None,
-        "batch": problem.count if is_gemm else None,
+        **problem_fields(problem, "trans_a", "trans_b"),
+        "batch": problem.count if problem else None,
         "status": row.status,
         "reason": row.reason,
         "scope": shown if times else None,
         "gflops": figure / GIGA if figure else None,
         **_interval_fields("gflops", reached, GIGA),
-        **_fields_by_scope("gflops", GIGA, rates_by_scope.values()),
+        **_fields_by_scope("gflops", GIGA, rates_by_scope),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
         "gbps": moved.best / GIGA if moved else None,
         **_interval_fields("gbps", moved, GIGA),
-        **_fields_by_scope("s", 1.0, by_scope.values() if times else _NONE),
+        **_fields_by_scope("s", 1.0, by_scope if times else {}),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
@@ -505,9 +480,6 @@ def derived(run: Run, row: Row) -> dict[str, object]:
         "noise": noise(row),
         "uncertain": is_uncertain(run, row),
     }
-
-
-_NONE = (None,) * len(SCOPES)
 
 
 def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
@@ -520,16 +492,14 @@ def _interval_fields(
     name: str, figure: Interval | None, unit: float, middle: str = "_median"
 ) -> dict[str, float | None]:
     """Median, low and high of a figure divided by `unit`, under `name` with suffixes; None if unknown."""
-    values = (figure.median / unit, figure.low / unit, figure.high / unit) if figure else (None, None, None)
-    return dict(zip((f"{name}{middle}", f"{name}_low", f"{name}_high"), values, strict=True))
+    ends = {f"{name}{middle}": "median", f"{name}_low": "low", f"{name}_high": "high"}
+    return {field: getattr(figure, end) / unit if figure else None for field, end in ends.items()}
 
 
-def _fields_by_scope(name: str, unit: float, figures: Iterable[Interval | None]) -> dict[str, float | None]:
+def _fields_by_scope(name: str, unit: float, figures: Mapping[str, Interval | None]) -> dict[str, object]:
     """The interval fields of a figure in every scope: ``kernel_gflops``, ``kernel_gflops_low`` ..."""
-    fields: dict[str, float | None] = {}
-    for scope, figure in zip(SCOPES, figures, strict=True):
-        fields |= _interval_fields(f"{scope}_{name}", figure, unit, middle="")
-    return fields
+    by_scope = (_interval_fields(f"{scope}_{name}", figures.get(scope), unit, "") for scope in SCOPES)
+    return {field: value for fields in by_scope for field, value in fields.items()}
 
 
 # --- Rows whose batches alternate with those of another kernel ----------------------------------------------

@@ -51,8 +51,8 @@ def test_a_batch_is_right_with_and_without_passes(first: DeviceFacts, name: str)
 def test_a_kernel_that_does_not_step_through_the_batch_is_wrong(
     first: DeviceFacts, line: str, planted: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = kernel_files.source
-    monkeypatch.setattr(runtime_module, "source", lambda *file: source(*file).replace(line, planted))
+    source = kernel_files.text
+    monkeypatch.setattr(runtime_module, "text", lambda *file: source(*file).replace(line, planted))
     row = measured(first, GemmExecutor(Runtime(first)), "naive", Gemm(5, 4, 3, batch=4))
     assert row.status == "wrong"
     assert "in problem " in row.reason

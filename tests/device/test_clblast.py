@@ -227,7 +227,8 @@ class Refusing:
 
 @pytest.fixture
 def nothing_installed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(opencl, "_candidates", list)
+    monkeypatch.setattr(opencl, "_FILES", ())
+    monkeypatch.setattr("ctypes.util.find_library", lambda _: None)
 
 
 def test_where_it_is_not_installed_the_reason_says_what_to_install(nothing_installed: None) -> None:

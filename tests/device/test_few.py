@@ -74,7 +74,7 @@ def test_exact_by_whole_vectors(device: DeviceFacts, name: str, given: Values, o
 
 
 def test_exact_with_copies_without_registers(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = kernel_files.source
-    monkeypatch.setattr(runtime_module, "source", lambda *file: copied_plainly(text(*file)))
+    text = kernel_files.text
+    monkeypatch.setattr(runtime_module, "text", lambda *file: copied_plainly(text(*file)))
     given = {"BM": 16, "BN": 16, "BK": 4, "TM": 2, "TN": 4, "SPLIT": 2, "STAGES": 3, "ASYNC": 1}
     assert wrong(GemmExecutor(Runtime(device)), "small", given) == []

@@ -65,9 +65,9 @@ def test_a_broken_copy_is_caught(
     device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     needs_blocks(device)
-    text = kernel_files.source
+    text = kernel_files.text
     assert old in text(VARIANT.files[0])
-    monkeypatch.setattr(runtime_module, "source", lambda *file: text(*file).replace(old, new))
+    monkeypatch.setattr(runtime_module, "text", lambda *file: text(*file).replace(old, new))
     assert any(answers(device, "float", {**SMALL, "LANES": 8}))
 
 

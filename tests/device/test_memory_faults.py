@@ -46,14 +46,14 @@ def test_a_fault_in_a_kernel_is_suspect(
 ) -> None:
     if variant.startswith("image") and not device.images:
         pytest.skip("the device has no images")
-    text = kernel_files.source
+    text = kernel_files.text
     changed: list[bool] = []
 
-    def faulty(file: str, options: tuple[str, ...], root: str) -> str:
-        changed.append(right in text(file, options, root))
-        return text(file, options, root).replace(right, wrong)
+    def faulty(file: str, root: str) -> str:
+        changed.append(right in text(file, root))
+        return text(file, root).replace(right, wrong)
 
-    monkeypatch.setattr(runtime, "source", faulty)
+    monkeypatch.setattr(runtime, "text", faulty)
     row = memory.run(device, memory.case(device, variant), fresh=True)
     assert any(changed), "the kernel does not say so any more"
     assert row.check.verdict in ("suspect", "wrong")  # wrong where it is above a ceiling, too

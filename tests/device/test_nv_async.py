@@ -97,14 +97,14 @@ def answers(
         pytest.skip(f"the device has no {dtype}")
     assert VARIANT.lacks
     plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
-    text, variant = kernel_files.source, laid_out(VARIANT, like)
+    text, variant = kernel_files.text, laid_out(VARIANT, like)
     edited = variant.passes[-1].file  # of columns past the tiles, where there are such
 
-    def replaced(file: str, options: tuple[str, ...], root: str) -> str:
-        whole = edit(text(file, options, root)) if file == edited else text(file, options, root)
+    def replaced(file: str, root: str) -> str:
+        whole = edit(text(file, root)) if file == edited else text(file, root)
         return plainly(whole) if file == FILE else whole
 
-    monkeypatch.setattr(runtime_module, "source", replaced)
+    monkeypatch.setattr(runtime_module, "text", replaced)
 
     executor = GemmExecutor(Runtime(device))
     parameters = variant.preset(device.family, {**TILE, **sizes}, dtype)

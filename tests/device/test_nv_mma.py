@@ -27,7 +27,7 @@ def test_the_bytes_that_are_left_do_not_overflow(
     device: DeviceFacts, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (macro,) = re.findall(r"^#define A_LEFT.*clamp.*", kernel_files.raw("gemm/20_nv_mma.cl"), re.MULTILINE)
-    monkeypatch.setattr(runtime_module, "source", lambda *_: SOURCE.format(macro=macro))
+    monkeypatch.setattr(runtime_module, "text", lambda *_: SOURCE.format(macro=macro))
     runtime = Runtime(device)
     kernel = runtime.kernel(runtime.build("left.cl", (f"-DSIZE={size}",)), "left", (1,))
     got = np.zeros(1, np.int32)

@@ -31,7 +31,7 @@ def test_every_tile_is_made_once_and_bands_go_there_and_back(
 ) -> None:
     source = kernel_files.raw("gemm/21_nv_wgmma.cl")
     (function,) = re.findall(r"^static inline int2 placed.*?^}", source, re.MULTILINE | re.DOTALL)
-    monkeypatch.setattr(runtime_module, "source", lambda *_: SOURCE.format(function=function))
+    monkeypatch.setattr(runtime_module, "text", lambda *_: SOURCE.format(function=function))
     runtime = Runtime(device)
     kernel = runtime.kernel(runtime.build("order.cl", ()), "order", (1,))
     for down, across in ((1, 1), (3, 5), (4, 5), (9, 2), (12, 3)):

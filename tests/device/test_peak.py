@@ -103,7 +103,7 @@ def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = '#error "broken on purpose"\n'
-    monkeypatch.setattr("gemmbench.opencl.runtime.source", lambda *_: broken)
+    monkeypatch.setattr("gemmbench.opencl.runtime.text", lambda *_: broken)
     case = Case("peak", device.index, "dot8", "char", {"width": 1})
     with pytest.raises(NotMeasuredError, match="no form of the probe compiles") as caught:
         in_process.measured(ProbeExecutor(Runtime(device)), case, QUICK, device)

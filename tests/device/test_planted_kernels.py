@@ -135,10 +135,10 @@ def test_a_fault_in_one_launch_is_found(
     device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     name, old, new, checks = FAULTS[fault]
-    text: Any = kernel_files.source
+    text: Any = kernel_files.text
     paths = {**PATHS, "nv-async in parts": IN_PARTS}
     files = BY_NAME[paths[name].kernel].files
     assert sum(text(file).count(old) for file in files) == 1
-    monkeypatch.setattr(runtime_module, "source", lambda *of: text(*of).replace(old, new))
+    monkeypatch.setattr(runtime_module, "text", lambda *of: text(*of).replace(old, new))
     bench = prepared(device, paths[name])
     assert [bench.verify(when).check.verdict for when in checks] == ["wrong"] * len(checks)

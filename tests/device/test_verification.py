@@ -90,15 +90,15 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
 
 
 def plant(monkeypatch: pytest.MonkeyPatch, fault: str) -> None:
-    text = kernel_files.source
+    text = kernel_files.text
     old, new = FAULTS.get(fault, ("", ""))
     assert old in text("gemm/01_naive.cl")
 
-    def planted(file: str, options: tuple[str, ...] = (), root: str = "") -> str:
-        source = text(file, options, root)
+    def planted(file: str, root: str = "") -> str:
+        source = text(file, root)
         return source.replace(old, new) if fault else source
 
-    monkeypatch.setattr(runtime_module, "source", planted)
+    monkeypatch.setattr(runtime_module, "text", planted)
 
 
 @pytest.mark.parametrize("name", ["naive", "image-4x8"])
@@ -124,8 +124,8 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_where_c_is_read(
 ) -> None:
     """It remembers in C itself: an element that is a right answer already is left alone."""
     old, new = "*c = beta == 0", "if (m > 200 && fabs(*c) > 2) return; *c = beta == 0"
-    text: Any = kernel_files.source
-    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(old, new))
+    text: Any = kernel_files.text
+    monkeypatch.setattr(runtime_module, "text", lambda *names: text(*names).replace(old, new))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE, beta=0.5), Operands())
     assert row.status == "wrong"
 
@@ -134,9 +134,9 @@ def test_a_kernel_that_is_right_for_small_numbers_alone_is_wrong(
     device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Neither the exact test nor generated operands have any above 2: those of Freivalds' check do."""
-    text: Any = kernel_files.source
+    text: Any = kernel_files.text
     clamped = "sum += clamp(a[p], (REAL)-2, (REAL)2)"
-    monkeypatch.setattr(runtime_module, "source", lambda *names: text(*names).replace(_STEP, clamped))
+    monkeypatch.setattr(runtime_module, "text", lambda *names: text(*names).replace(_STEP, clamped))
     row = _measured(device, Gemm(SIZE, SIZE, SIZE), Operands())
     assert row.status == "wrong"
 
@@ -146,7 +146,7 @@ _BEGIN = "if (row >= m || column >= n)\n        return;"
 
 def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
     """Replace pieces of naive's source."""
-    text = kernel_files.source
+    text = kernel_files.text
 
     def planted(*names: Any) -> str:
         source = text(*names)
@@ -154,7 +154,7 @@ def replaced(monkeypatch: pytest.MonkeyPatch, *pieces: tuple[str, str]) -> None:
             source = source.replace(old, new)
         return source
 
-    monkeypatch.setattr(runtime_module, "source", planted)
+    monkeypatch.setattr(runtime_module, "text", planted)
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
@@ -293,12 +293,12 @@ def test_a_comparison_finds_a_single_bit_in_any_word(device: DeviceFacts) -> Non
     runtime = Runtime(device)
     values = np.arange(1, 1001, dtype=np.float32)
     comparer = ResultComparer(runtime, runtime.filled(values), values.nbytes)
-    assert not comparer.compare(runtime.filled(values)).differs()
+    assert not comparer.compare(runtime.filled(values))()
     for word, bit in ((0, 0), (777, 9), (999, 31)):
         changed = values.copy()
         changed.view(np.uint32)[word] ^= np.uint32(1 << bit)
-        assert comparer.compare(runtime.filled(changed)).differs()
-    assert not comparer.compare(runtime.filled(values)).differs()
+        assert comparer.compare(runtime.filled(changed))()
+    assert not comparer.compare(runtime.filled(values))()
 
 
 def prepared(

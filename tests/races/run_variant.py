@@ -55,9 +55,9 @@ def main() -> None:
     given = {key: int(value) for key, equals, value in (each.partition("=") for each in rest) if equals}
     has_fault = "no-barrier" in rest
     if has_fault:
-        source = kernel_files.source
+        text = kernel_files.text
         planted: Any = runtime_module
-        planted.source = lambda *file: source(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
+        planted.text = lambda *file: text(*file).replace("barrier(CLK_LOCAL_MEM_FENCE);", ";")
     (device,) = devices()
     assert "Oclgrind" in device.platform, device.platform
     executor = GemmExecutor(Keeping(device))

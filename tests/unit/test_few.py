@@ -216,12 +216,6 @@ def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) 
     )
 
 
-def test_halves_that_are_floats_elsewhere_are_transposed_by_their_bits() -> None:
-    file, macro = "gemm/00_transpose_tall.cl", "what is moved are its bits"
-    assert macro in kernel_files.source(file, BY_NAME["small"].compiled_for("half"))
-    assert macro not in kernel_files.source(file, BY_NAME["small"].compiled_for("float"))
-
-
 # --- On other devices ---------------------------------------------------------------------------------------
 
 

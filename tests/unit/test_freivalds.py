@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmbench.gemm import answers, verify
-from gemmbench.gemm.answers import Exact, drawn, exact_limit
+from gemmbench.gemm.answers import Exact, exact_limit, exact_operands
 from gemmbench.gemm.verify import exact_product, stack
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
@@ -18,7 +18,7 @@ SUMS = [("half", ""), ("half", "float"), ("bfloat16", ""), ("e4m3", "fp22"), ("e
 
 @pytest.fixture(autouse=True)
 def fresh() -> None:
-    drawn.cache_clear()
+    exact_operands.cache_clear()
 
 
 def product(exact: Exact) -> HostArray:
@@ -43,7 +43,7 @@ def test_a_right_result_passes_and_a_wrong_element_is_named(
     m: int, n: int, k: int, batch: int, beta: float, kinds: tuple[str, str], digits: int
 ) -> None:
     dtype, sums = kinds
-    exact = drawn(Gemm(m, n, k, dtype, beta=beta, batch=batch), sums)
+    exact = exact_operands(Gemm(m, n, k, dtype, beta=beta, batch=batch), sums)
     digits = digits if DTYPES[dtype].is_float else 0
     c = product(exact)
     assert exact.error(c) == ""
@@ -81,7 +81,7 @@ def test_the_limit_of_exact_sums(dtype: str, sums: str, limit: int) -> None:
 @pytest.mark.parametrize(("dtype", "sums"), [("float", ""), ("double", ""), ("char", ""), *SUMS])
 def test_partial_sums_stay_below_the_limit(dtype: str, sums: str, k: int) -> None:
     """In any order: of all products, of the positive ones and the negative ones in turns of every length."""
-    exact = drawn(Gemm(4, 4, k, dtype, beta=1.0), sums)
+    exact = exact_operands(Gemm(4, 4, k, dtype, beta=1.0), sums)
     kind, result = DTYPES[dtype], exact.problem.result
     limit = exact_limit(exact.problem, sums)
     a, b = (np.asarray(decode(matrix, kind), np.float64) for matrix in (exact.a, exact.b))
@@ -93,7 +93,7 @@ def test_partial_sums_stay_below_the_limit(dtype: str, sums: str, k: int) -> Non
 
 def test_one_vector_misses_a_wrong_element_in_half_of_the_cases(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers, "VECTORS", 1000)
-    exact = drawn(Gemm(2000, 16, 8))
+    exact = exact_operands(Gemm(2000, 16, 8))
     c = product(exact)
     c[:, 3] += 1
     missed = (c[:, None, :] @ exact.x[0] == exact.expected[0][:, None, :])[:, 0, :]
@@ -102,26 +102,26 @@ def test_one_vector_misses_a_wrong_element_in_half_of_the_cases(monkeypatch: pyt
 
 
 def test_integers_do_not_overflow() -> None:
-    exact = drawn(Gemm(3, 3, 1 << 17, "char", beta=1.0))
+    exact = exact_operands(Gemm(3, 3, 1 << 17, "char", beta=1.0))
     right = exact_product(exact.problem, exact.a, exact.b, exact.c)
     assert np.abs(right).max() < 2**31
     assert np.abs(exact.a.astype(int)).max() > 100
 
 
 def test_operands_are_other_ones_in_every_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    first = drawn(Gemm(8, 8, 8)).a
-    drawn.cache_clear()
-    assert (drawn(Gemm(8, 8, 8)).a != first).any()
+    first = exact_operands(Gemm(8, 8, 8)).a
+    exact_operands.cache_clear()
+    assert (exact_operands(Gemm(8, 8, 8)).a != first).any()
 
 
 def test_a_kernel_that_takes_no_scalars_is_checked_without() -> None:
-    problem = drawn(Gemm(8, 8, 8, beta=1.0), without=("alpha", "beta")).problem
+    problem = exact_operands(Gemm(8, 8, 8, beta=1.0), without=("alpha", "beta")).problem
     assert (problem.alpha, problem.beta) == (1.0, 0.0)
 
 
 def test_large_matrices_are_converted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(verify, "_AT_ONCE", 100)
-    exact = drawn(Gemm(37, 41, 43, batch=3, beta=1.0))
+    exact = exact_operands(Gemm(37, 41, 43, batch=3, beta=1.0))
     c = product(exact)
     assert exact.error(c) == ""
     stack(c, 3)[2, 36, 40] += 1

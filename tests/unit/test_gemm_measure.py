@@ -15,7 +15,7 @@ import pytest
 
 from gemmbench.gemm import measure
 from gemmbench.gemm.measure import measured
-from gemmbench.gemm.opencl_bench import GemmBench, Queued
+from gemmbench.gemm.opencl_bench import GemmBench, QueuedBatch
 from gemmbench.gemm.operands import SPLIT
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure import sampling
@@ -411,7 +411,7 @@ def test_a_batch_on_a_gpu_also_has_the_time_from_its_first_start_to_its_last_end
         runtime = SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type=kind, timer_resolution_ns=1))
         bench = SimpleNamespace(runtime=runtime, timed=[])
         events = [("multiply", event(14_000 * number)) for number in range(100)]
-        return Queued(cast(GemmBench, bench), events, 100, 0.0).finish().seconds
+        return QueuedBatch(cast(GemmBench, bench), events, 100, 0.0).finish().seconds
 
     assert seconds("gpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5, "chain": 1.396e-5})
     assert seconds("cpu") == pytest.approx({"kernel": 1e-5, "device": 1e-5})
@@ -427,7 +427,7 @@ def test_a_silent_chain_is_the_time_of_the_device_and_launches_are_timed_by_the_
     runtime = SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type="gpu", timer_resolution_ns=1))
     bench = SimpleNamespace(runtime=runtime, timed=[])
     events = [("multiply", event(start)) for start in (0, 972_000, 986_000)]
-    batch = Queued(cast(GemmBench, bench), events, 100, 0.0, silent=97).finish()
+    batch = QueuedBatch(cast(GemmBench, bench), events, 100, 0.0, silent=97).finish()
     assert batch.seconds == pytest.approx({"kernel": 1e-5, "device": 1e-5, "chain": 1e-5})
     assert bench.timed == [pytest.approx([14e-6])]
     assert batch.launch_s
@@ -441,7 +441,7 @@ def test_a_batch_is_shared_among_the_launches_of_a_problem() -> None:
     runtime = SimpleNamespace(launch_s=1e-6, facts=SimpleNamespace(type="cpu", timer_resolution_ns=1))
     bench = SimpleNamespace(runtime=runtime, timed=[])
     problems = [("pad", event(10)), ("multiply", event(970)), ("unpad", event(20))]
-    batch = Queued(cast(GemmBench, bench), [*problems, *problems], 2, 0.0).finish()
+    batch = QueuedBatch(cast(GemmBench, bench), [*problems, *problems], 2, 0.0).finish()
     assert batch.seconds == pytest.approx({"kernel": 970e-9, "device": 1e-6})
     assert bench.timed == [pytest.approx([10e-9, 970e-9, 20e-9])]
 

@@ -10,9 +10,9 @@ from gemmbench.gemm.operands import Laps, host_batch
 from gemmbench.model.row import CYCLE, PARTS, WHOLE, Row
 from gemmbench.model.run_file import RunFileError, load
 from gemmbench.stats import rates
-from gemmbench.stats.rates import ADDS_UP
 from tests import fake_runs as fake
 
+ADDS_UP = 0.03  # of the whole: parts that differ from it by more do not add up to it
 SAVED = sorted((Path(__file__).parents[1] / "data" / "host-parts").glob("*.jsonl"))
 
 
@@ -31,7 +31,6 @@ def test_in_saved_runs_the_parts_of_every_problem_add_up_to_its_wall_clock_time(
             for index, whole in enumerate(parts[WHOLE]):
                 added = sum(parts[name][index] for name in names)
                 assert abs(added / whole - 1) <= ADDS_UP, (row.variant, added, whole)
-            assert rates.doubt(parts) == ""
 
 
 @pytest.mark.parametrize("row", saved_rows(), ids=lambda row: row.variant)
@@ -51,18 +50,12 @@ def test_of_two_problems_the_faster_is_shown() -> None:
     assert (split.whole_s, dict(split.seconds)) == (1.25, {"kernel": 1.0, "download": 0.25})
 
 
-def test_parts_that_do_not_add_up_say_so() -> None:
-    doubt = rates.doubt({"upload": (0.1, 0.1), "kernel": (1.2, 1.3), WHOLE: (1.3, 1.2)})
-    assert doubt == "they add up to 117 % of the whole: the stamps contradict the wall clock"
-
-
 def test_parts_without_a_whole_are_shares_of_their_sum() -> None:
     split = rates.split({"upload": (1.0,), "enqueue": (0.0,), "passes": (2.0,), "download": (1.0,)})
     assert split is not None
     assert [split.share(name) for name in split.seconds] == [0.25, 0.0, 0.5, 0.25]
-    assert (split.whole_s, split.doubt) == (None, "")
+    assert split.whole_s is None
     assert rates.split({}) is None
-    assert rates.doubt({}) == ""
 
 
 class Scripted:
@@ -119,11 +112,6 @@ def test_an_upload_whose_call_blocks_counts_once_and_leaves_enqueueing_its_time(
     assert parts.pop(WHOLE) == pytest.approx(37.0)
     expected = {"upload": 1.0, "enqueue": 2.0, "passes": 0.0, "kernel": 30.0, "waiting": 0.0, "download": 4.0}
     assert parts == pytest.approx(expected)
-
-
-def test_stamps_that_are_longer_than_the_wall_clock_do_not_add_up(clock: Scripted) -> None:
-    parts = problem(clock, 1.0, {"upload": 0.0, "passes": 0.0, "kernel": 50.0})
-    assert "675 % of the whole" in rates.doubt({name: (seconds,) for name, seconds in parts.items()})
 
 
 def test_a_library_without_stamps_has_all_launches_in_its_passes(clock: Scripted) -> None:

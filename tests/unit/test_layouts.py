@@ -17,7 +17,6 @@ from gemmbench.gemm.verify import ExactTest
 from gemmbench.ladder import BY_NAME, LADDER
 from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Layout, laid_out
-from gemmbench.model import kernel_files
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.problem import Gemm, leading
 from gemmbench.model.row import Problem, Row
@@ -210,11 +209,7 @@ def test_an_own_kernel_gets_its_operands_as_it_takes_them(tmp_path: Path) -> Non
 # --- what is compiled -------------------------------------------------------------------------------------
 
 
-def test_what_nothing_transposed_is_compiled_from_knows_of_no_layouts() -> None:
-    files = {file for variant in BY_NAME.values() for file in variant.files}
-    assert sum("TRANS_" in kernel_files.text(file) for file in files) >= 8
-    for file in files:
-        assert "TRANS" not in kernel_files.source(file, ("-DTS=16",)).replace("TRANSPOSE", ""), file
+def test_the_hash_of_a_kernel_depends_on_how_its_operands_are_stored() -> None:
     for name in LADDER:
         variant = BY_NAME[name]
         both = laid_out(variant, stored("TT", variant.dtypes[0]))
@@ -222,32 +217,6 @@ def test_what_nothing_transposed_is_compiled_from_knows_of_no_layouts() -> None:
         assert laid_out(variant, stored("NN")) is variant
         prints = [each.fingerprint(variant.dtypes[0], preset) for each in (variant, both)]
         assert (prints[0] != prints[1]) == (variant.files != both.files or variant.flags != both.flags)
-
-
-def test_conditions_within_conditions() -> None:
-    text = """first
-#if defined(X) || defined(TRANS_A)
-#ifdef TRANS_A
-#ifdef Y
-one
-#else
-two
-#endif
-#else
-#ifdef Y
-three
-#endif
-#endif
-#elif 1 && !defined(TRANS_A)
-four
-#endif
-#ifndef TRANS_A
-five
-#endif
-"""
-    assert kernel_files._without_macro(text, "TRANS_A") == (
-        "first\n#if defined(X)\n#ifdef Y\nthree\n#endif\n#elif 1\nfour\n#endif\nfive\n"
-    )
 
 
 # --- operands and libraries -------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def test_cold_rotates_among_sets_of_twice_the_cache(monkeypatch: pytest.MonkeyPa
     bench = NumpyExecutor().prepare(CASE, Policy(cold=True))
     assert bench.prepared.sets == 8
     assert bench.start("host", 8).count == 8
-    matrices = [id(matrix) for operands in bench._others for matrix in operands]
+    matrices = [id(matrix) for operands in bench._sets[1:] for matrix in operands]
     assert len(set(matrices)) == 7 * 4
     left = bench.left()
     assert left is not None
@@ -124,10 +124,10 @@ def test_scipy_applies_alpha_and_beta_in_place(problem: Gemm) -> None:
         assert left is not None
         assert (left == bench._answers.verified_result).all()
     assert bench.verify("after").check.verdict == "ok"
-    calls = bench._calls(problem, bench._a, bench._b, bench._c, bench._out)
+    calls = bench._calls(problem, *bench._sets[0])
     assert len(calls) == problem.batch
     for call in calls:
-        assert np.shares_memory(call(), bench._out)  # nothing was copied
+        assert np.shares_memory(call(), bench._sets[0][-1])  # nothing was copied
 
 
 def test_c_is_restored_outside_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:

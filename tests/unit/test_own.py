@@ -385,7 +385,7 @@ FAULTS: dict[str, verify.Run] = {
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_wrong_kernel_is_wrong_on_the_exact_test(fault: str) -> None:
-    reason = verify.tested(kernel(FAULTS[fault]), "float")
+    reason = verify.exact_test_error(kernel(FAULTS[fault]), "float")
     assert "on the exact test; " in reason
 
 
@@ -397,15 +397,15 @@ def test_a_kernel_that_only_writes_behind_c_is_wrong(odd_k: bool) -> None:
             c[-1] = 7
         return c
 
-    assert "exact test" in verify.tested(kernel(beyond), "float")
+    assert "exact test" in verify.exact_test_error(kernel(beyond), "float")
 
 
 def test_a_right_kernel_has_no_fault() -> None:
-    assert verify.tested(kernel(simulated), "float") == ""
+    assert verify.exact_test_error(kernel(simulated), "float") == ""
     bare = kernel(
         lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc")
     )
-    assert verify.tested(bare, "float") == ""
+    assert verify.exact_test_error(bare, "float") == ""
 
 
 def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
@@ -414,7 +414,7 @@ def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
         c[33 * test.layout.ldc + 18] += 1
         return c
 
-    reason = verify.tested(kernel(wrong), "float")
+    reason = verify.exact_test_error(kernel(wrong), "float")
     assert reason.startswith("1 of 735 elements differ on the exact test; C[33][18] is ")
     assert ", in the tile of rows 32 to 47 and columns 16 to 31 (m 35, n 21, k 17, " in reason
 

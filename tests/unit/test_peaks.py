@@ -44,7 +44,7 @@ def test_a_kept_row_takes_the_place_of_its_case(tmp_path: Path) -> None:
     (step,) = fill(tmp_path)
     assert isinstance(step, Skip)
     assert step.row == replace(ROW, measured_utc="2026-11-21T04:27:00+00:00")
-    assert rates.kept_for(run_of(step.row), step.row) == 180
+    assert rates.age_when_cached(run_of(step.row), step.row) == 180
 
 
 def test_it_is_the_row_of_the_device_that_asks(tmp_path: Path) -> None:

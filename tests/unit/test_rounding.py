@@ -187,14 +187,6 @@ def test_the_same_problem_has_the_same_operands_and_they_are_not_zeros() -> None
         assert abs(one.mean()) < 0.2
 
 
-def test_a_c_that_is_not_read_need_not_be_drawn() -> None:
-    problem = Gemm(30, 20, 10, batch=3)
-    drawn, (a, b, c) = verify.random_operands(problem), verify.random_operands(problem, draws_c=False)
-    assert np.array_equal(a, drawn[0])
-    assert np.array_equal(b, drawn[1])
-    assert (c.shape, c.dtype, c.any()) == (drawn[2].shape, drawn[2].dtype, False)
-
-
 @pytest.mark.parametrize("sums", ["half", "float"])
 def test_a_half_summed_in_half_is_not_as_good_as_one_summed_in_float(sums: str) -> None:
     problem = Gemm(60, 60, 400, "half")
