@@ -72,6 +72,7 @@ class PreparedLaunch:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
 
+_SHORT_S = 2e-4  # of a problem: a driver may need milliseconds to begin a batch that waits for an event
 _STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
@@ -389,7 +390,8 @@ class GemmBench:
         begin, look = time.perf_counter(), None
         is_silent = self.runtime.silent and all(isinstance(step, PreparedLaunch) for step in plan[0])
         silent = range(1, count - looks - _STAMPED if is_silent else 1)
-        gates = [cl.UserEvent(self.runtime.context)] if is_silent else []
+        is_short = is_silent and count > 1 and self._device_s < _SHORT_S
+        gates = [cl.UserEvent(self.runtime.context)] if is_short else []
         try:
             if gates:  # to enqueue takes longer than a short kernel: it begins when all are in the queue
                 cl.enqueue_marker(self.runtime.queue, gates)

@@ -236,6 +236,13 @@ class Stretched(FakeInstrument):
         return replace(batch, seconds=seconds, launch_s=self.launch_s * batch.count)
 
 
+def test_a_trial_counts_by_its_events_because_a_gpu_that_wakes_up_delays_them() -> None:
+    """64 times 0.1 s by the wall clock, and 64 times 0.01 s by events."""
+    instrument = Stretched(seconds={"naive": itertools.repeat(0.1)})
+    instrument.stretch = 0.1
+    assert run(instrument, case(LARGE)).status == "ok"
+
+
 @pytest.mark.parametrize(
     ("wall_s", "stretch"),
     [
