@@ -286,9 +286,10 @@ def short(text: str) -> str:
 
 _NEEDLESS = re.compile(
     r"(?<=\d\d\.\d)\d+|(?<=\d\.\d\d)\d+|\n\s*|font-family: 'DejaVu Sans'; | transform=\"rotate\(-0 [^)]*\)\""
-    r'| id="[A-Za-z.]+(2d)?_\d+"'
+    r'| id="[A-Za-z.]+(2d)?_\d+"|; stroke-line(cap: square|join: miter)'
 )
-"""A third of matplotlib's SVG: digits, indentation, the font (a page sets it), no rotation, ids of groups."""
+"""A third of matplotlib's SVG: digits, indentation, the font (a page sets it), no rotation, ids of groups,
+the ends and corners of lines."""
 
 
 def to_svg(figure: Figure, label: str, number: int) -> str:
