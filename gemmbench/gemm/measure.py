@@ -117,7 +117,7 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
 
 
 def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Add what is measured after the samples: energy, the host scope's parts, the map cycle. Verify again.
+    """Yield stages, and return the row with energy, the host scope's parts and the map cycle, verified again.
 
     The map cycle is last, so that its C is verified.
     """

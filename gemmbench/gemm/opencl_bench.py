@@ -274,8 +274,9 @@ class GemmBench:
     def verify(self, when: instrument.When) -> instrument.Verified:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
-        What a batch's own check found wrong comes first. A failure refills the operands. If several benches
-        share them, a write after the batches cannot be attributed, and raises `NotMeasuredError`.
+        ``exact`` runs the small exact problems instead. What a batch's own check found wrong comes first. A
+        forbidden write refills the operands. If several benches share them, a write after the batches cannot
+        be attributed, and raises `NotMeasuredError`.
         """
         if when == "exact":
             wrong = self._timed.exact_error()
