@@ -14,7 +14,7 @@ from gemmbench.model.units import ceil_div
 
 _FEW, _LONG = 16, 32  # most rows or columns of the small operand; those of the large one in a tile
 _WARP = 32
-_KEPT = 40 << 20  # bytes of a large operand that second-level caches keep, of which an H100's has 50 MiB
+_MOST_CACHED = 40 << 20  # bytes of the large operand that an H100's second-level cache of 50 MiB can hold
 _STEP = {True: 32, False: 16}  # along k, by whether rows of the large operand run along k
 _VECTOR = {"WIDTH": 8}  # elements of a load
 _DTYPES = ("half", "bfloat16")
@@ -43,7 +43,7 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     plan = {"COLUMNS": columns, "THIN": thin, "WARPS": warps, "AHEAD": ahead // (1 + along), **p}
     deepest = problem.k // (_STEP[along] * plan["AHEAD"] * plan["WARPS"])
     parts = max(1, min(round(4 * units / tiles) if is_split else 1, deepest, 64))
-    return {"PARTS": parts, "KEEP": int(2 * problem.batch * long * problem.k < _KEPT), **plan}
+    return {"PARTS": parts, "KEEP": int(2 * problem.batch * long * problem.k < _MOST_CACHED), **plan}
 
 
 def _items(v: Values) -> tuple[int, int]:

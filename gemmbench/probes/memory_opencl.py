@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -255,7 +256,7 @@ class MemoryPass:
         return self.launch(next(self.stretches[work]), count)
 
 
-class _PassProbe:
+class _PassProbe(ABC):
     """A set that kernels go through once: the buffers that the candidates of a row share."""
 
     def __init__(self, row: MemoryRow, units: int, vector_bytes: int, options: tuple[str, ...]) -> None:
@@ -299,8 +300,9 @@ class _PassProbe:
     def _pass(self, launcher: Launcher, flat: bool) -> MemoryPass:
         return MemoryPass(launcher, self._arguments, self._units, self._part, flat)
 
+    @abstractmethod
     def _arguments(self, first: int, count: int) -> tuple[Any, ...]:
-        raise NotImplementedError
+        """The kernel's arguments for `count` units from `first` on."""
 
     def _wrong(self, memory_pass: MemoryPass) -> str:
         """How the sum of all words that a launch reads differs from the host's, or ""."""

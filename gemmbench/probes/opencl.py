@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -82,7 +83,7 @@ def seconds_of(action: Callable[[], object]) -> float:
     return time.perf_counter() - begin
 
 
-class _Transfer:
+class _Transfer(ABC):
     """A buffer of one size, and the values that are moved to it or from it."""
 
     def __init__(self, row: MemoryRow, flags: int) -> None:
@@ -101,13 +102,13 @@ class _Transfer:
 
         return HostBench(self, Built(choice={"way": way}), transfer, check, Work(bytes=self.values.nbytes))
 
+    @abstractmethod
     def blank(self) -> None:
         """Erase the target."""
-        raise NotImplementedError
 
+    @abstractmethod
     def result(self) -> HostArray:
         """What arrived at the target."""
-        raise NotImplementedError
 
     def _erase(self) -> None:
         cl.enqueue_fill_buffer(self._runtime.queue, self._buffer, _BLANK, 0, self.values.nbytes)

@@ -60,8 +60,8 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     """Build the configurations of a variant that meet its constraints and can run all problems on a device.
 
     The search covers the preset's parameters, those in `Variant.searched`, and launch parameters that the
-    variant chooses itself. The latter are left out if there would be over 10,000 combinations. The default
-    holds the variant's choice for the first problem. All problems must have the same data type.
+    variant chooses itself, unless these make over 10,000 combinations. The default holds the variant's choice
+    for the first problem. All problems must have the same data type.
 
     Raises `TuningError` if the variant is a library, has no parameters, or cannot run on the device.
     """

@@ -14,7 +14,7 @@
  * zeros to whole tiles: a vector cannot be cut at an edge.
  *
  * The micro-tile of a work-item is made of vectors, strided over the
- * tile: vectors x, x + GX ... of WIDTH columns, and likewise down.
+ * tile: vectors x, x + GX ... of WIDTH columns, and the same for rows.
  *
  * acc[i][j] += a[i] * Bt[p][x + j * GX],  a[i] from At[p][y + ...]
  * At[p][v] = AP[(p0 + p) * mp + row0 + v * WIDTH ...]

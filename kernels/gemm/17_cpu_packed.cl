@@ -12,7 +12,7 @@
  * B in panels of NR = NV x WIDTH columns. Packed, a panel's k rows of NR
  * elements lie one after the other (zeros past n) and are read in order.
  *
- * A likewise in panels of MR rows: MR elements of a column, then those
+ * A is in panels of MR rows: MR elements of a column, then those
  * of the next. Past m they repeat the last row.
  *
  * A work-item makes a block of C, rows x columns. For every kc steps

@@ -22,7 +22,7 @@
  * sums, element e in warp w of a group is
  *    D[16 w + lane / 4 + 8 (e / 2 % 2)][8 (e / 4) + 2 (lane % 4) + e % 2]
  *
- * wgmma reads local memory by itself, and the copy engine writes it by itself:
+ * wgmma reads local memory directly, and the copy engine writes it directly:
  * no work-item moves an operand, and all registers are left for D. So tiles
  * can be larger than with mma.sync, and fewer bytes are read for each product.
  * Two barriers for each stage pass it back and forth: `full` once all its

@@ -17,8 +17,8 @@
  * A table in constant memory says what each byte is worth: e4m3 has 4 bits of
  * exponent and 3 of mantissa, e5m2 has 5 and 2 (OCP, "8-bit floating point
  * specification"). Products of two are exact in float, in which the sum is
- * kept, and rounded once to C's type. Whatever multiplies fp8 faster can be
- * held against it. */
+ * kept, and rounded once to C's type. Faster kernels for fp8 can be compared
+ * with it. */
 #include "common.clh"
 
 /* NAN and INFINITY are calls in some drivers' headers, which no table can hold */

@@ -33,7 +33,7 @@
  *
  * With DIRECT operands go from the cache straight to registers, a slice's own
  * part of k to each slice: nobody waits for the group before the sums meet.
- * Work-items beside each other read the same, so the cache has more to give
+ * Neighbouring work-items read the same, so the cache has more to give
  * than to fetch.
  *
  * With STORED_half operands are half in memory and float everywhere else: what

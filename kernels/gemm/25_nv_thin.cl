@@ -82,7 +82,7 @@
 #define BLOCK (STEP * AHEAD)
 #define LD_SUMS (LONG + 4)
 
-/* L_WORDS pairs of elements, of which `left` may be read; zeros for the others. `whole`: all of them or none. */
+/* Load L_WORDS pairs of elements. Only `left` elements exist, the rest become zeros. `whole`: all exist, or none. */
 static inline void fetch_large(uint *words, __global const ushort *from, int left, const int whole)
 {
     #pragma unroll
