@@ -28,7 +28,7 @@ from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row,
 from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
-_MORE = 8  # times the flops of the trial problem, from which a case is predicted
+_MORE = 8  # times the flops of the trial problem: from here on it is run
 _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 _INTERLEAVED_S = 1.0  # at least, for interleaved batches
@@ -309,19 +309,19 @@ def refuse_if_too_slow(
 ) -> None:
     """Refuse a case that is predicted to take longer than the budget, by flops and a smaller problem's time.
 
-    The smaller problem is the case's `measured` one, or a trial of at most 256 x 256 x 256. A case of less
-    than 8 times its flops is not refused.
+    The smaller problem is the case's `measured` one, or a trial of at most 256 x 256 x 256 if the case has 8
+    times its flops.
 
     Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if the trial's exact test fails.
     """
     problem = case.gemm
-    smaller, took_s = case.measured or (
-        replace(problem, m=min(problem.m, _EDGE), n=min(problem.n, _EDGE), k=min(problem.k, _EDGE), batch=1),
-        0.0,
-    )
-    if not smaller.flops or _MORE * smaller.flops > problem.flops:
-        return
-    if not took_s:
+    if case.measured:
+        smaller, took_s = case.measured
+    else:
+        m, n, k = (min(side, _EDGE) for side in (problem.m, problem.n, problem.k))
+        smaller = replace(problem, m=m, n=n, k=k, batch=1)
+        if not smaller.flops or _MORE * smaller.flops > problem.flops:
+            return
         with instrument.prepare(case, device, replace(policy, cold=False), problem=smaller) as handle:
             check_exact(case, handle)
             clock = handle.prepared.clocks[0]

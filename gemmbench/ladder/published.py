@@ -464,7 +464,7 @@ MALI = Variant(
     source="ARM, Mali OpenCL SDK 1.1, SGEMM sample",
     passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
     parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
-    presets={"default": {"WX": 16, "WY": 8}},
+    presets={"default": {"WX": 16, "WY": 8}, "cpu-intel": {"WX": 16, "WY": 16}},
     batches=True,
 )
 

@@ -110,7 +110,7 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
     [
         (512, 0.2, False),  # 8 times the work: 1.6 s
         (512, 0.3, True),
-        (768, 1.9, False),  # too near: what the problem itself takes decides
+        (896, 1.608, True),  # 1.5 times the work
     ],
 )
 def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(
@@ -121,7 +121,7 @@ def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(
     if is_skipped:
         with pytest.raises(NotMeasuredError, match=r"takes about 2\.40 s") as caught:
             run(instrument, known)
-        assert caught.value.needs_s == pytest.approx(2.4)
+        assert caught.value.needs_s == pytest.approx(2.4, rel=1e-3)
     else:
         assert run(instrument, known).status == "ok"
     assert [entry[4] for entry in instrument.log if entry[0] == "prepare"] == [None] * (not is_skipped)
