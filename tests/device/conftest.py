@@ -10,6 +10,7 @@ import pytest
 from gemmbench.gemm.opencl import GemmExecutor
 from gemmbench.gemm.opencl_bench import Bind
 from gemmbench.gemm.verify import ExactTest
+from gemmbench.measure.child import BUILD_OPTIONS
 from gemmbench.measure.machine import OpenCLMachine, caching
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -18,6 +19,7 @@ from gemmbench.plan import select
 
 _KERNELS = Path(__file__).parents[2] / "build" / "test-kernels"  # `make clean` removes it
 _EXECUTORS: dict[int, GemmExecutor] = {}
+_UNOPTIMIZED: dict[int, GemmExecutor] = {}
 
 
 @cache
@@ -67,3 +69,14 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def _there_is_a_device(request: pytest.FixtureRequest) -> None:
     if "device" in request.fixturenames:
         assert request.getfixturevalue("device") is not None, "no OpenCL device was found"
+
+
+@pytest.fixture
+def unoptimized(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine with CPUs alone, compile without optimization, in a fifth of the time.
+
+    For tests of kernels that `test_gemm.py` compiles as users do.
+    """
+    if all(device.type == "cpu" for device in all_devices()):
+        monkeypatch.setenv(BUILD_OPTIONS, "-cl-opt-disable")
+        monkeypatch.setitem(globals(), "_EXECUTORS", _UNOPTIMIZED)

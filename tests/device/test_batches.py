@@ -17,6 +17,8 @@ from gemmbench.plan import gemm_plan
 from tests import in_process
 from tests.device.conftest import all_devices, executor
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 QUICK = Policy(budget_s=60.0, batch_s=0.0005, min_batches=3, precision=10.0)
 
 

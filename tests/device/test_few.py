@@ -20,6 +20,8 @@ from gemmbench.opencl.runtime import Runtime
 from tests.device.conftest import executor
 from tests.device.test_nv_async import copied_plainly
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SHAPES = [(33, 35, 160), (16, 7, 32), (5, 66, 4), (1, 1, 0)]
 FEW = [(16, 64, 512), (13, 70, 1300), (5, 66, 4), (3, 131, 260), (33, 64, 772), (2, 65, 0)]  # of `thin_many`
 

@@ -14,6 +14,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.plan import gemm_plan
 from tests.device.conftest import all_devices, executor
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 SHAPES = [(33, 21, 17), (16, 48, 32), (1, 1, 1), (5, 7, 0)]
 WIDEST = 16  # elements of a vector
 

@@ -15,6 +15,8 @@ from gemmbench.probes import memory_opencl, opencl
 from gemmbench.probes.memory_opencl import Enqueue
 from tests.device import memory
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 IGNORED = "doubling the work multiplies the time by "
 
 # probe, what its kernel says, what it says with the fault, and the reason

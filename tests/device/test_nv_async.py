@@ -18,6 +18,8 @@ from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from tests.device.conftest import exact_error
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 VARIANT = BY_NAME["nv-async"]
 FILE = "gemm/19_nv_async.cl"
 

@@ -21,6 +21,8 @@ from gemmbench.opencl import runtime as runtime_module
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import gemm_plan
 
+pytestmark = pytest.mark.usefixtures("unoptimized")
+
 QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 
 

@@ -1,6 +1,6 @@
-"""Runs inside Oclgrind: one variant's exact problems at small sizes. Not a test by itself.
+"""Runs inside Oclgrind: one variant's exact problems in float, at small sizes. Not a test by itself.
 
-``python run_variant.py VARIANT DTYPE [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT
+``python run_variant.py VARIANT [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT
 ``no-barrier`` leaves the barriers out.
 """
 
@@ -51,7 +51,7 @@ def exact_run(executor: GemmExecutor, problem: Gemm, bind: Bind, padding: int | 
 
 
 def main() -> None:
-    name, dtype, *rest = sys.argv[1:]
+    name, *rest = sys.argv[1:]
     given = {key: int(value) for key, equals, value in (each.partition("=") for each in rest) if equals}
     has_fault = "no-barrier" in rest
     if has_fault:
@@ -63,9 +63,9 @@ def main() -> None:
     executor = GemmExecutor(Keeping(device))
     variant = BY_NAME[name]
     parameters = {**smallest(variant), **given}
-    assert not variant.broken(parameters, dtype), parameters
+    assert not variant.broken(parameters, "float"), parameters
     programs = {
-        file: executor.runtime.build(file, variant.options(dtype, parameters)) for file in variant.files
+        file: executor.runtime.build(file, variant.options("float", parameters)) for file in variant.files
     }
     bind = partial(executor.bind, variant, parameters, programs)
     edge = min(variant.edge(parameters), _LARGEST)
@@ -81,13 +81,13 @@ def main() -> None:
         shapes, scales = shapes[:1], scales[:1]
     for m, n, k in shapes:
         for alpha, beta in scales:
-            error = exact_run(executor, Gemm(m, n, k, dtype, alpha, beta), bind, padding)
+            error = exact_run(executor, Gemm(m, n, k, "float", alpha, beta), bind, padding)
             if error:
                 print(f"{m}x{n}x{k}: {error}")
-    if dtype == "float" and variant.either(dtype) and not has_fault:  # its loads of what is stored transposed
-        problem = Gemm(*turned_shape, dtype, 2.0, -1.0, trans_a=True, trans_b=True)
+    if variant.either("float") and not has_fault:  # its loads of what is stored transposed
+        problem = Gemm(*turned_shape, "float", 2.0, -1.0, trans_a=True, trans_b=True)
         turned = laid_out(variant, problem)
-        built = executor.programs(turned, dtype, parameters)
+        built = executor.programs(turned, "float", parameters)
         if error := exact_run(executor, problem, partial(executor.bind, turned, parameters, built), padding):
             print(f"{problem.shape}: {error}")
     print("done")
