@@ -12,7 +12,7 @@ from typing import Literal
 
 from gemmbench import UsageError
 from gemmbench.gemm.verify import could_overflow
-from gemmbench.ladder import BY_NAME
+from gemmbench.ladder import BY_NAME, FASTER
 from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
 from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
@@ -147,17 +147,23 @@ def alternating_with(
     return tuple(map(with_partner, plan))
 
 
-def fitting(plan: Plan, groups: Sequence[Collection[str]], named: Collection[str]) -> Plan:
-    """Drop cases of group members that are not meant for the device, and those that cannot run.
+def fitting(
+    plan: Plan, groups: Sequence[Collection[str]], named: Collection[str], faster: Mapping[str, str] = FASTER
+) -> Plan:
+    """Drop cases of group members that are not meant for the device or cannot run.
 
-    Kernels in `named` and host rows stay. Unsupported rows also stay if nothing can run for a device, type
-    and problem. `groups` has the members of the groups for each device: see `ladder.DEFAULT`.
+    Also drop those whose `faster` kernel runs. Kernels in `named` and host rows stay. Unsupported rows also
+    stay if nothing can run for a device, type and problem. `groups` has the members of the groups for each
+    device: see `ladder.DEFAULT`.
     """
     served: set[tuple[object, ...]] = set()
     asked = []
+    keys = [step.key for step in plan if isinstance(step, Case)]
+    running = {(variant, device, problem) for _, device, variant, _, _, problem in keys}
     for step in plan:
         _, device, variant, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
-        if variant in named or device == HOST or variant in groups[device]:
+        is_wanted = variant in groups[device] and (faster.get(variant), device, problem) not in running
+        if variant in named or device == HOST or is_wanted:
             asked.append((step, variant, (device, dtype, problem)))
             if isinstance(step, Case):
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}

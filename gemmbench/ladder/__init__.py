@@ -101,6 +101,9 @@ DEFAULT: Mapping[str, tuple[str, ...]] = {
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
 
+FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma"}
+"""Kernels that only ``--kernel all`` or their name measures where another one runs, faster at every size."""
+
 
 def default_libraries(device: DeviceFacts) -> tuple[str, ...]:
     """The libraries measured without ``--baseline``: the host's BLAS, and cuBLAS or else CLBlast on a GPU."""

@@ -390,13 +390,13 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit was reported, or the clock dropped by 2 %, while the batches ran."""
+    """Whether a power or thermal limit was reported, or the median clock was 2 % lower, while batches ran."""
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
         return True
     clocks = [reading.clock_mhz for reading in during if reading.clock_mhz]
     highest = max((reading.clock_mhz or 0.0 for reading in readings), default=0.0)
-    return bool(clocks) and min(clocks) < (1 - _DROP) * highest
+    return bool(clocks) and median(clocks) < (1 - _DROP) * highest
 
 
 def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> Readings:

@@ -463,7 +463,8 @@ class GemmCommandOptions(MeasurementOptions):
         groups = [
             names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
         ]
-        return fitting(cases, groups, (*self.named, *self.baseline.split(",")))
+        faster = {} if "all" in names.split(self.kernels) else ladder.FASTER
+        return fitting(cases, groups, (*self.named, *self.baseline.split(",")), faster)
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
         """Count the kernels that could run on the devices but are not in the plan.

@@ -304,8 +304,9 @@ FULL, FREE = Reading(0, 1980.0, 1980.0), Reading(0)
         ((FULL, FULL, replace(FULL, limits=("power",))), "device", True),
         ((FULL, FULL, replace(FULL, limits=("thermal",))), "device", True),
         ((FULL, FULL, replace(FULL, limits=("hardware",))), "device", False),
-        ((FULL, FULL, replace(FULL, clock_mhz=1930.0)), "device", True),  # 2.5 % less
-        ((FULL, FULL, replace(FULL, clock_mhz=1950.0)), "device", False),  # 1.5 %
+        ((FULL, *[replace(FULL, clock_mhz=1930.0)] * 2), "device", True),  # 2.5 % less
+        ((FULL, *[replace(FULL, clock_mhz=1950.0)] * 2), "device", False),  # 1.5 %
+        ((FULL, FULL, replace(FULL, clock_mhz=1930.0)), "device", False),  # once
         ((FULL, FULL, replace(FULL, clock_mhz=1440.0, limits=("power",))), "host", False),
         # Before the batches began: what an idle device's clock was, and what limited the row before.
         ((replace(FULL, clock_mhz=345.0), FULL, FULL), "device", False),

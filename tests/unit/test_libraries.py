@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -115,6 +116,14 @@ def test_the_default_kernels_of_a_gpu(libraries: tuple[str, ...], library: list[
     assert {"naive", "image-4x8", "gpu-tile", "small"} <= {*planned}
     assert not {"cpu-packed", "intel-block", "dot-v4"} & {*planned}
     assert {*planned.values()} == {"runs"}
+
+
+def test_a_kernel_of_a_group_has_no_row_where_a_faster_one_runs() -> None:
+    hopper = partial(statuses, "best", device=replace(fake.GPU, compute_capability=(9, 0)))
+    assert "nv-wgmma" in hopper(dtype="bfloat16")
+    assert "nv-mma" not in hopper(dtype="bfloat16")
+    assert "nv-mma" in hopper("nv-mma", dtype="bfloat16")
+    assert "nv-mma" in hopper(dtype="double")
 
 
 def test_where_no_kernel_can_run_all_rows_stay() -> None:
