@@ -72,7 +72,8 @@ class PreparedLaunch:
         return cl.enqueue_nd_range_kernel(queue, self.kernel, self.items, self.group)
 
 
-_SHORT_S = 2e-4  # of a problem: a driver may need milliseconds to begin a batch that waits for an event
+_SHORT_S = 2e-4  # of a problem on its own: of shorter ones a device may finish more than the host enqueues
+_WAIT = 1.2  # of the time that enqueueing takes, for the device to be busy meanwhile
 _STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
@@ -115,16 +116,17 @@ class QueuedBatch:
     """A batch in the queue: a `measure.instrument.Running`.
 
     `events` are roles and events of all launches, except those of `silent` problems, which follow the first.
-    `look` checks what the last problem left, if not None.
+    `look` checks what the last problem left, if not None. `wait` is the event of a kernel before all of them,
+    which kept the device busy while they were enqueued.
     """
 
     def __init__(
         self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
-        look: Callable[[], None] | None = None, silent: int = 0,
+        look: Callable[[], None] | None = None, silent: int = 0, wait: Any = None,
     ) -> None:  # fmt: skip
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
-        self._silent = silent
-        self._check_last = look  # at what the last problem left
+        self._silent, self._wait = silent, wait
+        self._check_last = look
         self._enqueued = time.perf_counter()
 
     def done(self) -> bool:
@@ -163,6 +165,8 @@ class QueuedBatch:
             if self._silent:  # which the time stamps of the others do not lengthen
                 seconds |= {"kernel": min(seconds["kernel"], chain), "device": chain}
         launch_s = max(self._enqueued - self._begin, self._count * steps * self._bench.runtime.launch_s)
+        if self._wait:
+            launch_s += (self._wait.profile.end - self._wait.profile.start) * 1e-9
         if alone < self._count:  # the device erased C, which has no event
             launch_s += (stamps[-steps][1] - stamps[-steps - 1][2]) * 1e-9
         # If C was erased before the only START, the cost of launches is not known.
@@ -209,6 +213,7 @@ class GemmBench:
         self._rotation = Rotation(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._device_s = 0.0  # of the last verified problem
+        self._enqueued_s = 0.0  # for the host to enqueue a problem of the last batch
         self._bind_launches(timed, case)
         self._images = tuple(as_image)
         with errors():
@@ -392,15 +397,9 @@ class GemmBench:
         is_silent = self.runtime.silent and all(isinstance(step, PreparedLaunch) for step in plan[0])
         silent = range(1, count - looks - _STAMPED if is_silent else 1)
         is_short = is_silent and count > 1 and self._device_s < _SHORT_S
-        gates = [cl.UserEvent(self.runtime.context)] if is_short else []
-        try:
-            if gates:  # to enqueue takes longer than a short kernel: it begins when all are in the queue
-                cl.enqueue_marker(self.runtime.queue, gates)
-            events = self._enqueue(plan, count - looks, silent)
-        finally:
-            for gate in gates:
-                self.runtime.queue.flush()
-                gate.set_status(cl.command_execution_status.COMPLETE)
+        wait = self.runtime.wait(_WAIT * self._enqueued_s * count) if is_short else None
+        events = self._enqueue(plan, count - looks, silent)
+        self._enqueued_s = (time.perf_counter() - begin) / count
         if looks:
             index = self._rotation.index()
             (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]
@@ -409,7 +408,7 @@ class GemmBench:
                 c, left = left, next(self._lefts)
                 cl.enqueue_copy(self.runtime.queue, left, c, byte_count=self._stored.c.nbytes)
             look = partial(self._check_last, differs, left)
-        queued = QueuedBatch(self, events, count, begin, look, len(silent))
+        queued = QueuedBatch(self, events, count, begin, look, len(silent), wait)
         if not self._ahead:
             return queued.finish()
         self.runtime.queue.flush()

@@ -35,6 +35,7 @@ _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
+_CYCLES = 4  # of a dependent multiply-add
 
 # After these the context may be beyond use, and further calls may hang.
 _FATAL = ("OUT_OF_RESOURCES", "OUT_OF_HOST_MEMORY", "DEVICE_NOT_AVAILABLE", "INVALID_COMMAND_QUEUE")
@@ -150,6 +151,19 @@ class Runtime:
                 self.queue.finish()
                 chains.append(time.perf_counter() - begin)
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
+
+    def wait(self, seconds: float) -> Any:
+        """Enqueue a kernel that keeps one unit of an NVIDIA GPU busy for about ``seconds``; its event."""
+        kernel = self.kernel(self.build("memory/wait.cl", ()), "wait", (1,))
+        with errors():
+            kernel.set_args(np.int32(seconds * self.facts.clock_mhz * 1e6 / _CYCLES), self._waited)
+            event = cl.enqueue_nd_range_kernel(self.queue, kernel, (1,), (1,))
+            self.queue.flush()
+        return event
+
+    @cached_property
+    def _waited(self) -> Any:
+        return self.filled(np.ones(1, np.float32))
 
     @cached_property
     def silent(self) -> Any:
