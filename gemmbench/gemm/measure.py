@@ -29,6 +29,7 @@ from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
 _MORE = 8  # times the flops of the trial problem: from here on it is run
+_TRIALS = 8  # of it in a batch: one launch of a GPU takes longer than the problem
 _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 _INTERLEAVED_S = 1.0  # at least, for interleaved batches
@@ -326,7 +327,7 @@ def refuse_if_too_slow(
             check_exact(case, handle)
             clock = handle.prepared.clocks[0]
             handle.batch(clock, 1)  # the first run is slow
-            took_s = handle.batch(clock, 1).seconds[clock]  # not wall time: a GPU may be waking up
+            took_s = handle.batch(clock, _TRIALS).seconds[clock]  # not wall time: a GPU may be waking up
     if error := too_slow(took_s * problem.flops / smaller.flops, policy):
         raise error
 

@@ -23,7 +23,8 @@ def values(problem: Gemm, layout: Layout | None = None) -> dict[str, int]:
     [
         (Gemm(1, 28672, 4096, "bfloat16"), 4, 1),  # many tiles
         (Gemm(1, 6144, 4096, "bfloat16"), 16, 1),
-        (Gemm(16, 4096, 14336, "bfloat16"), 8, 1),  # 128 tiles for 132 compute units
+        (Gemm(16, 4096, 14336, "bfloat16"), 16, 1),  # 128 tiles for 132 compute units
+        (Gemm(16, 8192, 1024, "bfloat16"), 8, 1),  # two for each
         (Gemm(16, 1280, 8192, "bfloat16"), 4, 13),  # 40 tiles: four groups for each unit
         (Gemm(16, 64, 14336, "bfloat16"), 4, 56),  # as many parts as keep every warp busy
         (Gemm(4096, 1, 14336, "half"), 16, 1),
