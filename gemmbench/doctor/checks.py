@@ -204,7 +204,7 @@ def governor(machine: ExaminedMachine) -> Iterator[Finding]:
 def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report processors whose highest allowed clock is below their maximum. The worst gives the cost.
 
-    If turbo is off, limits from the base clock on do not count, because `turbo` reports them.
+    If turbo is off, limits at or above the base clock do not count, because `turbo` reports them.
     """
     limited = {}
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)

@@ -631,9 +631,9 @@ _WORDS = {4: "uint", 2: "ushort", 1: "uchar"}
 class ResultComparer:
     """Compares buffers of one size with a reference, on the device."""
 
-    def __init__(self, runtime: Runtime, first: Any, nbytes: int) -> None:
-        """Compare with the buffer `first`, which has `nbytes` bytes."""
-        self._queue, self._first = runtime.queue, first
+    def __init__(self, runtime: Runtime, reference: Any, nbytes: int) -> None:
+        """Build the comparison with a buffer of `nbytes` bytes, which is not copied."""
+        self._queue, self._reference = runtime.queue, reference
         width = next(width for width in _WORDS if nbytes % width == 0)
         self._words = np.uint32(nbytes // width)
         self._group = 1 if runtime.facts.type == "cpu" else min(_GROUP, runtime.facts.max_work_group_size)
@@ -648,7 +648,7 @@ class ResultComparer:
         """Enqueue the comparison of a buffer. The returned function waits for it: whether any bit differs."""
         on_device, on_host = next(self._counts)
         cl.enqueue_fill_buffer(self._queue, on_device, np.uint32(0), 0, on_device.size)
-        self._kernel.set_args(result, self._first, on_device, self._words)
+        self._kernel.set_args(result, self._reference, on_device, self._words)
         cl.enqueue_nd_range_kernel(self._queue, self._kernel, (self._items,), (self._group,))
         read = cl.enqueue_copy(self._queue, on_host, on_device, is_blocking=False)
 

@@ -597,7 +597,10 @@ def mobile(**values: int) -> dict[str, dict[str, int]]:
 def group_shape(
     columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
 ) -> dict[str, Parameter]:
-    """Parameters WX and WY: work-items across and down a work-group, where the kernel works with any."""
+    """Parameters WX and WY: work-items across and down a work-group, for kernels that work with any group.
+
+    `columns` and `rows` say in words what they cover, `wide` and `tall` are the values worth trying.
+    """
     return {
         "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
         "WY": Parameter(f"{rows} down a work-group", tall, launch=True),

@@ -450,7 +450,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     # --- cases one by one: whatever happens to the process, there is a row to return ---
 
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-        """Every device and the host's facts. The host's process starts meanwhile.
+        """Every device of the drivers, and the host's facts from a second process, which starts meanwhile.
 
         Raises `WorkerError` if a child died or hung, or speaks another protocol.
         """

@@ -116,7 +116,7 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """The number of lines that say something about the speed of the new runs.
+        """The number of lines with a ratio of times, or whose row broke.
 
         0 if only rows of the host were compared while a device's rows were not: an unchanged host BLAS says
         nothing about any kernel.
@@ -284,7 +284,7 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
                 yield f"{kernel}: {new} {unit}, not {old}"
 
 
-def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow | str:
+def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
     """Judge a row that is ok on both sides, from all comparable replicates.
 
     It is "not comparable" if none are, or if a result has suspect integrity. It is "missing" without a time.

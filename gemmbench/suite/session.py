@@ -154,7 +154,8 @@ class Steps:
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
         """Yield the events of a step and return its row.
 
-        A row in the file is returned without measuring, and a skipped step needs none. New rows are saved.
+        A row in the file is returned without measuring. A skipped step is not measured either. New rows are
+        saved, those of skipped steps too.
         """
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
