@@ -30,7 +30,7 @@ from gemmbench.probes.memory import (
 )
 from tests.unit.test_plan import DEVICE
 
-FILLS = {"memory/fill.cl"}  # what the probes' sets are filled by
+FILLS = {"memory/fill.cl", "memory/wait.cl"}  # no probes: they fill sets, and keep a GPU busy
 CPU = replace(
     DEVICE,
     last_level_cache_bytes=48 * MIB,
