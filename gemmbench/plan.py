@@ -158,8 +158,7 @@ def fitting(
     """
     served: set[tuple[object, ...]] = set()
     asked = []
-    keys = [step.key for step in plan if isinstance(step, Case)]
-    running = {(variant, device, problem) for _, device, variant, _, _, problem in keys}
+    running = {(each.key[2], each.key[1], each.key[5]) for each in plan if isinstance(each, Case)}
     for step in plan:
         _, device, variant, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
         is_wanted = variant in groups[device] and (faster.get(variant), device, problem) not in running

@@ -144,7 +144,7 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
     """
     dtype = dtype or variant.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
-    needed = [variant.library] if variant.library else []
+    needed = [variant.library.needs] if variant.library and variant.library.needs else []
     needed += [name.replace("|", " or ") for name in variant.extensions(parameters)]
     needed += [f"{name} for {dtype}" for dtype, names in variant.type_extensions.items() for name in names]
     if variant.images:

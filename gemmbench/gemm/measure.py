@@ -28,8 +28,7 @@ from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row,
 from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
-_MORE = 8  # times the flops of the trial problem: from here on it is run
-_TRIALS = 8  # of it in a batch: one launch of a GPU takes longer than the problem
+_MORE, _TRIALS = 8, 8  # how many times the flops of a trial a case has, and how many trials are in a batch
 _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 _INTERLEAVED_S = 1.0  # at least, for interleaved batches

@@ -134,7 +134,7 @@ class GemmExecutor:
                 if root and file in multiply and macro in options and macro not in shared:
                     why = f"that {file} takes no {name} that is stored transposed"
                     raise NotMeasuredError("unsupported", why)
-            built = (options, root, variant.target) if file in multiply else (shared, root, "")
+            built = (options, root, variant.compilation.target) if file in multiply else (shared, root, "")
             programs[file] = self.runtime.build(file, *built)
         return programs
 
@@ -196,7 +196,7 @@ class GemmExecutor:
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
-        key = (variant.name, variant.files, variant.flags, dtype, ops, batch, numbers, root)
+        key = (variant.name, variant.files, variant.compilation.flags, dtype, ops, batch, numbers, root)
         if key not in self._exact:
             edge = variant.edge(parameters)
             kernel = verify.Kernel(

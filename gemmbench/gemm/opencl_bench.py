@@ -116,8 +116,7 @@ class QueuedBatch:
     """A batch in the queue: a `measure.instrument.Running`.
 
     `events` are roles and events of all launches, except those of `silent` problems, which follow the first.
-    `look` checks what the last problem left, if not None. `wait` is the event of a kernel before all of them,
-    which kept the device busy while they were enqueued.
+    `look` checks what the last problem left, if not None. `wait` is of the kernel that kept the device busy.
     """
 
     def __init__(

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own, published
-from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Variant, laid_out
+from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Library, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
@@ -31,7 +31,7 @@ _LIBRARIES = (
         source="NumPy; the BLAS it was built with is named in the run",
         dtypes=("float", "double"),
         batches=True,
-        executor="numpy",
+        library=Library("numpy"),
     ),
     Variant(
         name=CLBLAST,
@@ -41,9 +41,8 @@ _LIBRARIES = (
         # A direct kernel serves small problems, others large ones: from m n k between 450 and 800 cubed on,
         # by device. The exact test is past that.
         edge=lambda _: 1200,
-        library="libclblast",
+        library=Library("clblast", "libclblast"),
         batches=True,
-        executor="clblast",
     ),
     Variant(
         name=CUBLAS,
@@ -54,14 +53,11 @@ _LIBRARIES = (
         dtypes=GEMM_DTYPES,
         sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
         matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
-        # Of char, other layouts take dot products of four bytes (dp4a).
-        matrix_layouts={"char": ("NT",)},
         # It multiplies types that NVIDIA's OpenCL does not list.
         lacks=lambda device, _: "" if device.family == "gpu-nvidia" else "cuBLAS runs on NVIDIA GPUs alone",
         edge=lambda _: 256,
-        library="libcublas and an NVIDIA GPU",
+        library=Library("cublas", "libcublas and an NVIDIA GPU", {"char": ("NT",)}),
         batches=True,
-        executor="cublas",
     ),
 )
 

@@ -10,6 +10,7 @@ from gemmbench.ladder.variant import (
     COLUMNS,
     OURS,
     ROWS,
+    Compilation,
     Constraint,
     Formula,
     Parameter,
@@ -389,8 +390,9 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     """
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE
+    compilation = replace(variant.compilation, of_parameters=_flags)
     if problem.trans_a:
-        return replace(variant, parameter_flags=_flags)
+        return replace(variant, compilation=compilation)
     if not edge or not is_large or "nt" in variant.extents:
         return variant
     over_a = replace(_COPIES[0], file=f"gemm/{EDGE_FILE}", kernel="transpose_with_edge")
@@ -409,7 +411,7 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
         choose=lambda problem, device, p: _form(problem, device, p, narrow=True),
         extents={**variant.extents, "nt": lambda v: v["n"] - v["EDGE"]},
         temporaries={**variant.temporaries, "Q": lambda v: ceil_div(v["k"], 32) * v["EDGE"] * v["mw"]},
-        parameter_flags=_flags,
+        compilation=compilation,
         edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
     )
 
@@ -459,7 +461,7 @@ NV_ASYNC = Variant(
     },
     local_limit=ceilings.group_local_bytes,
     local_elements=lambda p: max(map(_copied, _forms(p).values())),
-    parameter_flags=_flags_by_elements,
+    compilation=Compilation(of_parameters=_flags_by_elements),
     lacks=lambda device, _: (
         "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
         if device.compute_capability < ASYNC_COPIES

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from gemmbench.ladder.few import along_k, thin_whole
 from gemmbench.ladder.nvidia import compiled_for
-from gemmbench.ladder.variant import OURS, PLAIN, Parameter, Values, Variant, multiply, switch
+from gemmbench.ladder.variant import OURS, PLAIN, Compilation, Parameter, Values, Variant, multiply, switch
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import MMA
 from gemmbench.model.problem import Gemm
@@ -92,7 +92,7 @@ NV_THIN = Variant(
     dtypes=_DTYPES,
     matrix_units=_DTYPES,
     lacks=MMA.lacks,
-    compiled_for=compiled_for,
+    compilation=Compilation(compiled_for),
     sums={"half": "float"},
     batches=True,
     edge=lambda _: _LONG,

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from gemmbench.ladder.variant import (
     OURS,
+    Compilation,
     Constraint,
     Formula,
     Parameter,
@@ -224,7 +225,7 @@ NV_MMA = Variant(
     dtypes=tuple(_STORED),
     matrix_units=tuple(_STORED),
     lacks=MMA.lacks,
-    compiled_for=compiled_for,
+    compilation=Compilation(compiled_for),
     sums={"half": "float"},
     edge=lambda p: max(p["BM"], _sides(p)["BN"]),
 )
@@ -414,9 +415,8 @@ NV_WGMMA = Variant(
     dtypes=_WGMMA_TYPES,
     matrix_units=_WGMMA_TYPES,
     lacks=lambda device, dtype: WGMMA.lacks(device, DTYPES[dtype].instruction),
-    compiled_for=compiled_for,
+    compilation=Compilation(compiled_for, target=WGMMA.target),
     sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
-    target=WGMMA.target,
     edge=lambda p: max(p.get("BM", 256), p.get("BN", 256)),
 )
 

@@ -21,6 +21,7 @@ from msgspec import Meta
 
 from gemmbench.ladder.variant import (
     OWN,
+    Compilation,
     Constraint,
     Formula,
     Parameter,
@@ -249,7 +250,7 @@ class _Reader:
             temporaries=self.temporaries,
             local_elements=local,
             extensions=lambda _: described.extensions,
-            flags=described.options,
+            compilation=Compilation(flags=described.options),
             dtypes=described.types,
             device_type=described.device,
             edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),

@@ -10,6 +10,7 @@ from gemmbench.ladder.variant import (
     BT,
     BT_EXTENTS,
     COLUMNS,
+    FAST_MATH,
     OURS,
     PADDED,
     PIXEL,
@@ -18,6 +19,7 @@ from gemmbench.ladder.variant import (
     TRANSPOSE_B,
     WITH_AT,
     WITH_BT,
+    Compilation,
     Constraint,
     Image,
     Named,
@@ -539,7 +541,7 @@ IMAGE = Variant(
     parameters=group_shape("pixels of C", "micro-tiles of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
     choose=_article_shape,
     images={"BI": Image("B", "k", "n")},
-    flags=("-cl-fast-relaxed-math",),
+    compilation=Compilation(flags=(FAST_MATH,)),
     dtypes=("float", "half"),
 )
 
@@ -595,7 +597,7 @@ NAIVE_FP8 = replace(
     dtypes=FP8_DTYPES,
     batches=True,
     lacks=lambda *_: "",  # bytes and floats are all that it takes
-    compiled_for=_fp8_options,
+    compilation=Compilation(_fp8_options),
     sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
 )
 

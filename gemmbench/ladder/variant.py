@@ -137,6 +137,25 @@ class Image:
 
 
 @dataclass(frozen=True)
+class Library:
+    """What a library has in place of launches."""
+
+    executor: Literal["numpy", "clblast", "cublas"]
+    needs: str = ""  # what must be installed for it, in words
+    matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of tensor cores, by type
+
+
+@dataclass(frozen=True)
+class Compilation:
+    """The compiler's options for a variant's kernels, besides a -D for each parameter."""
+
+    of_type: Callable[[str], tuple[str, ...]] = lambda dtype: (f"-DREAL_{dtype}",)
+    flags: tuple[str, ...] = ()
+    of_parameters: Callable[[Values], tuple[str, ...]] = lambda _: ()
+    target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
+
+
+@dataclass(frozen=True)
 class Variant:
     """One rung of the ladder."""
 
@@ -160,21 +179,15 @@ class Variant:
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
     type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # in addition, by data type
     sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
-    flags: tuple[str, ...] = ()  # compiler options in addition to the -D list
-    parameter_flags: Callable[[Values], tuple[str, ...]] = lambda _: ()  # those that parameters ask for
+    compilation: Compilation = Compilation()
     dtypes: tuple[str, ...] = PLAIN_DTYPES
     device_type: str = ""  # of the only devices that it is for: "cpu"; "" for any
-    # Why a device cannot multiply a type with it, or "", where another rule than the device's own list of
-    # types decides: matrix units take types that OpenCL C lacks.
+    # Why a device cannot multiply a type with it, or "", where its own list of types does not decide.
     lacks: Callable[[DeviceFacts, str], str] | None = None
-    compiled_for: Callable[[str], tuple[str, ...]] = lambda dtype: (f"-DREAL_{dtype}",)  # a data type
     sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
-    target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
     matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
-    matrix_layouts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # and those in layouts alone
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
-    library: str = ""  # what must be installed for it, in words
-    executor: Literal["opencl", "numpy", "clblast", "cublas"] = "opencl"
+    library: Library | None = None  # that computes it, if no kernel does
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
@@ -206,6 +219,10 @@ class Variant:
         )
 
     @property
+    def executor(self) -> Literal["opencl", "numpy", "clblast", "cublas"]:
+        return self.library.executor if self.library else "opencl"
+
+    @property
     def on_host(self) -> bool:
         return self.executor == "numpy"
 
@@ -215,16 +232,18 @@ class Variant:
         fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in self.without]
         rows = [name[2].upper() for name in self.without if name.startswith("ld")]
         fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
-        return (
-            f"verified for {', '.join(fixed)} alone: it takes no {', '.join(self.without)}" if fixed else ""
-        )
+        sentence = f"verified for {', '.join(fixed)} alone: it takes no {', '.join(self.without)}"
+        return sentence if fixed else ""
 
     def with_math(self, math: str) -> Variant:
         """The variant compiled with ``strict`` or ``fast`` math; "" leaves its own flags."""
         if not math:
             return self
-        others = tuple(flag for flag in self.flags if flag != FAST_MATH)
-        return replace(self, flags=(*others, *([FAST_MATH] if math == "fast" else [])))
+        others = [flag for flag in self.compilation.flags if flag != FAST_MATH]
+        return self.with_flags([*others, *([FAST_MATH] if math == "fast" else [])])
+
+    def with_flags(self, flags: Sequence[str]) -> Variant:
+        return replace(self, compilation=replace(self.compilation, flags=tuple(flags)))
 
     def batched(self, batch: int) -> Variant:
         """The variant for a batch in one launch; itself for one problem or a library.
@@ -248,9 +267,8 @@ class Variant:
             self,
             passes=tuple(map(of_batch, self.passes)),
             temporaries={name: of_each(formula) for name, formula in self.temporaries.items()},
-            flags=(*self.flags, BATCHED),
             tile=self.tile_of,
-        )
+        ).with_flags([*self.compilation.flags, BATCHED])
 
     def ran_on(self, dtype: str) -> RanOn:
         """Where a GEMM of a data type runs: ``host``, ``matrix`` (tensor cores) or ``device``."""
@@ -404,7 +422,8 @@ class Variant:
         """Compiler options for its kernels: the data type, a -D for each parameter, flags."""
         own = {name: value for name, value in parameters.items() if not self.parameters[name].launch}
         defines = (f"-D{name}={value}" for name, value in own.items())
-        return (*self.compiled_for(dtype), *defines, *self.flags, *self.parameter_flags(parameters))
+        how = self.compilation
+        return (*how.of_type(dtype), *defines, *how.flags, *how.of_parameters(parameters))
 
     def temporary_bytes(
         self, problem: Gemm, parameters: Values, layout: Layout | None = None
@@ -420,10 +439,7 @@ class Variant:
         return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
-        """Hash of sources and options, "" for a library.
-
-        `root` is another kernels folder than gemmbench's.
-        """
+        """Hash of sources and options, "" for a library; `root` is another folder of kernels."""
         return fingerprint(self.files, self.options(dtype, parameters), root) if self.files else ""
 
 
@@ -597,10 +613,7 @@ def mobile(**values: int) -> dict[str, dict[str, int]]:
 def group_shape(
     columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
 ) -> dict[str, Parameter]:
-    """Parameters WX and WY: work-items across and down a work-group, for kernels that work with any group.
-
-    `columns` and `rows` say in words what they cover, `wide` and `tall` are the values worth trying.
-    """
+    """Parameters WX and WY, work-items of a group of any shape; `columns` and `rows` say of what."""
     return {
         "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
         "WY": Parameter(f"{rows} down a work-group", tall, launch=True),
@@ -635,14 +648,14 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
     An operand stored transposed is read directly where the kernels can, else copied by a first pass. Of a
     library only its set of tensor-core types changes.
     """
-    if variant.executor != "opencl":
-        if problem.ops in variant.matrix_layouts.get(problem.dtype, ()):
+    if variant.library:
+        if problem.ops in variant.library.matrix_layouts.get(problem.dtype, ()):
             return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
         return variant
     variant = variant.suited(variant, problem)
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
         if transposed and name in variant.either(problem.dtype):
-            variant = replace(variant, flags=tuple(dict.fromkeys((*variant.flags, *TRANSPOSED[name]))))
+            variant = variant.with_flags([*dict.fromkeys((*variant.compilation.flags, *TRANSPOSED[name]))])
         elif transposed:
             variant = _with_transposed_copy(variant, name, DTYPES[problem.dtype].itemsize)
     return variant.batched(problem.batch)

@@ -64,13 +64,6 @@ def checkout_of(former: str) -> str:
     return former if not former.startswith(DRIVER) and (Path(former) / "gemmbench").is_dir() else ""
 
 
-def kernels_of(former: str) -> str:
-    """The folder with the kernels that `Case.former` names; "" for this version's own kernels."""
-    if former.startswith(DRIVER) or former.endswith(KERNEL):
-        return ""
-    return str(Path(former) / "kernels") if checkout_of(former) else former
-
-
 @dataclass(frozen=True)
 class Case:
     """One thing to verify and measure."""

@@ -272,4 +272,4 @@ def source(variant: Variant) -> str:
     A narrow edge of C does not count: what multiplies it has no parameters of its own.
     """
     files = tuple(file for file in variant.files if not file.endswith(EDGE_FILE))
-    return fingerprint(files, variant.flags)
+    return fingerprint(files, variant.compilation.flags)

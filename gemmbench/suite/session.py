@@ -154,8 +154,7 @@ class Steps:
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
         """Yield the events of a step and return its row.
 
-        A row in the file is returned without measuring. A skipped step is not measured either. New rows are
-        saved, those of skipped steps too.
+        A row in the file is returned without measuring. New rows are saved, those of skipped steps too.
         """
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:

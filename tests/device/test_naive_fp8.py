@@ -22,7 +22,7 @@ def test_every_product_of_two_bytes_is_theirs_and_rounded_once(device: DeviceFac
     result = DTYPES[row.result]
     c = np.zeros((256, 256), result.numpy)
     runtime = conftest.runtime(device)
-    program = runtime.build(VARIANT.files[0], VARIANT.compiled_for(dtype))
+    program = runtime.build(VARIANT.files[0], VARIANT.compilation.of_type(dtype))
     kernel = runtime.kernel(program, "naive_fp8", (16, 16))
     a, b, out = (runtime.filled(each) for each in (BYTES, BYTES, c))
     length, alpha, zero = np.int32(256), np.float32(ALPHA), np.float32(0)

@@ -242,5 +242,5 @@ def test_kernels_compile_alike_in_every_order_of_their_flags() -> None:
     for name in ("gpu-tile", "naive"):
         problem = Gemm(8, 8, 8, trans_b=True, batch=2)
         planned = laid_out(BY_NAME[name], problem).with_math("fast")
-        assert planned.flags[-1] == "-cl-fast-relaxed-math"
-        assert "-DBATCHED" in planned.flags
+        assert planned.compilation.flags[-1] == "-cl-fast-relaxed-math"
+        assert "-DBATCHED" in planned.compilation.flags

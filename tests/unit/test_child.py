@@ -32,7 +32,7 @@ from gemmbench.measure.child import (
     protocol_of,
 )
 from gemmbench.model import instrument
-from gemmbench.model.case import Case, Operands, Policy, checkout_of, kernels_of
+from gemmbench.model.case import Case, Operands, Policy, checkout_of
 from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.instrument import (
     PROTOCOL,
@@ -557,8 +557,7 @@ def test_another_version_is_another_process_and_a_folder_of_kernels_is_not(tmp_p
     with Worker(Machine) as child:
         assert child.of_former(kernels, fake_runs.CPU) == (child, kernels, fake_runs.CPU)
     assert checkout_of(str(tmp_path)) == str(tmp_path)
-    assert kernels_of(str(tmp_path)) == str(tmp_path / "kernels")
-    assert (checkout_of("driver:libOpenCL.so"), kernels_of("driver:libOpenCL.so")) == ("", "")
+    assert checkout_of("driver:libOpenCL.so") == ""
 
 
 def test_the_device_of_another_version() -> None:

@@ -216,7 +216,9 @@ def test_the_hash_of_a_kernel_depends_on_how_its_operands_are_stored() -> None:
         preset = variant.preset("gpu-nvidia", dtype=variant.dtypes[0])
         assert laid_out(variant, stored("NN")) is variant
         prints = [each.fingerprint(variant.dtypes[0], preset) for each in (variant, both)]
-        assert (prints[0] != prints[1]) == (variant.files != both.files or variant.flags != both.flags)
+        assert (prints[0] != prints[1]) == (
+            variant.files != both.files or variant.compilation != both.compilation
+        )
 
 
 # --- operands and libraries -------------------------------------------------------------------------------

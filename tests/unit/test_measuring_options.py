@@ -47,7 +47,7 @@ def planned(names: str, axes: Axes = BOTH) -> list[Case]:
 @pytest.mark.parametrize("name", ["naive", "image-4x8"])
 def test_a_kernel_is_built_with_either_math_and_the_second_takes_turns_with_the_first(name: str) -> None:
     strict, fast = planned(name)
-    flags = [BY_NAME[name].with_math(case.math).flags for case in (strict, fast)]
+    flags = [BY_NAME[name].with_math(case.math).compilation.flags for case in (strict, fast)]
     assert [FAST_MATH in each for each in flags] == [False, True], "whatever the kernel's own flags say"
     assert len({case.key for case in (strict, fast)}) == len({case.source for case in (strict, fast)}) == 2
     assert fast.versus == strict
@@ -58,7 +58,7 @@ def test_a_kernel_is_built_with_either_math_and_the_second_takes_turns_with_the_
 def test_a_kernels_own_flags_stay_unless_asked() -> None:
     (image,) = planned("image-4x8", Axes())
     assert image.source == planned("image-4x8")[1].source
-    assert FAST_MATH in BY_NAME["image-4x8"].flags
+    assert FAST_MATH in BY_NAME["image-4x8"].compilation.flags
     assert not image.math
 
 

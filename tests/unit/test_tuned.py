@@ -61,7 +61,7 @@ def test_another_type_variant_or_kernel_source_has_its_own(tmp_path: Path) -> No
     store = kept(tmp_path)
     assert store.find(fake.CPU, REGISTER, "double") is None
     assert store.find(fake.CPU, BY_NAME["prefetch"], "float") is None
-    assert store.find(fake.CPU, replace(REGISTER, flags=("-cl-mad-enable",)), "float") is None
+    assert store.find(fake.CPU, REGISTER.with_flags(["-cl-mad-enable"]), "float") is None
     old = replace(PRESET, source="0123456789abcdef")
     assert kept(tmp_path, old).find(fake.CPU, REGISTER, "float") is None
 

@@ -181,7 +181,7 @@ def launches(name: str, overrides: dict[str, int] | None = None) -> list[str]:
 def test_the_buffer_differs_from_the_image_in_nothing_but_b(m: int, n: int) -> None:
     image, buffer, problem = BY_NAME["image-4x8"], BY_NAME["buffer-4x8"], Gemm(m, n, 7)
     assert image.chosen(problem, DEVICE, {}) == buffer.chosen(problem, DEVICE, {})
-    assert (image.flags, image.dtypes) == (buffer.flags, buffer.dtypes)
+    assert (image.compilation, image.dtypes) == (buffer.compilation, buffer.dtypes)
     pairs = []
     for variant in (image, buffer):
         values = variant.values(problem, full(variant, problem))
