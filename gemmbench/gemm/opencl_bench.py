@@ -73,7 +73,6 @@ class PreparedLaunch:
 
 
 _SHORT_S = 2e-4  # of a problem on its own: of shorter ones a device may finish more than the host enqueues
-_WAIT = 1.2  # of the time that enqueueing takes, for the device to be busy meanwhile
 _STAMPED = 4  # problems at the end of a batch whose launches always have events
 _ROOM = 32  # of a device's memory, the share that a C may have to be compared after each batch
 _FEW = 3  # problems
@@ -212,7 +211,6 @@ class GemmBench:
         self._rotation = Rotation(self.sets)
         self._memory, self._cycles = mode, mode == policy.memory and mode in MAPPED
         self._device_s = 0.0  # of the last verified problem
-        self._enqueued_s = 0.0  # for the host to enqueue a problem of the last batch
         self._bind_launches(timed, case)
         self._images = tuple(as_image)
         with errors():
@@ -396,9 +394,8 @@ class GemmBench:
         is_silent = self.runtime.silent and all(isinstance(step, PreparedLaunch) for step in plan[0])
         silent = range(1, count - looks - _STAMPED if is_silent else 1)
         is_short = is_silent and count > 1 and self._device_s < _SHORT_S
-        wait = self.runtime.wait(_WAIT * self._enqueued_s * count) if is_short else None
+        wait = self.runtime.wait(count * len(plan[0]) * self.runtime.launch_s) if is_short else None
         events = self._enqueue(plan, count - looks, silent)
-        self._enqueued_s = (time.perf_counter() - begin) / count
         if looks:
             index = self._rotation.index()
             (last, differs), left = self._enqueue_compared(), self._buffers[index][0]["C"]

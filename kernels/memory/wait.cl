@@ -1,5 +1,6 @@
-/* wait: one work-item that counts its trips in a chain of dependent multiply-adds. It keeps a device busy until
- * all launches of a batch are in its queue. */
+/* wait: one work-item that counts its trips in a chain of dependent
+ * multiply-adds. It keeps a device busy until all launches of a batch are in
+ * its queue. */
 __kernel void wait(int trips, __global float *end)
 {
     float x = end[0];

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pyopencl as cl
 import pytest
 
 from gemmbench.gemm.opencl import GemmExecutor
@@ -58,3 +59,11 @@ def test_a_kernel_that_does_not_step_through_the_batch_is_wrong(
     row = measured(first, GemmExecutor(Runtime(first)), "naive", Gemm(5, 4, 3, batch=4))
     assert row.status == "wrong"
     assert "in problem " in row.reason
+
+
+def test_the_waiting_kernel_ends(first: DeviceFacts) -> None:
+    """It is run on NVIDIA GPUs alone, where it keeps one unit busy while launches are enqueued."""
+    runtime = executor(first).runtime
+    event = runtime.wait(1e-3)
+    event.wait()
+    assert event.command_execution_status == cl.command_execution_status.COMPLETE
