@@ -158,12 +158,14 @@ def fitting(
     """
     served: set[tuple[object, ...]] = set()
     asked = []
-    running = {(each.key[2], each.key[1], each.key[5]) for each in plan if isinstance(each, Case)}
+    keys = (step.key for step in plan if isinstance(step, Case))
+    running = {(variant, (device, dtype, problem)) for _, device, variant, dtype, _, problem in keys}
     for step in plan:
         _, device, variant, dtype, _, problem = step.row.key if isinstance(step, Skip) else step.key
-        is_wanted = variant in groups[device] and (faster.get(variant), device, problem) not in running
+        target = device, dtype, problem
+        is_wanted = variant in groups[device] and (faster.get(variant), target) not in running
         if variant in named or device == HOST or is_wanted:
-            asked.append((step, variant, (device, dtype, problem)))
+            asked.append((step, variant, target))
             if isinstance(step, Case):
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}
     return tuple(

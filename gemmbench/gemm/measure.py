@@ -28,7 +28,8 @@ from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row,
 from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
-_MORE, _TRIALS = 8, 8  # how many times the flops of a trial a case has, and how many trials are in a batch
+_MORE = 8  # times the flops of the trial problem: a case of fewer is not predicted from it
+_TRIALS = 8  # in a batch: one launch of a GPU may take longer than the trial problem
 _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
 _HOST_SHARE = 0.15  # of the time for interleaved batches; the rest is for the clock that decides
 _INTERLEAVED_S = 1.0  # at least, for interleaved batches

@@ -56,7 +56,7 @@ _LIBRARIES = (
         # It multiplies types that NVIDIA's OpenCL does not list.
         lacks=lambda device, _: "" if device.family == "gpu-nvidia" else "cuBLAS runs on NVIDIA GPUs alone",
         edge=lambda _: 256,
-        library=Library("cublas", "libcublas and an NVIDIA GPU", {"char": ("NT",)}),
+        library=Library("cublas", "libcublas and an NVIDIA GPU", matrix_layouts={"char": ("NT",)}),
         batches=True,
     ),
 )
@@ -98,7 +98,7 @@ DEFAULT: Mapping[str, tuple[str, ...]] = {
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
 
 FASTER: Mapping[str, str] = {"nv-mma": "nv-wgmma"}
-"""Kernels that only ``--kernel all`` or their name measures where another one runs, faster at every size."""
+"""Kernels that only ``--kernel all`` or their name measures where another kernel runs, which is faster."""
 
 
 def default_libraries(device: DeviceFacts) -> tuple[str, ...]:

@@ -613,7 +613,7 @@ def mobile(**values: int) -> dict[str, dict[str, int]]:
 def group_shape(
     columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
 ) -> dict[str, Parameter]:
-    """Parameters WX and WY, work-items of a group of any shape; `columns` and `rows` say of what."""
+    """Parameters WX and WY: work-items across and down a group. `columns`, `rows` say what they cover."""
     return {
         "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
         "WY": Parameter(f"{rows} down a work-group", tall, launch=True),

@@ -73,7 +73,7 @@ class Rule:
         self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
     ) -> None:  # fmt: skip
-        """Stop at `end`, by the caller's clock, or at the policy's precision, after `least` samples."""
+        """Stop at the policy's precision after its `min_batches`, or before `end` passes, after `least`."""
         self._policy, self._end, self._least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""

@@ -1,4 +1,4 @@
-"""Runs inside Oclgrind: one variant's exact problems in float, at small sizes. Not a test by itself.
+"""Runs inside Oclgrind: one variant's exact problems in float, at small sizes. It is not a test.
 
 ``python run_variant.py VARIANT [NAME=VALUE ...] [FAULT]``: the smallest parameters but these; FAULT
 ``no-barrier`` leaves the barriers out.

@@ -10,7 +10,7 @@ import pytest
 
 from gemmbench import chart_views
 from gemmbench.gemm.sweep_table import row_sheets, sheets
-from gemmbench.ladder import BASELINES, BY_NAME, DEFAULT
+from gemmbench.ladder import BASELINES, BEST, BY_NAME, DEFAULT
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
@@ -124,6 +124,11 @@ def test_a_kernel_of_a_group_has_no_row_where_a_faster_one_runs() -> None:
     assert "nv-mma" not in hopper(dtype="bfloat16")
     assert "nv-mma" in hopper("nv-mma", dtype="bfloat16")
     assert "nv-mma" in hopper(dtype="double")
+    gpu = replace(fake.GPU, compute_capability=(9, 0))
+    problems = [Gemm(64, 64, 64, dtype) for dtype in ("half", "double")]
+    kept = fitting(gemm_plan([gpu], [BY_NAME["nv-mma"], BY_NAME["nv-wgmma"]], problems), [BEST], ())
+    cases = [(step.variant, step.dtype) for step in kept if isinstance(step, Case)]
+    assert cases == [("nv-wgmma", "half"), ("nv-mma", "double")]
 
 
 def test_where_no_kernel_can_run_all_rows_stay() -> None:
