@@ -13,7 +13,7 @@ from typing import Literal
 from gemmbench import UsageError
 from gemmbench.gemm.verify import could_overflow
 from gemmbench.ladder import BY_NAME, FASTER
-from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out, unsupported_type
+from gemmbench.ladder.variant import Layout, ParameterError, Variant, laid_out
 from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
@@ -313,30 +313,18 @@ def _unsupported(
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Return why a device cannot run a variant for reasons other than size limits, or "".
-
-    Check types, device type, GEMM arguments, batches, extensions, sub-groups and images.
-    """
+    """Return why a device cannot run a variant for reasons other than size limits, or ""."""
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
-    if variant.device_type not in ("", device.type):
-        return f"{variant.name} is written for a {variant.device_type.upper()}"
+    if variant.needs.device_type not in ("", device.type):
+        return f"{variant.name} is written for a {variant.needs.device_type.upper()}"
     if missing := variant.unfit(problem) or _unsupported_argument(variant, problem):
         return missing
     if problem.batch > 1 and not variant.batches:
         return f"{variant.name} computes one problem in a launch, and no batch"
-    reason = (variant.lacks or unsupported_type)(device, problem.dtype)
-    if reason:
-        return reason
-    for extension in (*variant.extensions(parameters), *variant.type_extensions.get(problem.dtype, ())):
-        if not any(name in device.extensions for name in extension.split("|")):
-            return f"the device does not list {extension.replace('|', ' or ')}"
-    size_wanted, sizes = variant.sub_group(parameters), device.sub_group_sizes
-    if size_wanted and sizes and size_wanted not in sizes:
-        return f"needs sub-groups of {size_wanted}, the device has them of {', '.join(map(str, sizes))}"
-    if variant.images and not device.images:
-        return "the device has no images"
-    return ""
+    if unmet := variant.needs.unmet(device, problem.dtype, parameters):
+        return unmet
+    return "the device has no images" if variant.images and not device.images else ""
 
 
 def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
@@ -359,8 +347,7 @@ def _exceeds(
     `fixed` forbids shrinking the groups; see `Pass`.
     """
     local = variant.local_bytes(problem.dtype, parameters)
-    most = variant.local_limit(device)
-    if local > most:
+    if local > (most := variant.needs.local_limit(device)):
         return f"needs {size(local)} of local memory, the device has {size(most)}"
     values = variant.values(problem, parameters)
     for step in variant.steps(values):

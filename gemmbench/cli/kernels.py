@@ -145,12 +145,12 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
     dtype = dtype or variant.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library.needs] if variant.library and variant.library.needs else []
-    needed += [name.replace("|", " or ") for name in variant.extensions(parameters)]
-    needed += [f"{name} for {dtype}" for dtype, names in variant.type_extensions.items() for name in names]
+    needed += [name.replace("|", " or ") for name in variant.needs.extensions(parameters)]
+    of_types = variant.needs.type_extensions
+    needed += [f"{name} for {dtype}" for dtype, names in of_types.items() for name in names]
     if variant.images:
         needed.append("images")
-    local = variant.local_bytes(dtype, parameters)
-    if local:
+    if local := variant.local_bytes(dtype, parameters):
         needed.append(f"{local // 1024} KiB of local memory")
     return needed
 

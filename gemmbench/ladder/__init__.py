@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own, published
-from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Library, Variant, laid_out
+from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run
 BASELINE = "numpy"  # the host's own BLAS: what offloading has to beat
 CLBLAST = "clblast"
 CUBLAS = "cublas"
-
+_NO_CUBLAS = "cuBLAS runs on NVIDIA GPUs alone"
 
 _LIBRARIES = (
     Variant(
@@ -54,7 +54,7 @@ _LIBRARIES = (
         sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
         matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
         # It multiplies types that NVIDIA's OpenCL does not list.
-        lacks=lambda device, _: "" if device.family == "gpu-nvidia" else "cuBLAS runs on NVIDIA GPUs alone",
+        needs=Needs(lacks=lambda device, _: "" if device.family == "gpu-nvidia" else _NO_CUBLAS),
         edge=lambda _: 256,
         library=Library("cublas", "libcublas and an NVIDIA GPU", matrix_layouts={"char": ("NT",)}),
         batches=True,

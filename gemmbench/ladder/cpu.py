@@ -10,6 +10,7 @@ from functools import lru_cache
 from gemmbench.ladder.variant import (
     OURS,
     Constraint,
+    Needs,
     Parameter,
     Pass,
     Role,
@@ -319,8 +320,7 @@ CPU_PACKED = Variant(
         "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
         "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
     },
-    local_elements=lambda p: p["DEPTH"] * _width(p),
-    device_type="cpu",
+    needs=Needs(device_type="cpu", local_elements=lambda p: p["DEPTH"] * _width(p)),
     either=lambda _: ("A", "B"),
     batches=True,
     edge=lambda p: max(p["MR"], _width(p)),
@@ -370,11 +370,13 @@ INTEL_BLOCK = Variant(
     constraints=(
         Constraint(lambda p: p["TN"] in (2, 4, 8), "TN is 2, 4 or 8: block reads come in these widths"),
     ),
-    extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
-    type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
-    lacks=_lacks,
+    needs=Needs(
+        lacks=_lacks,
+        extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),
+        type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
+        sub_group=lambda p: p["LANES"],
+    ),
     batches=True,
-    sub_group=lambda p: p["LANES"],
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )
 

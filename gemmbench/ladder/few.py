@@ -13,6 +13,7 @@ from gemmbench.ladder.variant import (
     ROWS,
     Compilation,
     Constraint,
+    Needs,
     Parameter,
     Values,
     Variant,
@@ -46,9 +47,10 @@ def _has_copies(device: DeviceFacts) -> bool:
 
 # --- small --------------------------------------------------------------------------------------------------
 
-_LARGEST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
+_MOST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
 _COPY = 16  # bytes of an asynchronous copy
 _NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
+_NEEDS = Needs(lacks=_lacks, local_limit=ceilings.group_local_bytes)
 _BUSY = 0.9  # of the units that must have a tile
 
 
@@ -206,19 +208,14 @@ SMALL = Variant(
         ),
     ),
     choose=_small_form,
-    extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
-    local_elements=_small_local,
-    local_limit=ceilings.group_local_bytes,
-    lacks=_lacks,
+    needs=replace(
+        _NEEDS, extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (), local_elements=_small_local
+    ),
     compilation=Compilation(_compiled_for),
     sums={"half": "float"},
     batches=True,
     edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
-    unfit=lambda problem: (
-        f"small is for m, n and k of {_LARGEST} or less"
-        if max(problem.m, problem.n, problem.k) > _LARGEST
-        else ""
-    ),
+    unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
 )
 
 # --- thin ---------------------------------------------------------------------------------------------------
@@ -422,23 +419,22 @@ THIN = Variant(
             "MANY must be 0, or in float 64",
         ),
     ),
-    extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
     choose=_thin_shape,
     temporaries={
         "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
     },
-    local_elements=_thin_local,
-    local_limit=ceilings.group_local_bytes,
-    lacks=_lacks,
-    compilation=Compilation(_compiled_for),
+    needs=replace(
+        _NEEDS,
+        extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
+        local_elements=_thin_local,
+    ),
+    compilation=SMALL.compilation,
     sums={"half": "float"},
     batches=True,
     edge=lambda p: max(*_thin_tile(p), p.get("MANY", 0)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
     either=lambda _: ("A", "B"),
-    unfit=lambda problem: (
-        "" if min(problem.m, problem.n) <= _THIN else f"thin is for m or n of {_THIN} or less"
-    ),
+    unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"thin is for m or n of {_THIN} or less",
 )
 
 VARIANTS = (SMALL, THIN)

@@ -13,6 +13,7 @@ from gemmbench.ladder.variant import (
     Compilation,
     Constraint,
     Formula,
+    Needs,
     Parameter,
     Pass,
     Values,
@@ -147,7 +148,7 @@ GPU_TILE = Variant(
         "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
     },
     either=lambda _: ("A", "B"),
-    local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"]),
+    needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
     edge=tile_edge,
 )
 
@@ -376,6 +377,7 @@ _SUMMED = Constraint(
 
 _LEAST_WITH_EDGE = 1 << 22  # elements of C, for which a column of tiles takes longer than a launch
 EDGE_FILE = "19_nv_async_edge.cl"
+_NO_COPIES = "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
 
 
 def _edge(n: int, p: Values) -> int:
@@ -459,14 +461,12 @@ NV_ASYNC = Variant(
         "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
         "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
     },
-    local_limit=ceilings.group_local_bytes,
-    local_elements=lambda p: max(map(_copied, _forms(p).values())),
-    compilation=Compilation(of_parameters=_flags_by_elements),
-    lacks=lambda device, _: (
-        "asynchronous copies need an NVIDIA GPU of compute capability 8.0 or more"
-        if device.compute_capability < ASYNC_COPIES
-        else ""
+    needs=Needs(
+        lacks=lambda device, _: "" if device.compute_capability >= ASYNC_COPIES else _NO_COPIES,
+        local_elements=lambda p: max(map(_copied, _forms(p).values())),
+        local_limit=ceilings.group_local_bytes,
     ),
+    compilation=Compilation(of_parameters=_flags_by_elements),
     dtypes=("float", "double"),  # devices that can have both
     either=lambda _: ("A", "B"),
     suited=_with_edge,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gemmbench.ladder.few import along_k, thin_whole
-from gemmbench.ladder.nvidia import compiled_for
-from gemmbench.ladder.variant import OURS, PLAIN, Compilation, Parameter, Values, Variant, multiply, switch
+from gemmbench.ladder.nvidia import NV_MMA
+from gemmbench.ladder.variant import OURS, PLAIN, Needs, Parameter, Values, Variant, multiply, switch
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import MMA
 from gemmbench.model.problem import Gemm
@@ -88,17 +88,16 @@ NV_THIN = Variant(
         "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * _LONG * 2,  # float
         "COUNTS": lambda v: 2 * v["tiles"],  # of 4 bytes
     },
-    local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4),
+    needs=Needs(
+        lacks=MMA.lacks, local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4)
+    ),
     dtypes=_DTYPES,
     matrix_units=_DTYPES,
-    lacks=MMA.lacks,
-    compilation=Compilation(compiled_for),
+    compilation=NV_MMA.compilation,
     sums={"half": "float"},
     batches=True,
     edge=lambda _: _LONG,
     tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
     either=lambda _: ("A", "B"),
-    unfit=lambda problem: (
-        "" if min(problem.m, problem.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less"
-    ),
+    unfit=lambda g: "" if min(g.m, g.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less",
 )

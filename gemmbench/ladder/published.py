@@ -23,6 +23,7 @@ from gemmbench.ladder.variant import (
     Constraint,
     Image,
     Named,
+    Needs,
     Parameter,
     Pass,
     Values,
@@ -51,6 +52,7 @@ from gemmbench.model.units import ceil_div
 FAMILY = "first steps"
 _SOURCE = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel {}"
 
+_SHUFFLES = "cl_khr_subgroup_shuffle|cl_intel_subgroups", "cl_intel_required_subgroup_size"
 _WIDTH = Parameter("elements of a vector", (2, 4, 8, 16))
 
 # A transposed and padded (kp x mp), B padded (kp x np): vectors need no edges.
@@ -93,7 +95,7 @@ TILED = Variant(
     passes=(multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
     parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
     presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
-    local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
     either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
 )
@@ -122,7 +124,7 @@ COARSE = Variant(
         "gpu-nvidia:double": {"TS": 32},
     },
     constraints=(multiple("TS", "WPT"),),
-    local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
     either=lambda _: ("A", "B"),
     edge=lambda p: p["TS"],
 )
@@ -152,7 +154,7 @@ WIDE = Variant(
         **mobile(TS=16, WIDTH=4),
     },
     constraints=(multiple("TS", "WIDTH"),),
-    local_elements=lambda p: 2 * p["TS"] * p["TS"],
+    needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
     edge=lambda p: p["TS"],
 )
 
@@ -187,7 +189,7 @@ RECT = Variant(
     constraints=(ROWS,),
     extents=AT_EXTENTS,
     temporaries=AT,
-    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"])),
     either=lambda _: ("B",),
     edge=tile_edge,
 )
@@ -210,7 +212,7 @@ REGISTER = Variant(
     constraints=(ROWS, COLUMNS),
     extents=AT_EXTENTS,
     temporaries=AT,
-    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"]),
+    needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"])),
     either=lambda _: ("B",),
     edge=tile_edge,
 )
@@ -232,7 +234,7 @@ REGISTER_WIDE = Variant(
     constraints=(ROWS, COLUMNS, *_VECTORS),
     extents=PADDED,
     temporaries=_BOTH_PADDED,
-    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
+    needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
     edge=tile_edge,
 )
 
@@ -279,12 +281,10 @@ SUBGROUP = Variant(
         "kp": lambda v: round_up(v["k"], v["LANES"] if v["EXCHANGE"] == 1 else v["WIDTH"]),
     },
     temporaries={"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["np"]},
-    extensions=lambda p: (
-        ("cl_khr_subgroup_shuffle|cl_intel_subgroups", "cl_intel_required_subgroup_size")
-        if p["EXCHANGE"] == 1
-        else ()
+    needs=Needs(
+        extensions=lambda p: _SHUFFLES if p["EXCHANGE"] == 1 else (),
+        sub_group=lambda p: p["LANES"] if p["EXCHANGE"] == 1 else 0,
     ),
-    sub_group=lambda p: p["LANES"] if p["EXCHANGE"] == 1 else 0,
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )
 
@@ -306,7 +306,7 @@ PREFETCH = Variant(
     constraints=(ROWS, COLUMNS, *_VECTORS, _WHOLE_LOADS),
     extents=PADDED,
     temporaries=_BOTH_PADDED,
-    local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
+    needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
     edge=tile_edge,
 )
 
@@ -375,7 +375,7 @@ PADDED_TILES = Variant(
         "BP": lambda v: v["np"] * v["kp"],
         "CP": lambda v: v["mp"] * v["np"],
     },
-    local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"]),
+    needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
     edge=tile_edge,
 )
 
@@ -596,7 +596,7 @@ NAIVE_FP8 = replace(
     passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
     dtypes=FP8_DTYPES,
     batches=True,
-    lacks=lambda *_: "",  # bytes and floats are all that it takes
+    needs=Needs(lacks=lambda *_: ""),  # bytes and floats are all that it takes
     compilation=Compilation(_fp8_options),
     sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
 )

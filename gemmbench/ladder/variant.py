@@ -155,6 +155,39 @@ class Compilation:
     target: str = ""  # of PTX, for marked instructions that the driver's own lacks: "sm_90a"; see opencl/ptx
 
 
+def unsupported_type(device: DeviceFacts, dtype: str) -> str:
+    """Why a device cannot compute with a data type, or ""."""
+    if dtype in device.dtypes:
+        return ""
+    extension = DTYPES[dtype].extension
+    return f"the device does not list {extension}" if extension else f"the device has no {dtype}"
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a device must have for a variant."""
+
+    device_type: str = ""  # "cpu"; "" for any
+    lacks: Callable[[DeviceFacts, str], str] = unsupported_type  # why it cannot multiply a type, or ""
+    extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
+    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # in addition, by data type
+    sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
+    local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
+    local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
+
+    def unmet(self, device: DeviceFacts, dtype: str, parameters: Values) -> str:
+        """The type, extension or size of sub-groups that a device of the right type has not, or ""."""
+        if reason := self.lacks(device, dtype):
+            return reason
+        for extension in (*self.extensions(parameters), *self.type_extensions.get(dtype, ())):
+            if not any(name in device.extensions for name in extension.split("|")):
+                return f"the device does not list {extension.replace('|', ' or ')}"
+        wanted, sizes = self.sub_group(parameters), device.sub_group_sizes
+        if wanted and sizes and wanted not in sizes:
+            return f"needs sub-groups of {wanted}, the device has them of {', '.join(map(str, sizes))}"
+        return ""
+
+
 @dataclass(frozen=True)
 class Variant:
     """One rung of the ladder."""
@@ -169,21 +202,14 @@ class Variant:
     derive: Callable[[DeviceFacts, str], Values] | None = None  # a preset by a device's facts, for a type
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
-    choose: Chooser | None = None  # parameters that no preset fixes, from problem and device
+    choose: Chooser = lambda *_: {}  # parameters that no preset fixes, from problem and device
     searched: tuple[str, ...] = ()  # those of them that `tune` tries in addition to the launch's
     extents: Mapping[str, Formula] = field(default_factory=dict)
     temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
     images: Mapping[str, Image] = field(default_factory=dict)
-    local_elements: Formula = lambda _: 0  # of local memory, the most that one pass uses; see `local_bytes`
-    local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
-    extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
-    type_extensions: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # in addition, by data type
-    sub_group: Formula = lambda _: 0  # work-items that its sub-groups must have; 0: it does not matter
+    needs: Needs = Needs()
     compilation: Compilation = Compilation()
     dtypes: tuple[str, ...] = PLAIN_DTYPES
-    device_type: str = ""  # of the only devices that it is for: "cpu"; "" for any
-    # Why a device cannot multiply a type with it, or "", where its own list of types does not decide.
-    lacks: Callable[[DeviceFacts, str], str] | None = None
     sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
     matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
@@ -272,9 +298,7 @@ class Variant:
 
     def ran_on(self, dtype: str) -> RanOn:
         """Where a GEMM of a data type runs: ``host``, ``matrix`` (tensor cores) or ``device``."""
-        if self.on_host:
-            return "host"
-        return "matrix" if dtype in self.matrix_units else "device"
+        return "host" if self.on_host else "matrix" if dtype in self.matrix_units else "device"
 
     def preset(
         self, family: str, overrides: Values | None = None, dtype: str = "float",
@@ -333,8 +357,6 @@ class Variant:
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """The values that its `choose` rule adds for a problem on a device, without the given parameters."""
-        if self.choose is None:
-            return {}
         values = self.choose(problem, device, parameters)
         return {name: value for name, value in values.items() if name not in parameters}
 
@@ -405,8 +427,7 @@ class Variant:
         if self.tile:
             return self.tile(parameters)
         sides = []
-        for axis, direction in (("m", 1), ("n", 0)):
-            lengths = (_LONG, 1) if axis == "m" else (1, _LONG)
+        for lengths, direction in (((_LONG, 1), 1), ((1, _LONG), 0)):
             known = self.values(Gemm(*lengths, 1, self.dtypes[0]), parameters)
             step = next((step for step in self.steps(known) if step.role == "multiply"), None)
             if step is None or step.any_group:  # whose groups are whatever the driver takes
@@ -420,9 +441,8 @@ class Variant:
 
     def options(self, dtype: str, parameters: Values) -> tuple[str, ...]:
         """Compiler options for its kernels: the data type, a -D for each parameter, flags."""
-        own = {name: value for name, value in parameters.items() if not self.parameters[name].launch}
-        defines = (f"-D{name}={value}" for name, value in own.items())
-        how = self.compilation
+        how, own = self.compilation, (name for name in parameters if not self.parameters[name].launch)
+        defines = (f"-D{name}={parameters[name]}" for name in own)
         return (*how.of_type(dtype), *defines, *how.flags, *how.of_parameters(parameters))
 
     def temporary_bytes(
@@ -436,7 +456,7 @@ class Variant:
     def local_bytes(self, dtype: str, parameters: Values) -> int:
         """Bytes of local memory that a work-group needs."""
         itemsize = DTYPES[dtype].itemsize
-        return self.local_elements({**parameters, "itemsize": itemsize}) * itemsize
+        return self.needs.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 
     def fingerprint(self, dtype: str, parameters: Values, root: str = "") -> str:
         """Hash of sources and options, "" for a library; `root` is another folder of kernels."""
@@ -623,14 +643,6 @@ def group_shape(
 def group_of(v: Values) -> tuple[int, int]:
     """The group that WX and WY say."""
     return v["WX"], v["WY"]
-
-
-def unsupported_type(device: DeviceFacts, dtype: str) -> str:
-    """Why a device cannot compute with a data type, or ""."""
-    if dtype in device.dtypes:
-        return ""
-    extension = DTYPES[dtype].extension
-    return f"the device does not list {extension}" if extension else f"the device has no {dtype}"
 
 
 # --- NT, TN, TT: a variant as it multiplies operands that are stored transposed -----------------------------

@@ -37,7 +37,7 @@ def first() -> DeviceFacts:
 
 @pytest.mark.parametrize("name", ["naive", "cpu-packed"])
 def test_a_batch_is_right_with_and_without_passes(first: DeviceFacts, name: str) -> None:
-    if BY_NAME[name].device_type not in ("", first.type):
+    if BY_NAME[name].needs.device_type not in ("", first.type):
         pytest.skip(f"{name} is not for a {first.type}")
     problem = Gemm(9, 7, 11, "float", 2.0, -1.0, ld=(12, 8, 9), batch=6)
     row = measured(first, executor(first), name, problem)

@@ -376,7 +376,7 @@ def test_a_broken_kernel_is_caught(device: DeviceFacts, fault: str, monkeypatch:
     assert any(old in text(file) for file in BY_NAME[name].files)
     monkeypatch.setattr(runtime_module, "text", broken)
     (step,) = gemm_plan([device], [BY_NAME[name]], [Gemm(50, 50, 50)])
-    if isinstance(step, Skip) and BY_NAME[name].device_type not in ("", device.type):
+    if isinstance(step, Skip) and BY_NAME[name].needs.device_type not in ("", device.type):
         pytest.skip(step.row.reason)  # cpu-packed is for CPUs: on a GPU there is no copy of it to break
     assert isinstance(step, Case)
     row = in_process.measured(GemmExecutor(Runtime(device)), step, QUICK)

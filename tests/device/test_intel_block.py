@@ -38,9 +38,8 @@ def answers(device: DeviceFacts, dtype: str, overrides: dict[str, int]) -> list[
 
 
 def needs_blocks(device: DeviceFacts, dtype: str = "float") -> None:
-    assert VARIANT.lacks
-    if NEEDED not in device.extensions or VARIANT.lacks(device, dtype):
-        pytest.skip(VARIANT.lacks(device, dtype) or f"the device has no {NEEDED}")
+    if NEEDED not in device.extensions or VARIANT.needs.lacks(device, dtype):
+        pytest.skip(VARIANT.needs.lacks(device, dtype) or f"the device has no {NEEDED}")
 
 
 @pytest.mark.parametrize(

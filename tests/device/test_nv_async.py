@@ -97,8 +97,7 @@ def answers(
     like = like or Gemm(4096, 4096, 4096, dtype)
     if dtype not in device.dtypes:
         pytest.skip(f"the device has no {dtype}")
-    assert VARIANT.lacks
-    plainly = copied_plainly if VARIANT.lacks(device, dtype) else str
+    plainly = copied_plainly if VARIANT.needs.lacks(device, dtype) else str
     text, variant = kernel_files.text, laid_out(VARIANT, like)
     edited = variant.passes[-1].file  # of columns past the tiles, where there are such
 

@@ -25,5 +25,5 @@ def test_a_variant_is_inspected_pass_by_pass(device: DeviceFacts, name: str) -> 
         assert 1 <= kernel.group <= kernel.most
         assert kernel.multiple >= 1
     if name == "tiled":
-        elements = variant.local_elements({k: int(v) for k, v in case.parameters.items()})
+        elements = variant.needs.local_elements({k: int(v) for k, v in case.parameters.items()})
         assert built.resources[0].local_bytes >= 4 * elements

@@ -39,7 +39,7 @@ class Keeping(Runtime):
 
 def smallest(variant: Variant) -> dict[str, int]:
     """Parameters with the smallest tile: an interpreter runs them, and races need no more."""
-    spaces = (parameters for parameters in variant.space() if not variant.extensions(parameters))
+    spaces = (parameters for parameters in variant.space() if not variant.needs.extensions(parameters))
     return min(spaces, key=lambda parameters: (variant.edge(parameters), sum(parameters.values())))
 
 

@@ -42,16 +42,15 @@ def oclgrind(log: Path, *arguments: str, checks: tuple[str, ...] = BOTH) -> tupl
     return done.stdout + done.stderr, said
 
 
-def lacks(variant: Variant) -> str:
-    """Why a device with nothing but OpenCL C cannot run a kernel in float, or ""."""
-    return variant.lacks(CPU, "float") if variant.lacks else ""
+def is_plain(variant: Variant) -> bool:
+    """Whether a kernel needs no extension with some parameters."""
+    return any(not variant.needs.extensions(known) for known in variant.space())
 
 
 # Oclgrind has no half, no extension that a kernel could need, and nothing of one maker's alone.
-PLAIN = [
-    name for name in LADDER if any(not BY_NAME[name].extensions(known) for known in BY_NAME[name].space())
-]
-CASES = [name for name in PLAIN if "float" in BY_NAME[name].dtypes and not lacks(BY_NAME[name])]
+PLAIN = [name for name in LADDER if is_plain(BY_NAME[name])]
+FLOAT = [name for name in PLAIN if "float" in BY_NAME[name].dtypes]
+CASES = [name for name in FLOAT if not BY_NAME[name].needs.lacks(CPU, "float")]
 
 
 @pytest.mark.parametrize("name", CASES)

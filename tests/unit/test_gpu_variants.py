@@ -326,9 +326,8 @@ def test_what_is_chosen_for_the_launch_is_not_compiled_in() -> None:
 
 
 def test_asynchronous_copies_need_a_gpu_that_has_them() -> None:
-    assert ASYNC.lacks is not None
-    assert "8.0" in ASYNC.lacks(replace(GPU, compute_capability=(7, 5)), "float")
-    assert ASYNC.lacks(GPU, "float") == ""
+    assert "8.0" in ASYNC.needs.lacks(replace(GPU, compute_capability=(7, 5)), "float")
+    assert ASYNC.needs.lacks(GPU, "float") == ""
 
 
 @pytest.mark.parametrize(("dtype", "width"), [("float", 4), ("double", 2)])

@@ -94,8 +94,8 @@ def test_every_problem_must_suit() -> None:
 
 _EXTENSIONS = {
     name
-    for variant in BY_NAME.values()
-    for name in (*variant.extensions(variant.preset("gpu")), *sum(variant.type_extensions.values(), ()))
+    for each in BY_NAME.values()
+    for name in (*each.needs.extensions(each.preset("gpu")), *sum(each.needs.type_extensions.values(), ()))
 }
 
 
@@ -108,7 +108,7 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
     wanted = {word for names in _EXTENSIONS for word in names.split("|")}
     device = replace(
         fake.GPU,
-        type=variant.device_type or "gpu",
+        type=variant.needs.device_type or "gpu",
         dtypes=(*fake.GPU.dtypes, dtype),
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
