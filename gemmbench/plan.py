@@ -322,9 +322,8 @@ def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Map
         return missing
     if problem.batch > 1 and not variant.batches:
         return f"{variant.name} computes one problem in a launch, and no batch"
-    if unmet := variant.needs.unmet(device, problem.dtype, parameters):
-        return unmet
-    return "the device has no images" if variant.images and not device.images else ""
+    no_images = "the device has no images" if variant.images and not device.images else ""
+    return variant.needs.unmet(device, problem.dtype, parameters) or no_images
 
 
 def _unsupported_argument(variant: Variant, problem: Gemm) -> str:

@@ -321,7 +321,7 @@ CPU_PACKED = Variant(
         "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
     },
     needs=Needs(device_type="cpu", local_elements=lambda p: p["DEPTH"] * _width(p)),
-    either=lambda _: ("A", "B"),
+    either=("A", "B"),
     batches=True,
     edge=lambda p: max(p["MR"], _width(p)),
     tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),

@@ -433,7 +433,7 @@ THIN = Variant(
     batches=True,
     edge=lambda p: max(*_thin_tile(p), p.get("MANY", 0)) if "LX" in p else 32,  # a problem has yet to choose
     tile=_thin_tile,
-    either=lambda _: ("A", "B"),
+    either=("A", "B"),
     unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"thin is for m or n of {_THIN} or less",
 )
 

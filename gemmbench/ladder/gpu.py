@@ -147,7 +147,7 @@ GPU_TILE = Variant(
         "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
         "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
     },
-    either=lambda _: ("A", "B"),
+    either=("A", "B"),
     needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
     edge=tile_edge,
 )
@@ -468,8 +468,8 @@ NV_ASYNC = Variant(
     ),
     compilation=Compilation(of_parameters=_flags_by_elements),
     dtypes=("float", "double"),  # devices that can have both
-    either=lambda _: ("A", "B"),
-    suited=_with_edge,
+    either=("A", "B"),
+    specialize=_with_edge,
     edge=tile_edge,
 )
 

@@ -98,6 +98,6 @@ NV_THIN = Variant(
     batches=True,
     edge=lambda _: _LONG,
     tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
-    either=lambda _: ("A", "B"),
+    either=("A", "B"),
     unfit=lambda g: "" if min(g.m, g.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less",
 )

@@ -71,9 +71,11 @@ def _b(v: Values) -> str:
     return "BT" if _is_char(v) and not v["tb"] else "B" if _is_even(v, "ldb") else "BP"
 
 
-def _either(dtype: str) -> tuple[str, ...]:
-    """The operands that kernels read transposed or not: A and B for two bytes, none for double, else B."""
-    return ("A", "B") if DTYPES[dtype].itemsize == 2 else () if dtype == "double" else ("B",)
+def _as_stored(variant: Variant, problem: Gemm) -> Variant:
+    """For operands stored transposed: kernels read A and B of two bytes like that, none of double, else B."""
+    if problem.ops == "NN" or problem.dtype == "double":
+        return variant
+    return replace(variant, either=("A", "B") if DTYPES[problem.dtype].itemsize == 2 else ("B",))
 
 
 _TRANSPOSE_BYTES = replace(
@@ -225,7 +227,7 @@ NV_MMA = Variant(
         local_elements=lambda p: p["STAGES"] * (p["BM"] + _sides(p)["BN"]) * p["ROW"] // p["itemsize"],
         local_limit=ceilings.group_local_bytes,
     ),
-    either=_either,
+    specialize=_as_stored,
     dtypes=tuple(_STORED),
     matrix_units=tuple(_STORED),
     compilation=Compilation(compiled_for),
@@ -417,7 +419,7 @@ NV_WGMMA = Variant(
         local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
         local_limit=ceilings.group_local_bytes,
     ),
-    either=_either,
+    specialize=_as_stored,
     dtypes=_WGMMA_TYPES,
     matrix_units=_WGMMA_TYPES,
     compilation=Compilation(compiled_for, target=WGMMA.target),

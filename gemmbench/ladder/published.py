@@ -96,7 +96,7 @@ TILED = Variant(
     parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
     presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
     needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
-    either=lambda _: ("A", "B"),
+    either=("A", "B"),
     edge=lambda p: p["TS"],
 )
 
@@ -125,7 +125,7 @@ COARSE = Variant(
     },
     constraints=(multiple("TS", "WPT"),),
     needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
-    either=lambda _: ("A", "B"),
+    either=("A", "B"),
     edge=lambda p: p["TS"],
 )
 
@@ -190,7 +190,7 @@ RECT = Variant(
     extents=AT_EXTENTS,
     temporaries=AT,
     needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"])),
-    either=lambda _: ("B",),
+    either=("B",),
     edge=tile_edge,
 )
 
@@ -213,7 +213,7 @@ REGISTER = Variant(
     extents=AT_EXTENTS,
     temporaries=AT,
     needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"])),
-    either=lambda _: ("B",),
+    either=("B",),
     edge=tile_edge,
 )
 

@@ -218,9 +218,8 @@ class Variant:
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
     tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
-    # Operands that its kernels read transposed or not, as they are stored, by data type: see `layouts`.
-    either: Callable[[str], tuple[str, ...]] = lambda _: ()
-    suited: Callable[[Variant, Gemm], Variant] = lambda variant, _: variant  # to a problem: see `laid_out`
+    either: tuple[str, ...] = ()  # operands that its kernels read as they are stored, transposed or not
+    specialize: Callable[[Variant, Gemm], Variant] = lambda variant, _: variant  # see `laid_out`
     unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
@@ -408,8 +407,8 @@ class Variant:
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
-        either = self.either(problem.dtype)
-        known |= {"ta": int("A" in either and problem.trans_a), "tb": int("B" in either and problem.trans_b)}
+        known["ta"] = int("A" in self.either and problem.trans_a)
+        known["tb"] = int("B" in self.either and problem.trans_b)
         known["rows_a"], known["columns_a"] = problem.stored_a if known["ta"] else (problem.m, problem.k)
         known["rows_b"], known["columns_b"] = problem.stored_b if known["tb"] else (problem.k, problem.n)
         for name, formula in self.extents.items():
@@ -655,7 +654,7 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 
 
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
-    """The variant for a problem's layout and batch, adapted by its own `suited` first.
+    """The variant for a problem's layout and batch, adapted by its own `specialize` first.
 
     An operand stored transposed is read directly where the kernels can, else copied by a first pass. Of a
     library only its set of tensor-core types changes.
@@ -664,9 +663,9 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
         if problem.ops in variant.library.matrix_layouts.get(problem.dtype, ()):
             return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
         return variant
-    variant = variant.suited(variant, problem)
+    variant = variant.specialize(variant, problem)
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
-        if transposed and name in variant.either(problem.dtype):
+        if transposed and name in variant.either:
             variant = variant.with_flags([*dict.fromkeys((*variant.compilation.flags, *TRANSPOSED[name]))])
         elif transposed:
             variant = _with_transposed_copy(variant, name, DTYPES[problem.dtype].itemsize)

@@ -84,7 +84,7 @@ def main() -> None:
             error = exact_run(executor, Gemm(m, n, k, "float", alpha, beta), bind, padding)
             if error:
                 print(f"{m}x{n}x{k}: {error}")
-    if variant.either("float") and not has_fault:  # its loads of what is stored transposed
+    if variant.either and not has_fault:  # its loads of what is stored transposed
         problem = Gemm(*turned_shape, "float", 2.0, -1.0, trans_a=True, trans_b=True)
         turned = laid_out(variant, problem)
         built = executor.programs(turned, "float", parameters)
