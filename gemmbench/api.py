@@ -92,11 +92,7 @@ class Run(run_file.Run):
         return all(row.status != "wrong" for row in self.rows)
 
     def show(self, verbose: bool = False) -> None:
-        """Print the command's own table on stdout, or all tables of a loaded run.
-
-        Args:
-            verbose: every row, every scope.
-        """
+        """Print the command's table on stdout, or all tables of a loaded run. `verbose` adds each row."""
         stdout().print(self.table(verbose))
 
     def table(self, verbose: bool = False) -> RenderableType:
@@ -104,7 +100,7 @@ class Run(run_file.Run):
         return show_table(self, order_of(self), verbose)
 
     def plot(self, path: str | Path, kind: str | None = None) -> None:
-        """Draw a chart.
+        """Draw a chart of the run to a file.
 
         Args:
             path: a .png, .svg or .pdf file; it is replaced.
@@ -118,14 +114,14 @@ class Run(run_file.Run):
         draw([self], kind, path)
 
     def report(self, path: str | Path, **values: Any) -> None:
-        """Write a page with all tables and charts, as ``gemmbench report`` does of saved runs.
+        """Write a page with the run's tables and charts, as ``gemmbench report`` does of saved runs.
 
         Args:
             path: an .html file; it is replaced.
-            values: ``title`` and ``charts``, as of `gemmbench.report`.
+            values: ``title``, ``charts`` and ``threshold``, as of `gemmbench.report`.
 
         Raises:
-            UsageError: an option cannot be used, or the file cannot be written.
+            UsageError: the run has no rows, an option cannot be used, or the file cannot be written.
         """
         report(self, out=path, **values)
 
@@ -142,35 +138,24 @@ class Run(run_file.Run):
         return exported.to_flat(self) if flat else exported.to_records(self)
 
     def text(self, format: str) -> str:
-        """What ``show --format`` prints.
-
-        Raises:
-            UsageError: there is no such format of text.
-        """
+        """The run as text, as ``show --format`` prints it. `UsageError` if there is no such format."""
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
         return exports.FORMATS[format](self, order_of(self))
 
     def export(self, path: str | Path, format: str) -> None:
-        """Write what ``show --format FORMAT --out FILE`` writes.
+        """Write what `text` returns to a file, replacing it, as ``show --format FORMAT --out FILE`` does.
 
-        Args:
-            path: a file; it is replaced.
-            format: one that `text` takes.
-
-        Raises:
-            UsageError: there is no such format, or the file cannot be written.
+        Raise `UsageError` if there is no such format, the file is the run's own, or it cannot be written.
         """
         write_text(Path(path), self.text(format), _paths([self]))
 
     def check_measured(self) -> None:
-        """Check that a device row has a result. Of a run with GEMMs, only those count.
+        """Raise `NothingMeasured`, with the run, if it has rows on devices but none with status ok.
 
-        Raises:
-            NothingMeasured: no case gave a result on the device.
+        If such rows include GEMMs, only GEMMs count. A run with rows of the host alone passes.
         """
         on_device = [row for row in self.rows if row.device >= 0]
-        # A peak beside GEMMs is no answer.
         asked = [row for row in on_device if row.kind == "gemm"] or on_device
         if asked and all(row.status != "ok" for row in asked):
             first = asked[0]
@@ -199,12 +184,13 @@ def _with_table(comparison: comparisons.Comparison) -> Comparison:
 
 
 def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
-    """Return a decorator that adds the options of a class to a function's signature and docstring.
+    """Return a decorator that shows the options of a class in a function's signature and docstring.
 
-    Command-line-only options are excluded.
+    Options replace ``**values`` as keyword-only parameters. Command-line-only options are excluded.
     """
 
     def decorate(function: _Function) -> _Function:
+        """Set the function's signature, append the options to its docstring, and return the same function."""
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
@@ -244,7 +230,7 @@ gemm = _command(measuring.GemmOptions)
 
 
 def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
-    """Replace a file with text in one step, so that no reader sees half of it.
+    """Create or replace a file with text in one step, so that no reader sees half of it.
 
     Raise `UsageError` if it is one of the inputs or cannot be written. Then the file is unchanged.
     """
@@ -256,46 +242,34 @@ def write_text(path: Path, text: str, inputs: Sequence[Path] = ()) -> None:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema of a saved run's ``header`` (line 1) or ``row``, or of ``records``.
-
-    Raises:
-        UsageError: there is no such schema.
-    """
+    """The JSON Schema of a saved run's ``header`` (line 1), a ``row``, or ``records``; else `UsageError`."""
     if name not in exported.NAMES:
         raise UsageError(f"unknown schema {name!r}; there are {', '.join(exported.NAMES)}")
     return exported.schema(name)
 
 
 def devices() -> list[DeviceFacts]:
-    """Every OpenCL device, in the order of ``--device``.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Every OpenCL device, in the order of ``--device``, from a child process. `UsageError` without any."""
     with Worker(make_machine) as worker:
         return list(suite.every_device(worker)[0])
 
 
 @_takes(DoctorOptions)
 def doctor(**values: Any) -> list[Finding]:
-    """Find what slows this machine down, and how to fix it: ``gemmbench doctor``.
+    """Find what slows this machine down, and how to fix it: ``gemmbench doctor``. It changes nothing.
 
-    Takes half a second and the time to list the devices. Changes nothing.
-
-    Returns:
-        A finding for each cause: the ``problem``, the ``fix``, its ``command``, and what was ``seen``.
-
-    Raises:
-        UsageError: there is no such device.
+    Takes half a second and the time to list the devices. Each finding has the ``problem``, the ``fix``, its
+    ``command``, and what was ``seen``. Raise `UsageError` if there is no such device.
     """
     return list(examined(build(DoctorOptions, values).device)[0].findings)
 
 
 def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
-    """Run every check of doctor.
+    """Run every check of doctor. Return its findings, and the examined machine with the facts behind them.
 
-    If the device of `GEMMBENCH_DEVICE` is missing, add a finding and check the host. Raise `UsageError` if
-    another selector matches no device.
+    A child process lists the devices. If it fails, the machine holds the reason and no device. If the device
+    of the variable GEMMBENCH_DEVICE is missing, the first finding says so, and no device is checked. Raise
+    `UsageError` if another selector matches none of the devices.
     """
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
@@ -319,10 +293,10 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
 
 
 def load(path: str | Path) -> Run:
-    """A saved run.
+    """Read a saved run, without rows that were measured again later.
 
-    Raises:
-        UsageError: it cannot be read; the sentence names file, line and field.
+    A row whose rate exceeds its device's theoretical peak gets the status wrong. Raise `UsageError`, which
+    names file, line and field, if the file cannot be read.
     """
     run = run_file.load(path)
     # A row above what its device can do: the file was edited, or is of a version that did not know.
@@ -330,7 +304,7 @@ def load(path: str | Path) -> Run:
 
 
 def follow(measurement: Measurement, chosen: MeasurementOptions) -> tuple[Outcome, Run]:
-    """Measure, with progress and warnings on stderr. Return the outcome and the run."""
+    """Measure, with progress, warnings and notes on stderr unless --quiet. Return the outcome and the run."""
     warn(measurement.header.host, measurement.worker, chosen.quiet)
     with Progress(stderr(), quiet=chosen.quiet, verbose=chosen.verbose) as progress:
         outcome = measurement.run(progress.handle)
@@ -348,10 +322,11 @@ def _measured(chosen: MeasurementOptions) -> Run:
 
 
 def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool = False) -> None:
-    """Draw and report what a command has measured. `verbose` prints what was written, unless --quiet.
+    """Draw the chart and write the page that the options ask for, if a measured run has rows.
 
-    Raise `KeyboardInterrupt` after Ctrl-C, `NothingMeasured` without a result on the device, and `UsageError`
-    if a row, chart or page could not be written. A wrong result is no exception.
+    Raise `UsageError` first if a row could not be saved, and later if a chart or page cannot be written. Then
+    raise `KeyboardInterrupt` if Ctrl-C ended the run. Last, raise `NothingMeasured` if no device row has a
+    result and no row is wrong. `verbose` prints on stderr what was written, unless --quiet.
     """
     quiet = chosen.quiet or not verbose
     if outcome.error:
@@ -389,9 +364,9 @@ _IGNORED = {
 
 
 def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
-    """Print warnings: failing drivers, ignored environment variables, and busy CPU cores.
+    """Print warnings on stderr: failing drivers, ignored environment variables, and busy CPU cores.
 
-    `quiet` prints nothing.
+    Cores count as busy if other programs use 0.3 or more in all. `quiet` prints nothing.
     """
     for problem in worker.failing:
         say(f"{sentence(problem)}.", quiet)
@@ -410,7 +385,7 @@ Source = run_file.Run | str | Path
 
 @_takes(comparing.CompareOptions)
 def compare(baseline: Source | Iterable[Source], new: Source | Iterable[Source], **values: Any) -> Comparison:
-    """Compare runs with baseline runs: ``gemmbench compare``.
+    """Compare runs with baseline runs, and draw the changes if asked: ``gemmbench compare``.
 
     Args:
         baseline: a run or its file, or several, which are pooled.
@@ -446,9 +421,10 @@ def draw_and_report(
     chosen: comparing.CompareOptions | comparing.CheckOptions,
     quiet: bool = True,
 ) -> None:
-    """Draw a comparison's ratios, if it has any, and write its page, as the options ask.
+    """Draw a comparison's chart with --plot, and write its page with --report, which only check has.
 
-    Print the names of the files unless `quiet`. Raise `UsageError` if a file cannot be written.
+    Draw nothing if no row has a ratio. Print the names of the files on stderr unless `quiet`, the default.
+    Raise `UsageError` if a file cannot be written.
     """
     if chosen.plot and any(line.ratio for line in comparison.lines):
         from gemmbench.chart_views import ratios
@@ -484,17 +460,17 @@ def _check_rows(runs: Iterable[run_file.Run]) -> None:
 
 @_takes(comparing.CheckOptions)
 def check(*baselines: Source, **values: Any) -> Comparison | AAReport:
-    """Measure a baseline run's cases again and compare: ``gemmbench check``.
+    """Measure a baseline run's cases again, compare, draw and report: ``gemmbench check``.
 
     Args:
         baselines: runs or their files, which are pooled.
 
     Returns:
-        The comparison; with ``aa=`` how far unchanged rows differ from run to run.
+        The comparison, also if rows are slower; with ``aa=``, how far unchanged rows differ from run to run.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the rows so far are saved.
-        NothingMeasured: no case gave a result.
+        NothingMeasured: no case gave a result, or nothing could be compared.
         UsageError: an option, a file or a device cannot be used.
     """
     chosen = build(comparing.CheckOptions, values)
@@ -524,10 +500,10 @@ def check_repeated(job: checking.Job) -> None:
 def checked(
     baselines: Sequence[run_file.Run], chosen: comparing.CheckOptions, command: Sequence[str] = ()
 ) -> AbstractContextManager[checking.Job]:
-    """Prepare the measurements of `gemmbench check`.
+    """Return a context that prepares `gemmbench check`: it starts the measuring process, and ends it on exit.
 
-    Raise `UsageError` if the runs, options or devices do not match. `command` is stored in the header; by
-    default it is built from the options.
+    Raise `UsageError`, also on entry, if the runs, options or devices do not match. `command` is stored in
+    the header; by default it is built from the options.
     """
     check_overwriting(chosen.outputs, [("", path) for path in _paths(baselines)])
     _check_rows(baselines)
@@ -557,16 +533,10 @@ _MANY = 3  # runs, whose charts take a while
 
 @_takes(comparing.ReportOptions)
 def report(*runs: Source, **values: Any) -> Path:
-    """Write one page of several runs, with all that it needs inside: ``gemmbench report``.
+    """Write one .html page of several runs, with all that it needs inside, and return its path.
 
-    Args:
-        runs: runs, their files, or folders with files.
-
-    Returns:
-        The page.
-
-    Raises:
-        UsageError: an option, or a file, cannot be used.
+    This is ``gemmbench report``. `runs` are runs, their files, or folders with files. Raise `UsageError` if
+    an option, or a file, cannot be used.
     """
     return reported(runs, build(comparing.ReportOptions, values))
 
@@ -574,8 +544,8 @@ def report(*runs: Source, **values: Any) -> Path:
 def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path:
     """Write a page about runs, files and folders, and return its path.
 
-    The default path is the first source's name with .html. Raise `UsageError` if a source is invalid or has
-    no rows.
+    The default path is in the current folder: the first source that has a name, with .html. More than three
+    runs with charts print a message on stderr. Raise `UsageError` if a source is invalid or no run has rows.
     """
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
@@ -596,7 +566,7 @@ def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path
 
 
 def _saved_in(source: Source) -> list[Source]:
-    """Return a run or file unchanged, or the .jsonl files of a folder by name.
+    """Return a list of a run or file itself, or of a folder's .jsonl files, sorted by name.
 
     Raise `UsageError` if a folder has none.
     """
@@ -609,7 +579,7 @@ def _saved_in(source: Source) -> list[Source]:
 
 
 def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None = None) -> None:
-    """Write a page about runs.
+    """Write or replace an .html page about runs. Without `wanted`, title and charts are the default ones.
 
     Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
     """
@@ -626,7 +596,7 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
 
 @_takes(TuneOptions)
 def tune(**values: Any) -> Result:
-    """Search a kernel's parameters and keep the best: ``gemmbench tune``.
+    """Search a kernel's parameters, save the best if it beats the preset, and return the results.
 
     Raises:
         KeyboardInterrupt: Ctrl-C; the same call goes on where it was.
@@ -650,10 +620,10 @@ def follow_tuning(search: tuning.Tuning, chosen: TuneOptions) -> Outcome:
 def finish_tuning(
     search: tuning.Tuning, outcome: Outcome, chosen: TuneOptions, verbose: bool = False
 ) -> None:
-    """Save the winner unless the search was interrupted, then write the page.
+    """Save the winner, with notes on stderr, unless the search was interrupted. Then write the page.
 
-    Raise `KeyboardInterrupt` after an interruption, and `UsageError` if a row could not be saved. `verbose`
-    prints the page's name, unless --quiet.
+    Raise `UsageError` before that if a row could not be saved, and `KeyboardInterrupt` at the end after an
+    interruption. `verbose` prints the page's name, unless --quiet.
     """
     if outcome.error:
         raise UsageError(str(outcome.error))
@@ -667,7 +637,7 @@ def finish_tuning(
 
 
 def check_tuned(run: run_file.Run) -> Result:
-    """Return the result of a tuning run. Raise `NothingMeasured` if no configuration has a time."""
+    """Return the ranked results of a tuning run. Raise `NothingMeasured` if no configuration has a time."""
     best = result(run)
     if not best.ranked:
         trouble = best.default.trouble if best.default else None
@@ -677,13 +647,10 @@ def check_tuned(run: run_file.Run) -> Result:
 
 
 def new_kernel(path: str | Path) -> Path:
-    """Write a described, working kernel to start from: ``gemmbench kernels --new``.
+    """Write a new file with a described, working kernel to start from, and return its path.
 
-    Returns:
-        The file.
-
-    Raises:
-        UsageError: it is no .cl file, exists already, or cannot be written.
+    This is ``gemmbench kernels --new``. Raise `UsageError` if the path does not end in .cl, exists already or
+    cannot be written.
     """
     path = Path(path)
     if path.suffix != KERNEL or not NAME.fullmatch(path.stem):
