@@ -4,46 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from gemmbench.ladder.variant import (
-    AT,
-    AT_EXTENTS,
-    BT,
-    BT_EXTENTS,
-    COLUMNS,
-    FAST_MATH,
-    OURS,
-    PADDED,
-    PIXEL,
-    ROWS,
-    TRANSPOSE_A,
-    TRANSPOSE_B,
-    WITH_AT,
-    WITH_BT,
-    Compilation,
-    Constraint,
-    Image,
-    Named,
-    Needs,
-    Parameter,
-    Pass,
-    Values,
-    Variant,
-    group_of,
-    group_shape,
-    mobile,
-    multiple,
-    multiply,
-    pad,
-    round_up,
-    switch,
-    tile_edge,
-    tile_group,
-    tile_items,
-    tile_members,
-    tile_parameters,
-    transpose,
-    transpose_padded,
-)
+from gemmbench.ladder.variant import (  # isort: skip
+    AT, AT_EXTENTS, BT, BT_EXTENTS, COLUMNS, FAST_MATH, OURS, PADDED, PIXEL, ROWS, TRANSPOSE_A,
+    TRANSPOSE_B, WITH_AT, WITH_BT, Compilation, Constraint, Image, Named, Needs, Parameter, Pass, Values,
+    Variant, group_of, group_shape, mobile, multiple, multiply, pad, round_up, switch, tile_edge,
+    tile_group, tile_items, tile_members, tile_parameters, transpose, transpose_padded,
+)  # fmt: skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES
 from gemmbench.model.problem import Gemm
@@ -64,7 +30,6 @@ _BOTH_PADDED = {"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["
 _WITH_BOTH = ("m", "n", "alpha", "mp", "np", "kp", "AP", "BP", "beta", "C", "ldc")
 
 _VECTORS = tuple(multiple(name, "WIDTH", ", to be whole vectors") for name in ("TM", "TN"))
-
 
 _WHOLE_LOADS = Constraint(
     lambda p: all(p["BK"] * p[side] // p["WIDTH"] % tile_members(p) == 0 for side in ("BM", "BN")),
@@ -389,13 +354,15 @@ VARIANTS = tuple(
 
 # --- For mobile GPUs: few registers, no fast local memory, B transposed -------------------------------------
 
-
 MOBILE = "mobile"
 _ANDROID = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
 
 
 def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) -> Variant:
-    """A kernel of dot products, its name ending in the vector width. A work-item makes block x block of C."""
+    """A variant of dot products, its vector width from ``-vN`` in the name; a first launch transposes B.
+
+    A work-item makes block x block of C. The preset for every device is groups of 8 x 8.
+    """
     width = int(name.rpartition("-v")[2])
     across, down = ("columns of C", "rows of C") if block == 1 else ("blocks of C", "blocks of C")
     return Variant(
@@ -423,7 +390,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
 
 
 def _along_rows(variant: Variant) -> Variant:
-    """The variant with the parameter POINTERS, and the named configuration ``indexed`` that sets it to 0."""
+    """The variant with the parameter POINTERS, 1 in every preset and 0 in the configuration ``indexed``."""
     how = switch("1: pointers advance along the rows; 0: every load is indexed")
     return replace(
         variant,
@@ -458,7 +425,6 @@ MOBILE_VARIANTS = (
 
 # --- What the makers of mobile GPUs published: ARM's sample, Qualcomm's articles ----------------------------
 
-
 MALI = Variant(
     name="mali-sgemm",
     family="vendor samples",
@@ -477,9 +443,11 @@ _MOST_ACROSS = 64
 
 
 def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, int]:
-    """The article's rules for a work-group of at most 128 work-items, among powers of two for either side.
+    """WX and WY: work-items across and down a group of 128 at most, powers of two, by an article's rules.
 
-    First fewest work-items past C, then a group per unit, then most work-items, then the squarest area.
+    The group is at most 64 across, and within the device's limits. The first rule is fewest work-items past
+    C. Then follow a group for every compute unit, most work-items and the squarest area. A work-item has 4
+    columns and 8 rows of C; with m below 8, one row.
     """
     across = ceil_div(problem.n, PIXEL)
     rows = 1 if problem.m < _FEW_ROWS else _ROWS
@@ -505,9 +473,9 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
 
 
 def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
-    """The multiply pass with 4 columns and `rows` rows of C for each work-item; `b` is how it takes B.
+    """The multiplication with 4 columns and `rows` rows of C for each work-item. `b` is the arguments for B.
 
-    With fewer than 8 rows it runs only if m is below 8, otherwise only if m is 8 or more.
+    With fewer than 8 rows it is launched only if m is below 8, otherwise only if m is 8 or more.
     """
     step = multiply(
         file,

@@ -114,7 +114,8 @@ class Pass:
     def group_within(self, values: Values, most: int, sizes: Sequence[int], fixed: bool = False) -> Group:
         """The work-group to launch: the planned one, or a smaller one if needed and the kernel allows any.
 
-        `most` limits its work-items and `sizes` each direction. `fixed` keeps the group of a multiplication.
+        `most` limits its work-items and `sizes` each side. `fixed` keeps the planned group of a
+        multiplication. A group that stays may exceed the limits.
         """
         group = self.group(values)
         if not self.any_group or (fixed and self.role == "multiply"):
@@ -176,7 +177,11 @@ class Needs:
     local_limit: Callable[[DeviceFacts], int] = lambda device: device.local_mem_bytes  # for a group
 
     def unmet(self, device: DeviceFacts, dtype: str, parameters: Values) -> str:
-        """The type, extension or size of sub-groups that a device of the right type has not, or ""."""
+        """A sentence about the first need that a device does not meet; "" if it meets all.
+
+        Checked are the data type, the extensions and, if known, the sub-group size. Neither the type of
+        device nor local memory is checked.
+        """
         if reason := self.lacks(device, dtype):
             return reason
         for extension in (*self.extensions(parameters), *self.type_extensions.get(dtype, ())):
@@ -228,9 +233,9 @@ class Variant:
 
     @property
     def configurations(self) -> tuple[Variant, ...]:
-        """Its named configurations as variants: ``padded-160x160``.
+        """A copy of the variant for each named configuration, called ``padded-160x160``; empty without any.
 
-        Their values replace those of every preset.
+        The configuration's values replace those of every preset.
         """
         return tuple(
             replace(
@@ -271,9 +276,10 @@ class Variant:
         return replace(self, compilation=replace(self.compilation, flags=tuple(flags)))
 
     def batched(self, batch: int) -> Variant:
-        """The variant for a batch in one launch; itself for one problem or a library.
+        """The variant for several problems of one shape in a launch; itself for one problem or a library.
 
-        The batch is the third dimension of launches. Kernels get -DBATCHED, temporaries grow accordingly.
+        The problem's batch becomes the third dimension of launches, and a factor of the size of temporaries.
+        Kernels get -DBATCHED.
         """
         if batch == 1 or not self.files:
             return self
@@ -306,10 +312,9 @@ class Variant:
         """Its parameters for a family of devices (``cpu-pocl``) and a data type.
 
         Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
-        same three for the data type (``gpu:double``). Then follow values derived from `device`, then
-        `overrides`.
-
-        Raises `ParameterError` if an override is unknown or the result breaks a constraint.
+        same three for the data type (``gpu:double``). Then follow values derived from `device`, if given,
+        then `overrides`. Raises `ParameterError` if an override is unknown, a value is below its minimum or a
+        constraint is broken.
         """
         chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
@@ -320,9 +325,11 @@ class Variant:
         self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
     ) -> dict[str, int]:  # fmt: skip
-        """As `preset`, without constraints.
+        """Its parameters for a family of devices (``cpu-pocl``) and a data type; constraints are not checked.
 
-        `ParameterError` if a name is unknown or a value below its minimum.
+        Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
+        same three for the data type. Then follow values derived from `device`, if given, then `overrides`.
+        Raises `ParameterError` if an override is unknown or a value is below its minimum.
         """
         keys = self.preset_keys(family, dtype)
         chosen = {name: value for key in keys for name, value in self.presets[key].items()}
@@ -346,9 +353,9 @@ class Variant:
         return [key for key in keys if key in self.presets]
 
     def broken(self, parameters: Values, dtype: str) -> str:
-        """The sentence of the first broken constraint, or "".
+        """The sentence of the first constraint that parameters break, or "".
 
-        A type that it lacks counts as its first one.
+        A data type that the variant lacks counts as the first one that it has.
         """
         itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}
@@ -360,9 +367,9 @@ class Variant:
         return {name: value for name, value in values.items() if name not in parameters}
 
     def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-        """The parameters that kernels for a problem are compiled with: the given ones and those of `chosen`.
+        """The parameters that kernels are compiled with: the given ones, and others by the `choose` rule.
 
-        Chosen values that are no parameters, or only shape the launch, are omitted.
+        Values of that rule that are no parameters, or only shape the launch, are omitted.
         """
         chosen = self.chosen(problem, device, parameters)
         known = (name for name in chosen if name in self.parameters and not self.parameters[name].launch)
@@ -380,7 +387,9 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
-        The distance is the sum of the binary logarithms of the ratios. Other parameters stay the variant's.
+        It has only the given parameters, each with its given value or one that the variant lists. It must
+        meet the constraints. The distance is the sum of the absolute binary logarithms of the ratios; 0
+        counts as 0.5.
         """
 
         def distance(other: Values) -> float:
@@ -402,8 +411,9 @@ class Variant:
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
         """The values that formulas and kernel arguments use, by name: parameters, lengths, layout, extents.
 
-        ``itemsize`` is the bytes of an element of A or B. ``ta`` and ``tb`` are 1 if the kernels read that
-        operand as it is stored, transposed. `layout` replaces the problem's own leading dimensions.
+        Lengths are in elements. Rows and columns of A and B are as the kernels read them: ``ta`` or ``tb`` is
+        1 if that is as stored, transposed. ``itemsize`` is the bytes of an element of A or B. Extents are the
+        variant's own formulas. `layout` replaces the problem's own leading dimensions.
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
@@ -419,9 +429,10 @@ class Variant:
         return tuple(step for step in self.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes; None if its groups are no such tiles.
+        """Rows and columns of C that a work-group computes, by the variant's own rule if it has one.
 
-        Without a rule of its own it follows from how many groups a long row and a long column of C take.
+        Otherwise they follow from how many groups a long row and a long column of C take. None if groups make
+        no such tiles, may have any size, or multiply nothing.
         """
         if self.tile:
             return self.tile(parameters)
@@ -485,7 +496,6 @@ def round_up(value: int, multiple: int) -> int:
 
 # --- Pieces that several variants are made of ---------------------------------------------------------------
 
-
 PLAIN = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 WITH_AT = ("m", "n", "k", "alpha", "AT", "ldat", "B", "ldb", "beta", "C", "ldc")
 WITH_BT = ("m", "n", "k", "alpha", "A", "lda", "BT", "ldbt", "beta", "C", "ldc")
@@ -513,7 +523,10 @@ def transpose_padded(
     rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str,
     target_ld: str,
 ) -> Pass:  # fmt: skip
-    """target (target_rows x target_columns) = source (rows x columns) transposed, padded with zeros."""
+    """A kernel launch: target (target_rows x target_columns) = source (rows x columns) transposed.
+
+    The rest of target is filled with zeros.
+    """
     return Pass(
         "transpose",
         TRANSPOSE,
@@ -525,7 +538,7 @@ def transpose_padded(
 
 
 def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """target (columns x target_ld) = source (rows x columns) transposed, padded with zeros."""
+    """A kernel launch: target (columns x target_ld) = source (rows x columns) transposed, zero-padded."""
     return Pass(
         "transpose",
         "gemm/00_transpose_tall.cl",
@@ -537,7 +550,10 @@ def transpose_tall(rows: str, columns: str, source: str, ld: str, target: str, t
 
 
 def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, target_ld: str) -> Pass:
-    """As `transpose_tall`, for elements of one byte; target_ld must be a multiple of 4."""
+    """A kernel launch: target (columns x target_ld) = source (rows x columns) transposed, zero-padded.
+
+    Elements have one byte, and target_ld must be a multiple of 4.
+    """
     return replace(
         transpose_padded(rows, columns, source, ld, columns, target_ld, target, target_ld),
         file="gemm/00_transpose_bytes.cl",
@@ -550,7 +566,7 @@ def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, 
 def pad(
     rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str
 ) -> Pass:
-    """target (target_rows x target_columns) = source (rows x columns), padded with zeros."""
+    """A kernel launch: target (target_rows x target_columns) = source (rows x columns), padded with zeros."""
     return Pass(
         "pad",
         PAD,
@@ -581,7 +597,10 @@ PADDED: Mapping[str, Formula] = {
 def tile_parameters(
     widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
 ) -> dict[str, Parameter]:
-    """Parameters of a work-group's tile of C (BM, BN), its depth (BK) and the micro-tile (TM, TN)."""
+    """Parameters BM, BN (a work-group's tile of C), BK (its depth), TM and TN (a work-item's micro-tile).
+
+    `widths` are the values to try for BM and BN, `micro` those for TM and TN.
+    """
     return {
         "BM": Parameter("rows of C in a work-group's tile", widths),
         "BN": Parameter("columns of C in a work-group's tile", widths),
@@ -632,7 +651,10 @@ def mobile(**values: int) -> dict[str, dict[str, int]]:
 def group_shape(
     columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
 ) -> dict[str, Parameter]:
-    """Parameters WX and WY: work-items across and down a group. `columns`, `rows` say what they cover."""
+    """Parameters WX and WY: work-items across and down a group. They shape the launch and are not compiled.
+
+    `columns` and `rows` describe what they cover. `wide` and `tall` are the values to try.
+    """
     return {
         "WX": Parameter(f"{columns} across a work-group", wide, launch=True),
         "WY": Parameter(f"{rows} down a work-group", tall, launch=True),
@@ -656,8 +678,8 @@ _OPERANDS: Mapping[str, tuple[str, str, str]] = {"A": ("m", "k", "lda"), "B": ("
 def laid_out(variant: Variant, problem: Gemm) -> Variant:
     """The variant for a problem's layout and batch, adapted by its own `specialize` first.
 
-    An operand stored transposed is read directly where the kernels can, else copied by a first pass. Of a
-    library only its set of tensor-core types changes.
+    An operand stored transposed is read directly where the kernels can, else copied by a first launch. A
+    library gets only the data type added to those on tensor cores, if it multiplies this layout there.
     """
     if variant.library:
         if problem.ops in variant.library.matrix_layouts.get(problem.dtype, ()):
@@ -677,9 +699,9 @@ def _renamed(step: Pass, names: Mapping[str, str]) -> Pass:
 
 
 def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
-    """The variant with a first pass that transposes an operand, and with the other passes reading the copy.
+    """The variant with a first launch that transposes operand A or B; the other kernels read the copy.
 
-    Formulas get the copy's leading dimension: a multiple of 16 elements, if the kernel accepts gaps.
+    Formulas get the copy's leading dimension: a multiple of 16 elements, or no gaps if the kernel needs that.
     """
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"
