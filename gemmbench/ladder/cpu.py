@@ -74,8 +74,9 @@ def _second_cache(device: DeviceFacts) -> int:
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
     """MR, NV, WIDTH and DEPTH by a device's registers and caches: micro-tile, and depth of a panel of B.
 
-    The analytical model of Low et al. (see `micro_tile`). A panel of B (DEPTH x NR) stays in the second cache
-    while rows of A pass, so it gets a quarter of that cache, at most the size of local memory.
+    A micro-tile of C has MR rows and NV vectors of WIDTH elements. A panel of B (DEPTH x NV WIDTH) stays in
+    the second cache while rows of A pass. So it gets a quarter of that cache, at most the size of local
+    memory, and 16 <= DEPTH <= 1024. It is the analytical model of Low et al. (see `micro_tile`).
     """
     itemsize = DTYPES[dtype].itemsize
     lane = max(itemsize, 4)  # half is computed as float
@@ -137,10 +138,11 @@ def _grid(
     tiles: int, panels: int, tallest: int, cores: int, height: int, width: int, batch: int, start: float,
     copy: int,
 ) -> tuple[int, int]:  # fmt: skip
-    """Into how many blocks C is cut down and across, so that the busiest core has the least work.
+    """Into how many blocks C is cut, (down, across), so that the busiest core has the least work.
 
     The cost of a grid counts rounds of blocks, micro-tiles, and elements fetched or copied for them. Lengths
-    are in micro-tiles and panels, `height` and `width` in elements. `start` is the fixed cost of a block.
+    are in micro-tiles and panels, `height` and `width` in elements. A block has at most `tallest` micro-tiles
+    down. `start` is its fixed cost, `copy` that of an element of B. Of equal grids the fewest blocks win.
     """
 
     def cost(grid: tuple[int, int]) -> tuple[float, int]:
@@ -163,10 +165,13 @@ def _counts(length: int, least: int, most: int) -> list[int]:
 
 
 def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
-    """The launch parameters for a problem: packing of A and B, the depth KC, the blocks and parts of k.
+    """The launch parameters for a problem: PACKA, PACKB, KC, TILES, PANELS and SLICES.
 
-    Blocks give every core about the same work. k is split if there are fewer micro-tiles than cores. One row
-    of C times B has rules of its own.
+    PACKA is 1 if a first launch copies A to panels. PACKB is 0 if B is read in place, 1 if a first launch
+    copies it, 2 if each work-item copies its part. KC is the steps along k before sums go to C. A work-item
+    computes TILES micro-tiles by PANELS panels of C, so that every core has about the same work. SLICES is
+    the parts of k, several if there are fewer micro-tiles than cores. One row of C times B has rules of its
+    own: nothing is packed.
     """
     itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]
@@ -331,7 +336,6 @@ VARIANTS = (CPU_PACKED,)
 
 
 # --- Ours for Intel's GPUs: what a sub-group can do there that OpenCL has no other word for -----------------
-
 
 _SUBGROUPS = "cl_intel_subgroups"
 

@@ -6,22 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import (
-    ASYNC_COPIES,
-    COLUMNS,
-    OURS,
-    ROWS,
-    Compilation,
-    Constraint,
-    Needs,
-    Parameter,
-    Values,
-    Variant,
-    multiple,
-    multiply,
-    round_up,
-    switch,
-)
+from gemmbench.ladder.variant import (  # isort: skip
+    ASYNC_COPIES, COLUMNS, OURS, ROWS, Compilation, Constraint, Needs, Parameter, Values, Variant,
+    multiple, multiply, round_up, switch,
+)  # fmt: skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import HALF_STORED
@@ -91,15 +79,21 @@ _BATCH_FORMS: tuple[Mapping[str, int], ...] = (
 
 
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The largest tile that gives nearly every unit a tile; given parameters stay, the others follow.
+    """The parameters of `small` for a problem: the largest listed tile with which 90 % of the units get one.
 
-    Tiles must fit a group's local memory, with fewer stages if needed. If none does, the smallest counts.
+    Given parameters stay. A group must fit the device's local memory and group size, with one stage if
+    needed. If no tile gives so many, the smallest that fits is used; if none fits, the smallest. Batches of
+    float first try tiles that do not split k, if these are less than twice as tall as C's longer side. ASYNC
+    is 1 where NVIDIA's asynchronous copies exist, except for half.
     """
     itemsize, room = DTYPES[problem.dtype].itemsize, ceilings.group_local_bytes(device)
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
-        """A form completed by the given parameters; micro-tiles, tiles and stages are adapted to them."""
+        """Complete a listed tile by the given parameters. Micro-tiles are halved until they divide its sides.
+
+        STAGES is the listed one for asynchronous copies or with DIRECT; else 2, or 1 if 2 do not fit.
+        """
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
         asked = copies and not direct
         stages = form["STAGES"] if direct == form["DIRECT"] and (asked or direct) else _PLAIN_STAGES
@@ -142,7 +136,10 @@ def _whole(v: Values) -> bool:
 
 
 def _small_local(p: Values) -> int:
-    """Elements of local memory, for the tiles or a round of sums; 0 before a tile is chosen."""
+    """Elements of local memory of a group, 0 before a tile is chosen: for tiles or sums, whichever need more.
+
+    Elements of half count twice, because they are float there.
+    """
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
         return 0
     depth = p["BK"] * p["SPLIT"]
@@ -252,10 +249,14 @@ def along_k(v: Values) -> bool:
 
 
 def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """All parameters of `thin` for a problem: the large operand, sums kept, group, depth KC and parts of k.
+    """All parameters of `thin` for a problem. Given parameters stay, except PARTS.
 
-    Given parameters stay. KC and the group shrink until local memory and the group's limit suffice. On a GPU
-    k is cut into parts if there are fewer groups than units.
+    COLUMNS is 1, and A the large operand, if C has fewer columns than rows; else B is. THIN, the sums that a
+    work-item keeps, is the smallest of 1, 2, 4, 8 and 16 that is not below C's short side, or 16. A table by
+    THIN and layout gives the group (LX x LY), the depth KC and more. KC, then LY, then LX are halved until
+    local memory suffices, and LY also until the device allows the group. ASYNC is 1 where NVIDIA's
+    asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has groups
+    for less than 90 % of its units, k is cut into PARTS, at most 64, of 256 steps or more.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -329,7 +330,10 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
-    """Elements of local memory, the most that any of its kernels needs; 0 before a problem has chosen."""
+    """Elements of local memory, the most that any of its kernels needs; 0 if LX or THIN is not chosen yet.
+
+    Elements of half count twice, because they are float there.
+    """
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     items, most = p["LX"] * p["LY"], 0

@@ -5,30 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import (
-    ASYNC_COPIES,
-    COLUMNS,
-    OURS,
-    ROWS,
-    Compilation,
-    Constraint,
-    Formula,
-    Needs,
-    Parameter,
-    Pass,
-    Values,
-    Variant,
-    mobile,
-    multiple,
-    multiply,
-    pad,
-    round_up,
-    switch,
-    tile_edge,
-    tile_members,
-    tile_parameters,
+from gemmbench.ladder.variant import (  # isort: skip
+    ASYNC_COPIES, COLUMNS, OURS, ROWS, Compilation, Constraint, Formula, Needs, Parameter, Pass, Values,
+    Variant, mobile, multiple, multiply, pad, round_up, switch, tile_edge, tile_members, tile_parameters,
     transpose_tall,
-)
+)  # fmt: skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import COPIED
@@ -56,10 +37,13 @@ def _fits_b(v: Values) -> bool:
 
 
 def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
-    """The multiplication of A and B, each as it is or padded to whole vectors by a first pass."""
+    """Launches that pad A and B if their rows are not whole vectors, and four multiplications.
+
+    Conditions select the multiplication that reads each operand as it is or padded.
+    """
 
     def multiplication(plain_a: bool, plain_b: bool) -> Pass:
-        """The multiply pass for one of the four cases: A and B as they are, or their padded copies."""
+        """The multiplication that is launched in one of four cases: A and B as they are, or padded copies."""
         a = ("A", "lda") if plain_a else ("AP", "aw")
         b = ("B", "ldb") if plain_b else ("BP", "bw")
         step = multiply(
@@ -92,7 +76,7 @@ _SHARED = Constraint(
 
 
 def _whole_parts(lanes: Formula) -> Constraint:
-    """The constraint that a tile consists of whole sub-groups of `lanes` work-items."""
+    """The constraint that a tile is whole sub-groups of `lanes` work-items, LX of them across the tile."""
     return Constraint(
         lambda p: (
             lanes(p) % p["LX"] == 0
@@ -190,7 +174,10 @@ _PASS = 1.2e6  # multiply-adds of a unit in the time that a pass over A takes be
 
 
 def _forms(p: Values) -> dict[tuple[float, ...], dict[str, int]]:
-    """The parameters completed by each predefined form they agree with; by the last form if none."""
+    """By its rates, each listed tile configuration that agrees with given parameters, completed by them.
+
+    If none agrees, only the last one, changed by the given parameters, under the rates (1.0,).
+    """
     fit = {
         rates: {**form, **p}
         for rates, form in _FORMS.items()
@@ -204,16 +191,22 @@ def _of_each_form(constraint: Constraint) -> Constraint:
 
 
 def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -> dict[str, int]:
-    """The fastest form for a device and problem by `_plan`, with its WHOLE tiles and PARTS.
+    """The parameters of the listed tile configuration that `_plan` predicts to be fastest, with its plan.
 
-    Given parameters stay. With `narrow`, the last EDGE columns of C belong to no tile.
+    Given parameters stay. Compared are the configurations that suit the device and problem, and always the
+    last. WHOLE and PARTS say how many tiles stay whole, and into how many parts of k the others are cut. With
+    `narrow`, the last EDGE columns of C belong to no tile.
     """
     units, forms = max(1, device.compute_units), _forms(p)
     if narrow:
         forms = {rates: {**form, "EDGE": _edge(problem.n, form)} for rates, form in forms.items()}
 
     def suits(rates: tuple[float, ...], form: Values) -> bool:
-        """Whether a form may be fastest: units hold enough of its groups, and there are enough tiles."""
+        """Whether a configuration may be fastest: a unit must hold as many groups as there are rates.
+
+        Groups of fewer than 128 work-items suit only if one round of groups computes C. Tiles whose height is
+        no power of two must fill a round and, if A is stored transposed, C needs 1,536 columns.
+        """
         members, local = tile_members(form), _copied(form) * _COPY // form["WIDTH"]
         tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
         return (
@@ -229,11 +222,13 @@ def _form(problem: Gemm, device: DeviceFacts, p: Values, narrow: bool = False) -
 
 
 def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> tuple[float, dict[str, int]]:
-    """The predicted time of a form, and the form with WHOLE and PARTS: tiles left whole, parts of the others.
+    """The predicted time of a tile configuration, and its parameters with WHOLE and PARTS.
 
-    Time is in multiply-adds of a unit at its peak. Tiles run in rounds, and the last round may leave units
-    idle. Cutting tiles along k costs a second kernel and memory traffic. A pass over A costs extra unless A
-    is stored transposed or copied by elements. See docs/notes/nv-async.md.
+    WHOLE tiles stay whole, the others are cut along k into PARTS. In batches, and if cutting gains less than
+    1 %, all stay whole. Time is in multiply-adds of a unit at its peak. `rates` are the shares of the peak
+    that 1, 2, ... groups on a unit reach. Tiles run in rounds, and the last may leave units idle. Cutting
+    costs a second kernel and memory traffic. A pass over A costs extra unless A is stored transposed or
+    copied by elements. See docs/notes/nv-async.md.
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
@@ -311,7 +306,7 @@ def _takes_b(v: Values) -> bool:
 
 
 def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
-    """The multiply pass for one of four cases: A and B as they are stored, or their copies AT and BP."""
+    """The multiplication that is launched in one of four cases: A and B as stored, or copied to AT and BP."""
     a = ("A", "lda") if plain_a else ("AT", "mw")
     b = ("B", "ldb") if plain_b else ("BP", "nw")
     step = multiply(
@@ -325,7 +320,7 @@ def _async_multiply(plain_a: bool, plain_b: bool) -> Pass:
 
 
 def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, when: Fits) -> Pass:
-    """target (k x width) = source (k x columns), padded with zeros."""
+    """A kernel launch, on a condition: target (k x width) = source (k x columns), padded with zeros."""
     return Pass(
         "pad",
         "gemm/00_pad_vectors.cl",
@@ -388,7 +383,9 @@ def _edge(n: int, p: Values) -> int:
 def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     """For large C, the variant without tiles for the last few columns: the pass over A multiplies those too.
 
-    It applies if a vector holds the remaining columns. If A is stored transposed, only flags change.
+    It applies to single products with 2^22 elements of C or more, if a vector holds the columns past whole
+    tiles. A last launch adds up their sums. Other products leave the variant unchanged. If A is stored
+    transposed, only compiler flags change.
     """
     edge = _edge(problem.n, {"BN": _BROADEST, "WIDTH": _COPY // DTYPES[problem.dtype].itemsize})
     is_large = problem.batch == 1 and problem.m * problem.n >= _LEAST_WITH_EDGE

@@ -27,9 +27,12 @@ def _tiles(v: Values) -> tuple[int, int]:
 
 
 def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """All parameters for a problem: the large operand, the tile, warps, loads ahead and parts of k.
+    """All parameters for a problem: COLUMNS, THIN, WARPS, AHEAD, PARTS and KEEP. Given ones stay.
 
-    Given parameters stay. With few tiles k is split among groups: four of four warps for each unit.
+    COLUMNS is 1, and A the large operand, if C has fewer columns than rows; else B is. A tile has 32 rows or
+    columns of it, and THIN (8 or 16) of the other. If tiles are fewer than about two thirds of the units, k
+    is cut into PARTS: four groups of four warps for each unit. Otherwise more tiles mean fewer warps. AHEAD
+    is the steps that a warp loads ahead. KEEP is 1 if the large operands have less than 40 MiB.
     """
     columns = p.get("COLUMNS", int(problem.n < problem.m))
     long, few = (problem.m, problem.n) if columns else (problem.n, problem.m)

@@ -5,22 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import (
-    OURS,
-    Compilation,
-    Constraint,
-    Formula,
-    Needs,
-    Parameter,
-    Pass,
-    Values,
-    Variant,
-    multiply,
-    round_up,
-    switch,
-    transpose_bytes,
-    transpose_padded,
-)
+from gemmbench.ladder.variant import (  # isort: skip
+    OURS, Compilation, Constraint, Formula, Needs, Parameter, Pass, Values, Variant, multiply, round_up,
+    switch, transpose_bytes, transpose_padded,
+)  # fmt: skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, FP8_DTYPES, MMA, WGMMA
 from gemmbench.model.problem import Gemm
@@ -84,7 +72,10 @@ _TRANSPOSE_BYTES = replace(
 
 
 def _pad_chunks(rows: str, columns: str, source: str, ld: str, pitch: str, target: str) -> Pass:
-    """target (rows x pitch) = source (rows x columns), padded with zeros; pitch is a multiple of a chunk."""
+    """A kernel launch: target (rows x pitch) = source (rows x columns), padded with zeros.
+
+    pitch is in elements, and a multiple of 16 bytes.
+    """
     return Pass(
         "pad",
         "gemm/00_pad_chunks.cl",
@@ -129,7 +120,10 @@ def _sides(p: Values) -> Values:
 
 
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """For double, the BN and WM with which all work-groups finish first; given ones stay."""
+    """For double, the BN and WM with which all work-groups finish first; given ones decide the other.
+
+    128 and 64 if the table of costs has no such pair.
+    """
 
     def cost(sides: tuple[int, int]) -> float:
         rounds = ceil_div(_tiles(problem, p["BM"], sides[0]), max(1, device.compute_units))
@@ -141,7 +135,7 @@ def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, in
 
 
 def _multiply(a: str, b: str) -> Pass:
-    """The multiply pass for operands named `a` and `b`, which runs if the problem needs exactly these two."""
+    """The multiplication of operands named `a` and `b`, launched if the problem needs exactly these two."""
     step = multiply(
         "20_nv_mma.cl",
         "nv_mma",
@@ -290,7 +284,7 @@ def _tiles_bytes(p: Values) -> int:
 
 
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
-    """The tile and PARTS of k with which all work-groups finish first, its STAGES, and GROUPS.
+    """BM, BN, PARTS of k, STAGES and GROUPS with which all work-groups finish first, by a table of costs.
 
     Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power. Parts are no
     more than run at the same time, because they wait for each other.
@@ -331,9 +325,9 @@ def _tiles(problem: Gemm, rows: int, columns: int) -> int:
 
 
 def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
-    """The passes for operands named `a` and `b`: their maps for the copy engine, and the multiplication.
+    """Two launches for operands named `a` and `b`: their maps for the copy engine, and the multiplication.
 
-    Both run only if the problem needs exactly these two.
+    Both run only if the problem needs exactly these two. The maps are made once, before anything is timed.
     """
     operands = (a, _LENGTHS[a], b, _LENGTHS[b])
     step = multiply(
