@@ -66,7 +66,6 @@ _MOST_VALUES = 100
 _MOST_COMBINATIONS = 250_000  # which take seconds to look through
 _LEAST_EDGE, _MOST_EDGE = 8, 256
 
-
 _FUNCTIONS: Mapping[str, Callable[[int, int], int]] = {
     "ceil_div": ceil_div,
     "round_up": round_up,
@@ -104,7 +103,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     code = compile(ast.Expression(tree), "formula", "eval")
 
     def value(values: Values) -> int:
-        """The value of the formula for the given values."""
+        """The value of the formula. `ParameterError` if it divides by zero or exceeds 32 bits."""
         try:
             result = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, values))  # of `_NODES` alone
         except ZeroDivisionError:
@@ -117,7 +116,10 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
 
 
 def _check(tree: ast.expr, source: str, names: Collection[str]) -> None:
-    """Raise `ValueError` unless a formula has only integers, `names`, operators and calls of `_FUNCTIONS`."""
+    """Raise `ValueError` unless a formula has only integers, `names`, + - * // %, and calls of `_FUNCTIONS`.
+
+    A comparison may only be the whole formula. Functions have two arguments.
+    """
     nodes = list(ast.walk(tree))
     calls = [node for node in nodes if isinstance(node, ast.Call)]
     functions = [call.func for call in calls]
@@ -186,7 +188,10 @@ def own_kernel(path: str | Path) -> Variant:
 
 @lru_cache(maxsize=32)
 def variant_of(file: OwnFile) -> Variant:
-    """The variant that a user's file describes, tried once. `KernelFileError` if the description is wrong."""
+    """Read the description in a user's file as a variant, and try its formulas with each preset.
+
+    Raises `KernelFileError`, with the file's name, if the description is wrong.
+    """
     try:
         described = msgspec.toml.decode(file.description, type=Description)
         return _Reader(file, described).variant()
@@ -208,7 +213,7 @@ class _Reader:
     temporaries: dict[str, Formula] = field(default_factory=dict)
 
     def variant(self) -> Variant:
-        """The variant, checked and tried.
+        """Build the variant that the description gives, and evaluate its formulas once with each preset.
 
         `ValueError`, for the user, if anything in the description is wrong.
         """
@@ -261,7 +266,10 @@ class _Reader:
         return variant
 
     def _parameter(self, name: str, given: _Parameter) -> Parameter:
-        """A described parameter. `ValueError` if its name is no free macro, or a value appears twice."""
+        """The parameter, its values sorted, with the minimum 0 if 0 is a value, else 1.
+
+        `ValueError` if the name is not in capitals, is a macro of common.clh, or a value appears twice.
+        """
         if not _MACRO.fullmatch(name):
             raise ValueError(
                 f"parameters: {name} is no name for one: capital letters, digits and underscores, and not a "
@@ -273,7 +281,10 @@ class _Reader:
         return Parameter(given.idea or "of the file", values, given.launch, least=0 if 0 in values else 1)
 
     def _presets(self, given: Mapping[str, _Parameter]) -> dict[str, dict[str, int]]:
-        """The described presets, and ``default`` with the default or first value of each parameter."""
+        """The described presets, and ``default`` with the default or first value of each parameter.
+
+        `ValueError` if a key is no kind of device, or a preset names an unknown parameter.
+        """
         for kind, values_of in self.of.presets.items():
             if not re.fullmatch(r"(cpu|gpu)(-[a-z]+)?(:[a-z0-9]+)?", kind):
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
@@ -310,8 +321,9 @@ class _Reader:
     def _passes(
         self, group: Sequence[Formula], tile: Sequence[Formula], parameters: Mapping[str, Parameter]
     ) -> tuple[Pass, ...]:
-        """The passes: copies of operands, the kernel, and unpadding C. Padded lengths become extents.
+        """The launches: copies of operands, the kernel, and unpadding C if operands are padded.
 
+        Padded lengths and formulas of arguments are added to `self.extents`, copies to `self.temporaries`.
         `ValueError` if the arguments lack A, B or C, or have one of them twice.
         """
         described = self.of
@@ -338,9 +350,10 @@ class _Reader:
         return (*before, kernel, *([_UNPAD] if described.pad else []))
 
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
-        """The passes that transpose or pad operands, and the problem's name for each of the kernel's own.
+        """The launches that transpose or pad operands, and what replaces A, lda, B, ldb, C, ldc as arguments.
 
-        Every copy becomes a temporary. C is copied only if the kernel takes beta.
+        Copies are added to `self.temporaries`. Padding replaces C, too; C is copied only if beta is an
+        argument.
         """
         held = {name: self._operand(name) for name in ("A", "lda", "B", "ldb", "C", "ldc")}
         passes = []
@@ -369,7 +382,10 @@ class _Reader:
     def _argument(
         self, text: str, lengths: Mapping[str, str], held: Mapping[str, str], parameters: Collection[str]
     ) -> str:
-        """The name of the value that an argument gets. A formula becomes an extent under its own text."""
+        """The name of the value that an argument gets. A formula is added to `self.extents` under its text.
+
+        `ValueError` if the argument is neither a known name nor a valid formula.
+        """
         if text in ("alpha", "beta", *_OFFSETS):
             return text
         if text in held:
@@ -383,7 +399,10 @@ class _Reader:
         return text
 
     def _kernel(self) -> str:
-        """The name of the kernel: the described one, or the only one in the file. `ValueError` otherwise."""
+        """The name of the kernel: the described one, or the only one in the file.
+
+        `ValueError` if the code lacks the described one or, if none is described, has none or several.
+        """
         code = _COMMENT.sub(" ", self.file.text)
         functions: list[str] = list(dict.fromkeys(_KERNEL.findall(code)))
         if self.of.kernel:
@@ -401,9 +420,9 @@ class _Reader:
         self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
         parameters: Collection[str],
     ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
-        """Work-items: the described formulas, or whole work-groups for every tile of C.
+        """A function that returns work-items by direction: as described, or whole groups for each tile of C.
 
-        `ValueError` if their number differs from the work-group's, or is missing for three directions.
+        `ValueError` if there are not as many formulas as sides of a work-group, or none for three sides.
         """
         if self.of.work_items:
             if len(self.of.work_items) != len(group):
@@ -415,7 +434,10 @@ class _Reader:
             raise ValueError("work_group has three directions: say with work_items how many items there are")
 
         def items(values: Values) -> tuple[int, ...]:
-            """A work-group for each tile of C; along one direction if the group has only one."""
+            """Work-items by direction: a work-group for each tile of C.
+
+            The first goes across C, or down it in column-major order. A single direction has all groups.
+            """
             down = ceil_div(values[lengths["m"]], tile[0](values))
             across = ceil_div(values[lengths["n"]], tile[1](values))
             sides = [side(values) for side in group]
@@ -442,7 +464,7 @@ def _area(rows: str, columns: str) -> Formula:
 
 
 def _holds(rule: Formula) -> Callable[[Values], bool]:
-    """Whether a rule is true; false if it divides by zero or overflows."""
+    """A function that returns whether a rule is true; false if it divides by zero or overflows."""
 
     def holds(values: Values) -> bool:
         try:
@@ -454,7 +476,7 @@ def _holds(rule: Formula) -> Callable[[Values], bool]:
 
 
 def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constraint, ...]:
-    """Constraints that no side of a work-group or tile is below 1."""
+    """Two constraints: every side of a work-group, and of a tile, is a number of 1 or more."""
 
     def positive(sides: Sequence[Formula]) -> Callable[[Values], bool]:
         return lambda values: all(_holds(side)(values) and side(values) > 0 for side in sides)
@@ -466,7 +488,10 @@ def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constrain
 
 
 def _try(variant: Variant) -> None:
-    """Evaluate every formula with each preset. `ParameterError` if one fails or a constraint is broken."""
+    """Evaluate every formula with each preset, for a product of 64 x 64 x 64.
+
+    `ParameterError` if one fails, a constraint is broken, or work_items is below 1.
+    """
     for kind in variant.presets:
         family, _, dtype = kind.partition(":")
         dtype = dtype if dtype in variant.dtypes else variant.dtypes[0]
