@@ -127,7 +127,8 @@ class Case:
     def label(self) -> str:
         """The case in a progress line: ``tiled float 512x512x512``, or ``flops float4`` for a probe.
 
-        A GEMM has its name, or a tuner's phase, before the shape. A probe's other parameters follow its type.
+        A GEMM has its name, or a tuner's phase, before the shape. A probe's vector width, unless 1, is part
+        of its type, and its other parameters follow that.
         """
         if self.problem:
             called = self.problem.label or self.phase

@@ -98,7 +98,6 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
 
-
 HostArray = npt.NDArray[Any]  # in host memory, of any type
 
 _ML_DTYPES = {"bfloat16": ml_dtypes.bfloat16} | {
@@ -134,7 +133,8 @@ def decode(stored: HostArray, dtype: DType) -> HostArray:
 def _rounded_to_odd(values: HostArray) -> HostArray:
     """Convert doubles to floats, rounding to odd: an inexact result gets an odd last bit.
 
-    Rounding such a float again to a shorter type gives the same result as rounding the double once.
+    Rounding such a float again to a shorter type gives the same result as rounding the double once. Other
+    types are only cast.
     """
     floats = values.astype(np.float32)
     if values.dtype == np.float64:
@@ -192,7 +192,10 @@ class InstructionFamily:
     instructions: tuple[Instruction, ...]
 
     def lacks(self, device: DeviceFacts, dtype: str) -> str:
-        """Why a device cannot run it for a data type, or "". Emulating it counts as lacking it."""
+        """Why a device cannot run it for a data type, or "". Emulating it counts as lacking it.
+
+        Raises `ValueError` if the family has no instruction for the type, such as ``fp8``.
+        """
         instructions = [each for each in self.instructions if each.dtype == dtype]
         wanted = min(each.capability for each in instructions)
         lacks = lacks_capability(device, self.name, wanted, only=bool(self.target))

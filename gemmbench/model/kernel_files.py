@@ -72,7 +72,6 @@ def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = ""
 
 # --- A user's own kernel: its text goes to the process that holds the drivers -------------------------------
 
-
 _OWN: dict[str, str] = {}  # texts by `OwnFile.key`, which is of their content: none ever changes
 _MOST_BYTES = 1 << 20
 _DEPTH = 8  # of includes
@@ -169,7 +168,7 @@ def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
         return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
 
     def replaced(match: re.Match[str]) -> str:
-        """The text for one ``#include``: the file, or gemmbench's header left as it is."""
+        """The text for one ``#include``: the file, or gemmbench's header as it is; else `KernelFileError`."""
         file = near / match[1]
         if file.is_file():
             if depth >= _DEPTH:

@@ -73,7 +73,8 @@ class Dimensions:
     def apart(self, between: str = "=", before: str = " ") -> str:
         """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
-        Only leading dimensions longer than the rows appear. `between` joins name and value, `before` parts.
+        Leading dimensions count if longer than rows. `between` joins name and value, `before` starts each
+        part.
         """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
@@ -132,7 +133,7 @@ class Gemm(Dimensions):
     batch: int = 1
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` if a value is not valid."""
+        """Raise `ValueError` for a negative m, n or k, rows longer than ld, batch below 1 or unknown type."""
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")

@@ -52,7 +52,7 @@ def replace_file(path: Path, data: bytes) -> None:
 
 
 def lock(descriptor: int) -> bool:
-    """Lock an open file until the descriptor is closed; False if it is already locked elsewhere.
+    """Lock an open file until the descriptor is closed; False at once if it is already locked elsewhere.
 
     Pipes, devices and file systems without locks count as locked.
     """
@@ -126,7 +126,7 @@ def encode(record: Header | Row) -> bytes:
 
 
 def load(path: str | Path) -> Run:
-    """Read a saved run.
+    """Read a saved run, without rows that later ones supersede.
 
     Raises `RunFileError` if the file cannot be read, has another schema, ends in a truncated line, or holds
     NaN or a wrong type. The message names file, line and field.
@@ -143,7 +143,7 @@ def load(path: str | Path) -> Run:
 
 @contextmanager
 def without_collection() -> Iterator[None]:
-    """Turn Python's collector of cycles off, for code that creates many objects without cycles."""
+    """Turn Python's collector of cycles off in a block that creates many objects, then restore its state."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -191,7 +191,7 @@ def _parse(path: Path) -> tuple[Run, int]:
 
 
 def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
-    """A line of the file as an object of a type. `RunFileError` names file and line."""
+    """Decode a line to an object of a type. `RunFileError`, with file and line, if it is invalid."""
     try:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
@@ -256,7 +256,11 @@ class RunFile:
 
     @classmethod
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
-        """Start a new file. `RunFileError` if it exists, unless `force`; `BusyError` if it is locked."""
+        """Start a new file with its header. With `force`, an existing file is emptied first.
+
+        `RunFileError` if it exists without `force`, or cannot be written. `BusyError` if another process has
+        it.
+        """
         path = Path(path)
         with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
             if force:
@@ -266,10 +270,10 @@ class RunFile:
 
     @classmethod
     def resume(cls, path: str | Path, header: Header) -> RunFile:
-        """Continue a file: complete rows stay in `done`, and a truncated last line is removed.
+        """Continue a file: complete rows, unless superseded, are in `done`. Remove a truncated last line.
 
-        An empty or missing file gets the header. Raises `RunFileError` if the file was made by another
-        command, version, device, host or policy.
+        An empty or missing file gets the header. Raises `BusyError` if another process writes it, and
+        `RunFileError` if it is invalid or was made by another command, version, device, host or policy.
         """
         path = Path(path)
         with cls._opened(path, os.O_WRONLY) as file:
@@ -310,7 +314,7 @@ class RunFile:
             raise
 
     def _cut(self, length: int) -> None:
-        """Truncate the file to a length in bytes; pipes and devices are left alone."""
+        """Truncate the file to some bytes. `RunFileError` if that fails. Pipes and devices are left alone."""
         if not stat.S_ISREG(os.fstat(self._descriptor).st_mode):
             return
         try:
@@ -322,9 +326,9 @@ class RunFile:
         self._write(encode(row))
 
     def _write(self, line: bytes) -> None:
-        """Append a line in one write, flushed to disk.
+        """Append a line in one write, flushed to disk where the target can be: a pipe cannot.
 
-        A partial write is undone and raises `RunFileError`.
+        A partial write is undone. This and any other failure raise `RunFileError`.
         """
         try:
             start = os.fstat(self._descriptor).st_size
@@ -371,7 +375,7 @@ def essential(command: Iterable[str]) -> tuple[str, ...]:
 
 
 def _conditions(header: Header, other: Header) -> dict[str, object]:
-    """What must be equal in two headers for one to resume the other, by a phrase that follows "made by".
+    """What of `header` must equal that of `other` to resume it, by a phrase that follows "made by".
 
     Chips count only if both headers have them.
     """

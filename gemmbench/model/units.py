@@ -18,7 +18,10 @@ _BYTES = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")
 
 
 def number(value: float) -> str:
-    """Three significant digits: ``0.123``, ``1.23``, ``123``, ``1,234``; ``-`` for NaN and infinity."""
+    """Three significant digits, at most three decimals: ``0.012``, ``1.23``, ``1,234``.
+
+    Numbers below 0.0005 get an exponent: ``4e-04``. NaN and infinity give ``-``.
+    """
     if not math.isfinite(value):
         return "-"
     size = abs(value)
@@ -63,7 +66,7 @@ def watts(value: float) -> str:
 
 
 def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
-    """A value in the largest unit in which it is at least 1, or in the smallest unit; ``-`` for NaN."""
+    """A value with the largest unit in which it is at least 1, or the smallest unit; ``-`` if not finite."""
     if not math.isfinite(value):
         return "-"
     for size, unit in units:
@@ -107,7 +110,6 @@ def ratio(value: float) -> str:
 
 
 # --- Text that others wrote (drivers, operating systems, saved files), made safe for one's own pages --------
-
 
 _MOST_LINES = 6
 _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override), lone surrogates
