@@ -15,8 +15,6 @@ from gemmbench.doctor.machine import ExaminedMachine, Finding, NotSeen, NotSeenE
 from gemmbench.model.device import DeviceFacts, broad_type
 from gemmbench.model.units import clean, counted
 
-# --- running ------------------------------------------------------------------------------------------------
-
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -28,10 +26,11 @@ class Diagnosis:
 
 
 def examine(machine: ExaminedMachine) -> Diagnosis:
-    """Run every check, once for the host or for each chosen device of its type.
+    """Run every check: once for the host, or for each chosen CPU or GPU. Accelerators count as GPUs.
 
-    A check passes if it has no finding and could read everything. One that raises NotSeenError keeps the
-    findings before it. It takes half a second, while it watches the processors.
+    Each finding gets the check's name and the device's index. A check that raises NotSeenError is listed as
+    not seen, and keeps the findings before it. A check without findings and without this error has passed.
+    Half a second is spent watching the processors.
     """
     findings: list[Finding] = []
     not_seen: list[NotSeen] = []
@@ -50,14 +49,12 @@ def examine(machine: ExaminedMachine) -> Diagnosis:
     return Diagnosis(tuple(findings), tuple(not_seen), tuple(passed))
 
 
-# --- showing ------------------------------------------------------------------------------------------------
-
-
 def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = False) -> RenderableType:
-    """Show each finding with its cost and fix, then one line for the checks that passed or could not be read.
+    """Lay out each finding with its fix, then a line with the number of passed checks and any unread ones.
 
-    If `verbose`, show what each finding was read from, and a line for each check. Findings name their device
-    if there are several `devices`. Commands are never wrapped, so that they can be copied.
+    The result is for rich to print. If `verbose`, show what each finding was read from, and instead of the
+    last line a line for each check. Findings name their device if there are several `devices`. Commands are
+    never wrapped, so that they can be copied.
     """
     parts: list[RenderableType] = []
     for finding in report.findings:

@@ -35,7 +35,7 @@ CHECKS: list[HostCheck] = []
 
 
 def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
-    """Return a decorator that adds a function to `CHECKS`, for the host once or for each device of a type."""
+    """Return a decorator that adds a function to `CHECKS` unchanged, as a check of the host or a device."""
 
     def enter(look: _Look) -> _Look:
         CHECKS.append(HostCheck(look, of))
@@ -56,10 +56,11 @@ _DISPLAY = "0x03"  # PCI's class of GPUs
 
 @check("host")
 def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report why devices could not be listed, or that there are none, and the problems of drivers.
+    """Report why devices could not be listed, and then nothing else. Otherwise report what is missing.
 
-    Also report each maker's PCI GPUs if no OpenCL GPU names this maker. The fix is the group of
-    /dev/dri/renderD*, ``--gpus all`` for NVIDIA in a container, or else a driver.
+    There is a finding if no device exists, and one for each known problem of a driver. There is one for each
+    of NVIDIA, AMD and Intel with a PCI GPU but no OpenCL GPU. Its fix is a driver, or ``--gpus all`` for
+    NVIDIA in a container. Of the others it is the group of /dev/dri/renderD* if that is closed to this user.
     """
     if machine.trouble:
         sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
@@ -68,11 +69,9 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
     if not machine.devices:
         yield Finding(
             "No OpenCL driver has a device, so nothing can be measured.\n"
-            f"Packages of this system: {drivers.GUIDE}",
-            "Install a driver",
-            drivers.install_command(),
+            f"Packages of this system: {drivers.GUIDE}", "Install a driver", drivers.install_command(),
             ("clGetPlatformIDs: no device",),
-        )
+        )  # fmt: skip
     for problem, fix in machine.problems:
         yield Finding(f"{problem[:1].upper()}{problem[1:]}.", fix)
     for maker, slots in _pci_gpus(machine).items():
@@ -95,18 +94,14 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         elif maker == "nvidia" and machine.in_container():
             fix, command = "Pass it to the container", "docker run --gpus all"
         yield Finding(
-            f"The {_TITLES[maker]} GPU has no OpenCL device, so it cannot be measured.",
-            fix,
-            command,
-            (
-                *(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
-                *(f"/{path}: this user may not use it" for path in nodes[:1] if closed),
-            ),
-        )
+            f"The {_TITLES[maker]} GPU has no OpenCL device, so it cannot be measured.", fix, command,
+            (*(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
+             *(f"/{path}: this user may not use it" for path in nodes[:1] if closed)),
+        )  # fmt: skip
 
 
 def _pci_gpus(machine: ExaminedMachine) -> dict[str, list[str]]:
-    """Return the PCI folders of the GPUs of each known maker."""
+    """Return the sysfs folders of PCI display devices by maker. Keys are nvidia, amd, intel, if present."""
     return by_key(
         (maker, slot)
         for slot in machine.matching("sys/bus/pci/devices/*")
@@ -120,10 +115,11 @@ _INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtim
 
 @check("cpu")
 def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report a CPU driver that compiles for narrower vectors than the processor has.
+    """Report a CPU driver that compiles for narrower vectors than the processor has. The cost is their ratio.
 
-    PoCL's generic target counts as 128 bits. Other drivers report their vector width. The fix unsets
-    the variable that makes Intel's driver do this. Raise NotSeenError without x86 vectors.
+    PoCL's generic target counts as 128 bits. Other drivers report their vector width, where 0 is unknown and
+    no finding. The fix unsets the variable that makes Intel's driver do this, or else installs a driver.
+    Raise NotSeenError without x86 vectors.
     """
     offered = drivers.vector_bits(machine.read("proc/cpuinfo"))
     if not offered:
@@ -144,12 +140,9 @@ def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fin
         f"be up to {percent(1 - bits / offered)} slower.",
         "Unset the variable" if forced else "Install a newer driver",
         f"env -u {_INTEL_TARGET} gemmbench peak" if forced else drivers.install_command(),
-        (
-            seen,
-            *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
-            f"/proc/cpuinfo: {offered} bits",
-        ),
-    )
+        (seen, *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
+         f"/proc/cpuinfo: {offered} bits"),
+    )  # fmt: skip
 
 
 # --- the host's clock ---------------------------------------------------------------------------------------
@@ -160,12 +153,13 @@ _SAVING = ("power", "balance_power")
 
 @check("host")
 def governor(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report processors whose governor or energy preference keeps the clock low.
+    """Report in one finding all processors whose governor or energy preference keeps the clock low.
 
-    ``powersave`` and ``userspace`` count unless their fixed clock is close to the maximum. With intel_pstate
-    and amd-pstate, powersave follows the load, so only the energy preferences power and balance_power count.
-    The cost is the lowest fixed clock over the maximum, if it is known.
-    Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
+    ``powersave`` and ``userspace`` count unless their fixed clock is at least 98 % of the maximum. With
+    intel_pstate and amd-pstate, powersave follows the load, so only the energy preferences power and
+    balance_power count. The cost follows from the lowest fixed clock over the maximum, if it is known. The
+    fix sets the governor ``performance``. Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and
+    cpufreq.rst.
     """
     folders = [f"{CPU}/cpu{each}/cpufreq" for each in machine.allowed]
     governors = {folder: machine.read(f"{folder}/scaling_governor") for folder in folders}
@@ -202,9 +196,10 @@ def governor(machine: ExaminedMachine) -> Iterator[Finding]:
 
 @check("host")
 def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report processors whose highest allowed clock is below their maximum. The worst gives the cost.
+    """Report processors whose highest allowed clock is below 98 % of their maximum. The worst gives the cost.
 
-    If turbo is off, limits at or above the base clock do not count, because `turbo` reports them.
+    If turbo is off, limits at or above the base clock do not count, because `turbo` reports them. The fix
+    raises the limit to the maximum.
     """
     limited = {}
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
@@ -237,7 +232,7 @@ _TURBO = (  # file, its value where turbo is off, and what switches it on
 
 @check("host")
 def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report that turbo is off, with the base and maximum clock if both are known.
+    """Report each switch that turns turbo off, with the base and maximum clock if both are known.
 
     The drivers have two switches: no_turbo of intel_pstate, boost of acpi-cpufreq and amd-pstate. Raise
     NotSeenError if neither exists.
@@ -267,10 +262,10 @@ def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
 
 @check("host")
 def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report that this process may use fewer processors than are online.
+    """Report that this process may use fewer processors than are online. The cost is the missing fraction.
 
     If the control group sets the limit, the fix is to ask its owner, in a container with ``docker update``.
-    Otherwise it is ``taskset``.
+    Otherwise it is ``taskset`` with all processors.
     """
     allowed, online = machine.allowed, machine.online
     missing = len(set(online) - set(allowed))
@@ -284,14 +279,10 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
         command = f"docker update --cpuset-cpus {ranges(online)} CONTAINER" if machine.in_container() else ""
     yield Finding(
         f"This process may use {len(allowed)} of {len(online)} processors{cores}: CPU rates may be up to "
-        f"{percent(missing / len(online))} too low.",
-        fix,
-        command,
-        (
-            f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
-            f"/{CPU}/online: {machine.read(f'{CPU}/online')}",
-        ),
-    )
+        f"{percent(missing / len(online))} too low.", fix, command,
+        (f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
+         f"/{CPU}/online: {machine.read(f'{CPU}/online')}"),
+    )  # fmt: skip
 
 
 def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
@@ -304,7 +295,6 @@ def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
 
 
 def _has_smt(machine: ExaminedMachine) -> bool:
-    """Whether SMT (hyper-threading) is on."""
     return machine.optional(f"{CPU}/smt/active") == "1"
 
 
@@ -312,8 +302,8 @@ def _has_smt(machine: ExaminedMachine) -> bool:
 def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report the lowest CPU quota of the control groups around this process (v1 or v2), in processors.
 
-    It counts only if it is below the number of processors that the process may use. A quota at the root
-    was set outside the container, so the fix is ``docker update`` there.
+    It counts only below 98 % of the number of processors that the process may use. The fix removes the limit.
+    A quota at the root was set outside the container, so the fix is then ``docker update`` there.
     """
     tightest: tuple[float, str, str, bool] | None = None
     for group in machine.control_groups("cpu"):
@@ -341,13 +331,10 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
         f"be at least {percent(1 - cores / processors)} too low.",
         "Raise it on the container's host" if from_outside else "Remove the limit",
         f"docker update --cpus {processors} CONTAINER"
-        if from_outside
-        else f"echo {unlimited} | sudo tee /{path}",
-        (
-            f"/{path}: {text}",
-            *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else []),
-        ),
-    )
+        if from_outside else f"echo {unlimited} | sudo tee /{path}",
+        (f"/{path}: {text}",
+         *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else [])),
+    )  # fmt: skip
 
 
 # --- what others take ---------------------------------------------------------------------------------------
@@ -359,8 +346,9 @@ _SHOWN_CORES = 0.05
 def steal(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report a share of processor time above 2 % that the hypervisor gave to other machines.
 
-    The larger of two shares counts: of all time in half a second, and of the busy time since the start. The
-    first must exceed 2 % by the resolution of Linux's tick counts.
+    There are two shares: of all time in half a second, and of the time that was not idle since the start.
+    Either is enough, but the first must exceed 2 % by the resolution of Linux's tick counts. The finding has
+    the larger one.
     """
     watched = machine.watched
     before, after = watched.before, watched.after
@@ -372,22 +360,19 @@ def steal(machine: ExaminedMachine) -> Iterator[Finding]:
         return
     yield Finding(
         f"The hypervisor gives {percent(max(now, ever))} of this machine's processor time to others, so CPU "
-        "rates will be too low.",
-        "Compare interleaved runs, which lose alike",
+        "rates will be too low.", "Compare interleaved runs, which lose alike",
         "gemmbench check BASE --against OLD",
-        (
-            f"since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
-            f"over half a second: steal {number(taken_s)} s, work {number(ran_s)} s",
-        ),
-    )
+        (f"since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
+         f"over half a second: steal {number(taken_s)} s, work {number(ran_s)} s"),
+    )  # fmt: skip
 
 
 @check("host")
 def load(machine: ExaminedMachine) -> Iterator[Finding]:
-    """Report that other processes used at least BUSY_CORES cores in half a second.
+    """Report that other processes used at least 0.3 cores (`BUSY_CORES`) in half a second.
 
-    The counted cores are those that this process may use. Name at most two processes, each with 0.05 cores
-    or more; short-lived ones are missing.
+    The counted cores are those that this process may use. Name at most two processes, each with 0.05 cores or
+    more; short-lived ones are missing.
     """
     watched = machine.watched
     others = watched.after.since(watched.before)[0]
@@ -397,13 +382,10 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
     yield Finding(
         f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
-        "too low." + (f"\nMost of it: {names} cores" if names else ""),
-        "Stop them or wait",
+        "too low." + (f"\nMost of it: {names} cores" if names else ""), "Stop them or wait",
         f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
-        if busiest
-        else "top",
-        (f"processor times over half a second: {number(others)} cores",),
-    )
+        if busiest else "top", (f"processor times over half a second: {number(others)} cores",),
+    )  # fmt: skip
 
 
 # --- the host's BLAS ----------------------------------------------------------------------------------------
@@ -416,8 +398,8 @@ _THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS"
 def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report that numpy's BLAS has fewer threads than allowed cores, or more than allowed processors.
 
-    The fix unsets the environment variables that are set, or sets the library's own variable. Raise
-    NotSeenError if threadpoolctl does not know the BLAS.
+    The fix unsets the environment variables that are set. If none is, it sets the library's own variable to
+    the number of cores. Raise NotSeenError if threadpoolctl does not know the BLAS.
     """
     if machine.blas is None:
         raise NotSeenError("threadpoolctl does not know numpy's BLAS")
@@ -448,7 +430,6 @@ _LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 
 
 
 def _smi(device: DeviceFacts, words: str) -> str:
-    """The command of nvidia-smi for a device's board."""
     return f"sudo nvidia-smi -i {device.pci or 0} {words}"
 
 
@@ -456,8 +437,8 @@ def _smi(device: DeviceFacts, words: str) -> str:
 def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """Report a PCIe link with fewer lanes or a lower generation than board or slot allow.
 
-    An idle board lowers the generation to save power. Then only the lanes count, and NotSeenError is raised
-    at the end. The cost is the lost bandwidth.
+    An idle board (not in performance state 0) lowers the generation to save power. Then only the lanes count,
+    and NotSeenError is raised at the end. The cost is the fraction of bandwidth lost.
     """
     width = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkWidth"))
     generation = int(machine.ask(device, "nvmlDeviceGetCurrPcieLinkGeneration"))
@@ -475,11 +456,9 @@ def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
             f"{percent(1 - share) if known else 'up to some'} slower, kernels are not.",
             "Compare LnkSta with LnkCap, then try another slot or riser",
             "sudo lspci -vv -s " + (device.pci or "SLOT"),
-            (
-                f"nvmlDeviceGetCurrPcieLinkGeneration: {generation} of {most}",
-                f"nvmlDeviceGetCurrPcieLinkWidth: {width} of {most_width}",
-            ),
-        )
+            (f"nvmlDeviceGetCurrPcieLinkGeneration: {generation} of {most}",
+             f"nvmlDeviceGetCurrPcieLinkWidth: {width} of {most_width}"),
+        )  # fmt: skip
     if rests:
         raise NotSeenError(
             f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load"
@@ -489,14 +468,14 @@ def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
 def _setting_and_default(
     machine: ExaminedMachine, device: DeviceFacts, names: tuple[str, str], unit: str, *arguments: int
 ) -> tuple[int, int, tuple[str, ...]]:
-    """Ask NVML for a setting and its default, the two `names`. Return both, and where each was read."""
+    """Ask NVML for a setting and its default, the two `names`. Return both, and texts with name and value."""
     value, default = (int(machine.ask(device, name, *arguments)) for name in names)
     return value, default, (f"{names[0]}: {value} {unit}", f"{names[1]}: {default} {unit}")
 
 
 @check("gpu")
 def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report an enforced power limit below the default, in watts."""
+    """Report an enforced power limit below 98 % of its default, in watts. The fix sets the default."""
     names = "nvmlDeviceGetEnforcedPowerLimit", "nvmlDeviceGetPowerManagementDefaultLimit"
     limit, default, seen = _setting_and_default(machine, device, names, "mW")
     if limit >= NEAR * default:
@@ -514,7 +493,7 @@ _GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
 
 @check("gpu")
 def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
-    """Report an application clock (``nvidia-smi -ac``) below its default, in MHz."""
+    """Report an application clock (``nvidia-smi -ac``) below 98 % of its default. The fix resets it."""
     names = "nvmlDeviceGetApplicationsClock", "nvmlDeviceGetDefaultApplicationsClock"
     clock, default, seen = _setting_and_default(machine, device, names, "MHz", _GRAPHICS)
     if clock >= NEAR * default:
@@ -535,7 +514,8 @@ _BUSY_PERCENT = 5
 def gpu_load(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """Report a GPU that other programs keep busy: utilization of 5 % or more while gemmbench is idle.
 
-    If NVML has no utilization, any compute process counts. Raise NotSeenError if NVML reports neither.
+    If NVML has no utilization, any compute process counts. Raise NotSeenError if NVML reports neither. The
+    finding lists the numbers of the processes, if known.
     """
     names = "not reported"
     with suppress(NotSeenError):

@@ -56,7 +56,7 @@ class NotSeen:
 
 
 def ranges(values: Sequence[int]) -> str:
-    """Write a list of processors or nodes as Linux does, sorted: ``0-3,8``."""
+    """Write a list of processors or nodes as Linux does, sorted: ``0-3,8``; an empty text for none."""
     parts: list[list[int]] = []
     for value in sorted(values):
         if parts and parts[-1][-1] == value - 1:
@@ -115,7 +115,6 @@ class ExaminedMachine:
             raise NotSeenError(f"/{path}: {reason_of(error)}") from None
 
     def number(self, path: str) -> int:
-        """A file that holds a whole number; `NotSeenError` if it does not, or cannot be read."""
         text = self.read(path)
         try:
             return int(text)
@@ -123,11 +122,9 @@ class ExaminedMachine:
             raise NotSeenError(f"/{path} holds no number") from None
 
     def numbers(self, path: str) -> tuple[int, ...]:
-        """A file that holds a list of processors or nodes; `NotSeenError` if it does not."""
         return numbers(self.read(path), path)
 
     def optional(self, path: str) -> str:
-        """The text of a file; "" if it cannot be read."""
         try:
             return self.read(path)
         except NotSeenError:
@@ -154,7 +151,8 @@ class ExaminedMachine:
     def control_groups(self, controller: str) -> list[ControlGroup]:
         """The control groups of this process, innermost first, with folders relative to the root.
 
-        NotSeenError if /proc/self/cgroup cannot be read.
+        Groups of version 1 count if they have this `controller`, those of version 2 always. NotSeenError if
+        /proc/self/cgroup cannot be read.
         """
         self.read("proc/self/cgroup")
         groups = control_groups(self.root, controller)
@@ -164,7 +162,6 @@ class ExaminedMachine:
 
     @cached_property
     def online(self) -> tuple[int, ...]:
-        """The processors that are switched on; NotSeenError if it cannot be read."""
         return self.numbers(f"{CPU}/online")
 
     @cached_property
@@ -184,11 +181,12 @@ class ExaminedMachine:
 
     @cached_property
     def watched(self) -> Watched:
-        """The usage before and after a wait of half a second, and the processes in the order of their use.
+        """Read the processor times before and after a sleep of half a second, and list other processes.
 
-        Usage covers the processors that this process may use, or all if that is unknown. This process, its
-        family, and processes that start or end meanwhile are not listed.
-        Raise NotSeenError if usage is not counted.
+        The result is cached, so only the first access sleeps. The times cover the processors that this
+        process may use, or all if that is unknown. The processes come with the cores that they used, busiest
+        first. This process, its family, and processes that start or end meanwhile are not listed. Raise
+        NotSeenError if the system does not count processor time.
         """
         counted = None
         with suppress(NotSeenError):
@@ -216,7 +214,7 @@ class ExaminedMachine:
     # --- boards ---------------------------------------------------------------------------------------------
 
     def board(self, device: DeviceFacts) -> Any:
-        """Open NVML's handle of a device's board once, and cache it. NotSeenError without one."""
+        """NVML's handle of a device's board, opened once. NotSeenError unless NVIDIA's and available."""
         if not is_nvidia(device):
             raise NotSeenError("only NVIDIA's boards can be asked (NVML)")
         if device.index not in self._boards:
@@ -227,7 +225,7 @@ class ExaminedMachine:
         return self._boards[device.index]
 
     def ask(self, device: DeviceFacts, function: str, *arguments: object) -> Any:
-        """Call a function of NVML for a device's board. NotSeenError without a board or an answer."""
+        """Call a function of NVML for a device's board and return the answer. NotSeenError without one."""
         board = self.board(device)
         try:
             with nvml_errors():
