@@ -32,32 +32,31 @@ Entry = dict[str, Any]
 
 
 def google_benchmark(run: Run) -> str:
-    """Write a run as ``--benchmark_format=json`` does: each batch is a repetition, and aggregates follow.
+    """Return a run as the JSON text of ``--benchmark_format=json``, with its ok rows only.
 
-    ``cpu_time`` repeats ``real_time``, because ``compare.py`` needs it and it is not measured. Times are for
-    one problem or launch. Probes of peak and bandwidth choose their work, so their times are for 1e9
-    operations or bytes.
+    Each batch is a repetition, and aggregates follow. ``cpu_time`` repeats ``real_time``, because
+    ``compare.py`` needs it and it is not measured. Times are for one problem or launch. Probes of peak and
+    bandwidth choose their work, so their times are for 1e9 operations or bytes.
     """
     header = run.header
     context = {
-        "date": header.started_utc,
-        "executable": " ".join(("gemmbench", *header.command)),
-        "num_cpus": header.host.cores,
-        "caches": [],
-        "load_avg": [],
-        "library_version": f"gemmbench {header.gemmbench}",
-        "library_build_type": "release",
-        "json_schema_version": 1,
-        "host_cpu": header.host.cpu,
+        "date": header.started_utc, "executable": " ".join(("gemmbench", *header.command)),
+        "num_cpus": header.host.cores, "caches": [], "load_avg": [],
+        "library_version": f"gemmbench {header.gemmbench}", "library_build_type": "release",
+        "json_schema_version": 1, "host_cpu": header.host.cpu,
         "devices": "; ".join(device.title for device in header.devices),
         "cpu_time": "repeats real_time: processor time is not measured",
-    }
+    }  # fmt: skip
     entries = [entry for index, each in enumerate(series(run)) for entry in _repetitions(index, each)]
     return json.dumps({"context": context, "benchmarks": entries}, allow_nan=False, indent=1) + "\n"
 
 
 def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
-    """The entries of a series: one for each batch, then mean, median, stddev and cv if there are several."""
+    """The entries of a series: one for each batch, then mean, median, stddev and cv if there are several.
+
+    Times are in ns for one problem, or for 1e9 operations or bytes if the work varies between runs. Rates are
+    per second. ``iterations`` is the number of problems in a batch; `index` becomes ``family_index``.
+    """
     count = len(each.seconds)
     common: Entry = {"family_index": index, "per_family_instance_index": 0}
     common |= {"run_name": each.name, "repetitions": count, "threads": 1}
@@ -72,17 +71,12 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
 
     entries: list[Entry] = [
         {
-            "name": each.name,
-            **common,
-            "run_type": "iteration",
-            "repetition_index": position,
-            "iterations": each.row.samples[each.scope].batch,
-            **times(seconds / unit),
-            **{name: values[position] for name, _, values in rates},
-            **label,
+            "name": each.name, **common, "run_type": "iteration", "repetition_index": position,
+            "iterations": each.row.samples[each.scope].batch, **times(seconds / unit),
+            **{name: values[position] for name, _, values in rates}, **label,
         }
         for position, seconds in enumerate(each.seconds)
-    ]
+    ]  # fmt: skip
     for name, of in _AGGREGATES.items() if count > 1 else ():
         scale = 1.0 if name == "cv" else unit
         median = name == "median"
@@ -128,7 +122,7 @@ _FIGURES = {
 
 
 def _families(quantity: str, unit: str, what: str) -> dict[str, Family]:
-    """Gauges by figure: the median and its interval, and for rates the best batch."""
+    """The gauges of a quantity by figure: the median and its interval, and for rates the best batch."""
     return {
         name: Family(f"gemmbench_{quantity}{prefix}{unit}", unit, f"{what}, {words}")
         for name, (prefix, words) in _FIGURES.items()
@@ -150,9 +144,10 @@ Sample = tuple[Family, Labels, float]
 
 
 def openmetrics(run: Run) -> str:
-    """Write gauges in base units for each case and scope. Without a result, ``gemmbench_ok`` is 0.
+    """Return gauges in base units for each case and scope as text. Without a result, ``gemmbench_ok`` is 0.
 
-    The label ``run`` is the name of the saved file, so that several runs can be collected together.
+    The label ``run`` is the name of the saved file, so that several runs can be collected together. Values
+    that are not finite are omitted.
     """
     families = by_key(
         (family, f"{family.name}{_labelled(names)} {value!r}")
@@ -167,7 +162,11 @@ def openmetrics(run: Run) -> str:
 
 
 def _samples(run: Run) -> Iterator[Sample]:
-    """Yield the samples of every gauge: about the run, about each row, then rates and times of each scope."""
+    """Yield each gauge with labels and value: about the run, about each row, then rates and times by scope.
+
+    A row that is suspect or not ok has only ``gemmbench_ok``, which is 0. Times are omitted if the work
+    differs from run to run.
+    """
     header = run.header
     run_label = {"run": Path(run.path).stem or header.view}
     about = {"command": " ".join(header.command), "version": header.gemmbench, "host_cpu": header.host.cpu}
@@ -192,16 +191,12 @@ def _samples(run: Run) -> Iterator[Sample]:
 
 
 def _case(run: Run, row: Row, name: str) -> dict[str, str]:
-    """The labels that identify a row: its name, kind, variant, type, device and problem."""
+    """The labels of a row: name, kind, variant, type, device, driver, and its problem's sizes, if any."""
     where = device_names(run, row)
     names = {
-        "benchmark": name,
-        "kind": row.kind,
-        "variant": row.name,
-        "dtype": row.dtype,
-        "device": where["device_name"],
-        "driver": where["driver"],
-    }
+        "benchmark": name, "kind": row.kind, "variant": row.name, "dtype": row.dtype,
+        "device": where["device_name"], "driver": where["driver"],
+    }  # fmt: skip
     if row.problem:
         names |= {"m": str(row.problem.m), "n": str(row.problem.n), "k": str(row.problem.k)}
         names |= {"ops": row.problem.ops} if row.problem.ops != "NN" else {}

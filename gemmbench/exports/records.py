@@ -43,7 +43,6 @@ class Column:
 
 
 def _interval(name: str, holds: str) -> tuple[Column, Column]:
-    """The columns for both ends of the 95 % interval of a figure."""
     return (
         Column(f"{name}_low", float, f"lower end of the 95 % interval of {holds}"),
         Column(f"{name}_high", float, f"upper end of the 95 % interval of {holds}"),
@@ -51,7 +50,7 @@ def _interval(name: str, holds: str) -> tuple[Column, Column]:
 
 
 def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
-    """For each scope, the columns for the median of a figure and both ends of its interval."""
+    """The columns for a figure in each scope (clock): its median and both ends of its interval."""
     return tuple(
         column
         for scope in SCOPES
@@ -172,29 +171,20 @@ def device_names(run: Run, row: Row) -> dict[str, str]:
 
 
 def _derived(run: Run, row: Row) -> dict[str, object]:
-    """The fields of a record that are computed from a row and its run."""
     return {**rates.derived(run, row), **device_names(run, row), **workloads.derived(run, row)}
 
 
 def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
-    """The flat record of a row. `name` is its name from `labels`."""
+    """A row as `COLUMNS`, converted to their types; None if unknown or not finite. `name` is of `labels`."""
     known: dict[str, object] = {
-        **_derived(run, row),
-        "device": row.device,
-        "label": row.label or row.phase,
+        **_derived(run, row), "device": row.device, "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
-        "beta": row.problem.beta if row.problem else None,
-        **_conditions(row),
+        "beta": row.problem.beta if row.problem else None, **_conditions(row),
         "parameters": json.dumps(row.parameters, allow_nan=False, sort_keys=True),
-        "choice": json.dumps(row.choice, allow_nan=False, sort_keys=True),
-        "build_s": row.build_s,
-        "memory": row.memory,
-        "verdict": row.check.verdict,
-        "source": row.source,
-        "notes": "; ".join(row.remarks),
-        "measured_utc": row.measured_utc,
-        "benchmark": name,
-    }
+        "choice": json.dumps(row.choice, allow_nan=False, sort_keys=True), "build_s": row.build_s,
+        "memory": row.memory, "verdict": row.check.verdict, "source": row.source,
+        "notes": "; ".join(row.remarks), "measured_utc": row.measured_utc, "benchmark": name,
+    }  # fmt: skip
     return {
         column.name: None if (value := known.get(column.name)) is None else _CONVERTERS[column.type](value)
         for column in COLUMNS
@@ -229,7 +219,6 @@ class ExportSeries:
 
     @property
     def seconds(self) -> Sequence[float]:
-        """The samples, one for each batch."""
         return self.row.samples[self.scope].seconds
 
     def rates(self, of: Rate) -> list[float]:
@@ -243,7 +232,7 @@ def export_status(row: Row) -> str:
 
 
 def series(run: Run) -> Iterator[ExportSeries]:
-    """The series of a run: its ok rows in each measured scope, innermost first."""
+    """Yield each row that is ok and not suspect, in each scope (clock) that timed it, innermost first."""
     for row, benchmark in zip(run.rows, labels(run), strict=True):
         for scope in row.samples if export_status(row) == "ok" else ():
             if times := rates.summary(row, scope):
@@ -255,7 +244,7 @@ def series(run: Run) -> Iterator[ExportSeries]:
 
 @lru_cache(maxsize=16)
 def labels(run: Run) -> tuple[str, ...]:
-    """A name for each row, equal in all runs of the same case, such as ``gemm/tiled/float/512``.
+    """A name for each row, equal in all runs of the same case, such as ``gemm/tiled/float/512``; cached.
 
     If a run has a case several times, as an A/A measurement has, later rows get a number: ``...#2``.
     """
@@ -270,9 +259,10 @@ def labels(run: Run) -> tuple[str, ...]:
 
 
 def _label(row: Row, several: bool) -> str:
-    """The name of a row: kind, variant, type, problem, parameters and label.
+    """The name of a row, with slashes between kind, variant, type, problem, parameters, label and phase.
 
-    It ends with the device's position if the run has `several` devices.
+    Alpha and beta appear unless they are 1 and 0, and a GEMM's parameters unless a preset has them. It ends
+    with the device's position if the run has `several` devices.
     """
     words = [row.kind, *row.name.split(), row.dtype]
     if row.problem:
@@ -299,7 +289,7 @@ _FLAT_ONLY = (
 
 
 def schema(name: str) -> dict[str, Any]:
-    """The JSON Schema (draft 2020-12) of one of `NAMES`. Its version is that of saved runs."""
+    """The JSON Schema (draft 2020-12) of ``header``, ``row`` or ``records``. Its version is saved runs'."""
     made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
     if name == "header":
         made["$defs"]["Header"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
@@ -336,7 +326,11 @@ def _records() -> dict[str, Any]:
 
 
 def _conditions(row: Row) -> dict[str, float | int | str | None]:
-    """The conditions of a row over all its windows: median clock, limits, largest use of cores by others."""
+    """The state of the machine during a row: median clock in MHz, its limits, and cores that others used.
+
+    Other processes and the hypervisor have separate numbers, each the largest of any window. Unknown numbers
+    are None. Limits are words in one text, "" for none.
+    """
     windows = tuple(row.conditions.windows.values()) if row.conditions else ()
     clocks = [clock for window in windows for clock in _known(window.clock_mhz)]
     limits = dict.fromkeys(name for window in windows for text in window.limits for name in text.split())
