@@ -35,7 +35,7 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
 
     If a driver answers a question wrongly or not at all, only that field is unknown. `registered` is the
     result of `drivers.register`. By default it is called here, which must be before the first use of the
-    loader.
+    loader. The environment that it changed is restored.
     """
     registered = registered or drivers.register()
     facts: list[DeviceFacts] = []
@@ -56,7 +56,8 @@ def handle(facts: DeviceFacts) -> Any:
     """The pyopencl device that facts describe, which may come from another process or a saved run.
 
     A device matches by platform name, name and driver. The one at the same position is preferred. Otherwise
-    the index within the platform decides. Raises `LookupError` if none matches.
+    the old index within its platform selects among all that match, or the last of them. Raises `LookupError`
+    if none matches.
     """
     wanted = (facts.platform, facts.name, facts.driver)
     fitting = []
@@ -73,7 +74,7 @@ def handle(facts: DeviceFacts) -> Any:
 
 
 def _platforms() -> Iterator[tuple[int, Any]]:
-    """The platforms with their index, each driver once; none if the loader finds no driver."""
+    """Yield each platform once, with its index; none without a driver. Undoes changes of `register`."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # the loader found no driver at all
@@ -119,45 +120,34 @@ def _facts(
     index: int, platform_index: int, device_index: int, platform: Any, device: Any,
     driver: drivers.Driver, warnings: tuple[str, ...],
 ) -> DeviceFacts:  # fmt: skip
-    """A device's facts. `warnings` are those of all drivers.
+    """A device's facts. `warnings` are those of all drivers, and `driver` is the library that has it.
 
-    Values that the driver does not report become the minimum that OpenCL requires.
+    Values that the driver does not report become 0, empty, or the minimum that OpenCL requires.
     """
     extensions = tuple(_text(device, "EXTENSIONS").split())
     return DeviceFacts(
-        index=index,
-        platform_index=platform_index,
-        device_index=device_index,
-        platform=_text(platform, "NAME"),
-        vendor=_text(platform, "VENDOR"),
-        version=_text(platform, "VERSION"),
-        name=_name(device),
-        device_version=_text(device, "VERSION"),
-        driver=_text(device, "DRIVER_VERSION"),
-        library=driver.library,
-        origin=driver.origin,
+        index=index, platform_index=platform_index, device_index=device_index,
+        platform=_text(platform, "NAME"), vendor=_text(platform, "VENDOR"),
+        version=_text(platform, "VERSION"), name=_name(device), device_version=_text(device, "VERSION"),
+        driver=_text(device, "DRIVER_VERSION"), library=driver.library, origin=driver.origin,
         clock_mhz=_number(device, "MAX_CLOCK_FREQUENCY"),
         cache_bytes=_number(device, "GLOBAL_MEM_CACHE_SIZE"),
         timer_resolution_ns=_number(device, "PROFILING_TIMER_RESOLUTION", 1),
         vector_widths={
             name: _number(device, f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES
         },
-        extensions=extensions,
-        pci=_pci(device, extensions),
-        compute_capability=(
-            _number(device, "COMPUTE_CAPABILITY_MAJOR_NV"),
-            _number(device, "COMPUTE_CAPABILITY_MINOR_NV"),
+        extensions=extensions, pci=_pci(device, extensions), compute_capability=(
+            _number(device, "COMPUTE_CAPABILITY_MAJOR_NV"), _number(device, "COMPUTE_CAPABILITY_MINOR_NV"),
         ),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
         dtypes=tuple(name for name in DEVICE_DTYPES if _has_dtype(device, name, extensions)),
-        **_limits(device),
-        **_kind_of_processor(device, platform, warnings),
-    )
+        **_limits(device), **_kind_of_processor(device, platform, warnings),
+    )  # fmt: skip
 
 
 def _limits(device: Any) -> dict[str, Any]:
-    """The sizes of memory, work-groups and images that a device allows."""
+    """The sizes of memory, work-groups and images that a device allows; if unknown, OpenCL's minimum."""
     most_bytes = _number(device, "MAX_MEM_ALLOC_SIZE", _LEAST_ALLOC)
     has_images = bool(_number(device, "IMAGE_SUPPORT"))
     sides = [_number(device, f"IMAGE2D_MAX_{side}", _LEAST_IMAGE) for side in ("WIDTH", "HEIGHT")]
@@ -174,7 +164,11 @@ def _limits(device: Any) -> dict[str, Any]:
 
 
 def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) -> dict[str, Any]:
-    """The device's type with what depends on it. Caches and cores of CPUs come from the system."""
+    """The device's type, with the fields of `DeviceFacts` that depend on it: units, memory, caches, warnings.
+
+    A CPU's local memory counts as emulated and its memory as shared. Only CPUs have caches, from the system.
+    A warning about PoCL's generic target precedes the given `warnings`.
+    """
     bits = _number(device, "TYPE")
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
     is_cpu = kind == "cpu"
@@ -207,7 +201,6 @@ def _name(device: Any) -> str:
 
 
 def _sub_group_sizes(device: Any) -> tuple[int, ...]:
-    """The sub-group sizes that a kernel may require; none if the driver does not report them."""
     sizes = _query(device, _SUB_GROUP_SIZES_INTEL)
     return tuple((ctypes.c_size_t * (len(sizes) // ctypes.sizeof(ctypes.c_size_t))).from_buffer_copy(sizes))
 

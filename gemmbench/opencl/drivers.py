@@ -63,7 +63,8 @@ class Registered:
     def drivers_of(self, platforms: Sequence[str]) -> list[Driver | None]:
         """The driver of each platform, by the platform's name, vendor and version; None if none matches.
 
-        If several drivers match, platforms get them in the loader's order.
+        Drivers match by known words in both names. If several do, platforms get them in the loader's order,
+        and the last one serves all further platforms.
         """
         left: dict[str, list[Driver]] = {}
         seen: set[str] = set()
@@ -81,7 +82,6 @@ class Registered:
 
 
 def _known_part(parts: Iterable[str], name: str) -> str:
-    """The first of some parts that a name contains; "" for none."""
     return next((part for part in parts if part in name.lower()), "")
 
 
@@ -121,10 +121,10 @@ def register() -> Registered:
 
 
 def _all_drivers() -> tuple[list[Driver], list[str]]:
-    """Every driver, those that the loader finds first, and warnings about packages.
+    """Every driver, and warnings about broken packages. First come those that the loader finds by itself.
 
-    NVIDIA's library counts even without an ``.icd`` file, as in containers. A package replaces an ``.icd``
-    file that names the same library.
+    If no ``.icd`` file names NVIDIA's library and it loads, it counts anyway, as in containers. A package
+    whose library an ``.icd`` file names is listed in addition, before it.
     """
     system = tuple(_system_drivers())
     added = tuple(_listed_in_variable())
@@ -168,10 +168,10 @@ def _system_drivers() -> Iterator[Driver]:
 
 
 def _icd_files() -> Iterator[tuple[Path, str]]:
-    """Every ``.icd`` file with its origin for messages.
+    """Yield every ``.icd`` file with its origin for messages.
 
-    They come from ``OCL_ICD_VENDORS`` if it is set, a folder or a file. Otherwise from the system's folder,
-    and from conda's folders for libraries that exist.
+    ``OCL_ICD_VENDORS`` may name a folder of them or one file. If it is unset, they come from the system's
+    folder, and those of existing libraries from conda's folders.
     """
     base = Path(os.environ.get("OPENCL_VENDOR_PATH") or SYSTEM_VENDORS)
     asked = os.environ.get("OCL_ICD_VENDORS", "")
@@ -208,7 +208,6 @@ def _icd_files_in(folder: Path) -> list[Path]:
 
 
 def _first_line(icd: Path) -> str:
-    """The library that an ``.icd`` file names, "" if it cannot be read."""
     try:
         lines = icd.read_text(encoding="utf-8", errors="surrogateescape").split("\n", 1)
     except OSError:
@@ -224,9 +223,10 @@ def _is_path(library: str) -> bool:
 
 
 def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
-    """The drivers of the pip packages of Intel and PoCL that are installed, and warnings about broken ones.
+    """The drivers of the installed pip packages of Intel and PoCL, and warnings about broken packages.
 
-    `others` are the drivers already known. A driver that they include is a copy.
+    `others` are the drivers already known. A driver's `reach` is ``copy`` if they include it, else
+    ``missed``. A package without its library has only a warning. Intel's without compiler support has both.
     """
     entries: list[Driver] = []
     warnings: list[str] = []
@@ -267,7 +267,7 @@ def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[
 
 
 def _same_build(listed: str, library: Path) -> bool:
-    """Whether an ``.icd`` file's library is this one or a copy of it: the same name and size."""
+    """Whether an ``.icd`` file's path is this library or a copy: same name and size. A bare name never is."""
     if not _is_path(listed):
         return False
     if os.path.realpath(listed) == os.path.realpath(library):
@@ -294,9 +294,10 @@ def _loads(library: str) -> bool:
 
 
 def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
-    """Make a private folder of ``.icd`` files for all drivers, and return the variables that point to it.
+    """Make a private folder of ``.icd`` files for these drivers, and return ``OCL_ICD_VENDORS`` to set.
 
-    On Windows the variables only add the missed drivers. Raises `OSError` if no temporary folder is writable.
+    The old value is kept for `release`. On Windows there is no folder, and the returned variables only add
+    the missed drivers. Raises `OSError` if no temporary folder is writable, or another user has it.
     """
     if sys.platform == "win32":
         # The registry's drivers stay: this variable adds. The runtime's other DLLs are found on the PATH,
@@ -344,7 +345,8 @@ Problem = tuple[str, str]  # what is wrong, and the fix, or ""
 def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     """List each driver's devices in a child process of its own; add drivers that crash or hang to `SKIP`.
 
-    Returns a message for each. `limit_s` is the time limit of a driver.
+    Drivers in this environment variable are not tried. Children run at the same time, each for at most
+    `limit_s`. Returns a message for each failing driver, with a way to skip it at once.
     """
     skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
     all_drivers = {driver.library: driver for driver in _all_drivers()[0]}
@@ -367,7 +369,7 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
 
 
 def _failure(child: subprocess.Popen[bytes], limit_s: float) -> str:
-    """How a child process failed to list a driver's devices, or "". Python's start does not count."""
+    """Wait for a child that lists a driver's devices; kill it after `limit_s`. How it failed, or ""."""
     assert child.stdout
     with child:
         child.stdout.readline()
@@ -391,10 +393,10 @@ def signal_name(number: int) -> str:
 
 
 def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, ...]:
-    """Why drivers show no device, each with a fix; `shown` are the libraries that show one.
+    """Load each driver that shows no device, and return why it shows none, with a fix or "".
 
-    A driver that loads without showing a device counts only if no driver shows one, or if Mesa's needs its
-    variable. Nothing is checked on Windows.
+    `shown` are the libraries that show a device. If there are any, warnings of `register` do not count. A
+    driver that loads then counts only if it is Mesa's without RUSTICL_ENABLE. No driver is loaded on Windows.
     """
     listed = [] if shown else [(warning, "") for warning in registered.warnings]
     for driver in registered.drivers if sys.platform != "win32" else ():
@@ -428,7 +430,7 @@ def sentence(problem: Problem) -> str:
 
 
 def install_command() -> str:
-    """The command that installs an OpenCL driver for this machine's CPU: pip, pipx, brew or conda."""
+    """The command that installs a CPU driver: Intel's by pip or pipx on x86-64, PoCL by brew or conda."""
     machine = platform.machine().lower()
     # Intel's wheel is built for glibc; musl (Alpine) cannot load it.
     is_glibc = sys.platform.startswith("linux") and platform.libc_ver()[0] == "glibc"
