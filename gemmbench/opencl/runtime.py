@@ -54,12 +54,11 @@ class BuiltProgram:
 class Runtime:
     """One device of this process: its context, its queues and the programs built for it.
 
-    `queue` times events if the driver can (`has_clock`); `plain_queue` does not. Raises `NotMeasuredError` if
-    the device cannot be opened.
+    `queue` times events if the driver can (`has_clock`); `plain_queue` does not.
     """
 
     def __init__(self, facts: DeviceFacts) -> None:
-        """Open the device, its context and its queues."""
+        """Open the device, its context and its queues. Raises `NotMeasuredError` if that is impossible."""
         self.facts = facts
         with errors():
             try:
@@ -81,7 +80,7 @@ class Runtime:
         return self._cached_build(file, options, root, target)
 
     def _build(self, file: str, options: tuple[str, ...], root: str, target: str) -> BuiltProgram:
-        """Compile a file without the cache, and measure how long that takes."""
+        """Compile a file as `build` describes, without its cache, and measure the seconds that it takes."""
         if target:
             return rebuild(self, file, self.build(file, options, root), target)
         begin = time.perf_counter()
@@ -106,7 +105,10 @@ class Runtime:
         return [*([] if names_standard else [STANDARD]), *options, *verbose]
 
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
-        """A kernel with arguments of its own. `NotMeasuredError` if it does not take such work-groups."""
+        """A new kernel object with its own arguments. `NotMeasuredError` if it takes no such work-groups.
+
+        The driver's limit for the compiled kernel counts, unless it was compiled for exactly this group.
+        """
         info = cl.kernel_work_group_info
         with errors():
             kernel = cl.Kernel(built.program, name)
@@ -123,23 +125,23 @@ class Runtime:
     def fitted(
         self, built: BuiltProgram, step: Pass, values: Values, fixed: bool = False
     ) -> tuple[Any, tuple[int, ...]]:
-        """The kernel of a pass, and the work-group to launch it in: see `Pass.group_within`.
+        """The kernel of a pass (one launch of a variant), and its work-group, made smaller if necessary.
 
-        `fixed` keeps a multiplication's group. Raises `NotMeasuredError` if the kernel takes no such group.
+        `values` are its parameters. `fixed` keeps a multiplication's group: see `Pass.group_within`. Raises
+        `NotMeasuredError` if the kernel takes no such group.
         """
         most = self.largest_group(built, step.kernel)
         group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)
         return self.kernel(built, step.kernel, group), group
 
     def largest_group(self, built: BuiltProgram, name: str) -> int:
-        """Work-items that a group of the compiled kernel may have, as the driver reports it."""
         info = cl.kernel_work_group_info
         with errors():
             return int(cl.Kernel(built.program, name).get_work_group_info(info.WORK_GROUP_SIZE, self.device))
 
     @cached_property
     def launch_s(self) -> float:
-        """Wall seconds for one empty kernel on every unit: the median of five chains of 50 launches."""
+        """Wall seconds for an empty kernel on every unit (cached): median of five chains of 50 launches."""
         items = (4 * max(1, self.facts.compute_units),)
         kernel = self.kernel(self.build("memory/empty.cl", ()), "empty", (1,))
         chains = []
@@ -153,7 +155,7 @@ class Runtime:
         return sorted(chains[1:])[_CHAINS // 2] / _CHAIN
 
     def wait(self, seconds: float) -> Any:
-        """Enqueue a kernel that keeps one unit of an NVIDIA GPU busy for about ``seconds``; its event."""
+        """Keep one unit of an NVIDIA GPU busy for about ``seconds``. Only enqueue that; return its event."""
         kernel = self.kernel(self.build("memory/wait.cl", ()), "wait", (1,))
         with errors():
             kernel.set_args(np.int32(seconds * self.facts.clock_mhz * 1e6 / _CYCLES), self._waited)
@@ -183,7 +185,7 @@ class Runtime:
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
 
     def room(self, nbytes: int) -> Any:
-        """A buffer for temporaries. On a CPU a large one asks for huge pages, as operands and numpy do."""
+        """A buffer for temporaries. On a CPU one of 4 MiB or more asks for huge pages, as numpy does."""
         buffer = self.buffer(nbytes)
         if self.facts.type == "cpu" and nbytes >= _WORTH_HUGE_PAGES:
             flags, shape = cl.map_flags.WRITE_INVALIDATE_REGION, (nbytes,)
@@ -212,7 +214,7 @@ class Runtime:
         return np.asarray(view)
 
     def image(self, width: int, height: int, dtype: np.dtype[Any], flags: int = 0) -> Any:
-        """A two-dimensional RGBA image of ``width`` x ``height`` pixels, half or float by ``dtype``."""
+        """An RGBA image of ``width`` x ``height`` pixels, half or float by ``dtype``. 0: read and write."""
         kind = cl.channel_type.HALF_FLOAT if dtype.itemsize == 2 else cl.channel_type.FLOAT
         form = cl.ImageFormat(cl.channel_order.RGBA, kind)
         with errors():
@@ -222,7 +224,7 @@ class Runtime:
 
 
 def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
-    """A queue whose events have times, and whether they do. The plain queue if the driver refuses."""
+    """A queue that times events, and whether a trial event has a time. If refused: plain queue, False."""
     try:
         queue = cl.CommandQueue(context, device, properties=cl.command_queue_properties.PROFILING_ENABLE)
         buffer = cl.Buffer(context, cl.mem_flags.READ_WRITE, 16)
@@ -245,9 +247,9 @@ def build_failure(file: str, message: str) -> str:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Raise the driver's errors, and a lack of memory, as `NotMeasuredError` with a row's status.
+    """Raise the driver's errors, and a lack of memory, as `NotMeasuredError` with status ``failed``.
 
-    After errors that leave the context unusable it asks for a new process.
+    If memory is lacking or the context is unusable, `restart` asks for a new process. Other exceptions pass.
     """
     try:
         yield
@@ -297,7 +299,6 @@ def ask_for_huge_pages(address: int, nbytes: int) -> None:
 
 
 def _map_flags(discard: bool) -> int:
-    """Flags to map memory for reading and writing, or to discard its contents and overwrite it."""
     flags = cl.map_flags
     return int(flags.WRITE_INVALIDATE_REGION if discard else flags.READ | flags.WRITE)
 
@@ -331,7 +332,7 @@ class Operand:
         return runtime.buffer(nbytes + self.behind, flags)
 
     def fill(self, values: HostArray) -> None:
-        """Put values into host memory; an image's padding becomes zeros (not timed)."""
+        """Take the memory back and put values into it (not timed). An image's padding becomes zeros."""
         self.reclaim(self._queue)
         if self._image:
             rows, columns = self._shape
@@ -371,7 +372,7 @@ class Mapped(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
     ) -> None:
-        """Allocate the memory, for the device at first."""
+        """Allocate the memory, for the device at first, with up to `behind` more bytes after a buffer."""
         super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
         self.buffer = self._allocated(runtime, behind, flags)
@@ -387,7 +388,10 @@ class Mapped(Operand):
     keep_on_device = to_device
 
     def to_host(self, queue: Any, discard: bool = False) -> None:
-        """Map the buffer or image for the host. An image is mapped again if the driver's rows are padded."""
+        """Map the buffer or image for the host and wait, unless it is mapped. `discard` may lose contents.
+
+        An image is mapped again if the driver's rows are padded. A buffer's first map asks for huge pages.
+        """
         flags = _map_flags(discard)
         if self._host is None and not math.prod(self._held):
             queue.finish()
@@ -420,7 +424,7 @@ class Copied(Operand):
     def __init__(
         self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int, pinned: bool
     ) -> None:
-        """Allocate the buffer, and pinned or pageable host memory."""
+        """Allocate a buffer, with `behind` bytes for guards, and page-locked or pageable host memory."""
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         self.buffer = self._allocated(runtime, behind)
@@ -451,13 +455,13 @@ class Copied(Operand):
 
 
 class SharedMemory(Operand):
-    """Shared virtual memory: one address for both.
-
-    `NotMeasuredError` if the device lacks it, or for an image.
-    """
+    """Shared virtual memory: one address for host and device."""
 
     def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, fine: bool) -> None:
-        """Allocate the memory; coarse-grained memory belongs to the device at first."""
+        """Allocate the memory; coarse-grained memory (not `fine`) belongs to the device at first.
+
+        Raises `NotMeasuredError` if the device lacks it, or for an image.
+        """
         super().__init__(runtime, shape, dtype, image)
         if lack := _lacks_svm(runtime.device, fine):
             raise NotMeasuredError("unsupported", lack)
@@ -493,7 +497,7 @@ class SharedMemory(Operand):
 
 
 def _lacks_svm(device: Any, fine: bool) -> str:
-    """Why a device lacks coarse-grained or, with `fine`, fine-grained shared virtual memory; or ""."""
+    """Why a device lacks shared virtual memory or, with `fine`, the fine-grained kind; "" if it has it."""
     kinds = cl.device_svm_capabilities
     try:
         has = device.svm_capabilities
@@ -509,9 +513,10 @@ def _lacks_svm(device: Any, fine: bool) -> str:
 def operand(
     runtime: Runtime, mode: str, shape: Shape, dtype: np.dtype[Any], image: bool = False, behind: int = 0
 ) -> Operand:
-    """Memory for a matrix in one of `model.case.MEMORY_MODES`, as a buffer or an image.
+    """Memory for a matrix, as a buffer or an image. `mode` is ``mapped``, ``svm``, ``svm-fine`` or a copy.
 
-    `behind` asks for bytes behind a buffer for guards; `Operand.behind` is how many there are.
+    Copies are ``staged`` through page-locked host memory, or else pageable. `behind` asks for bytes behind a
+    buffer for guards; `Operand.behind` is how many there are. Raises `NotMeasuredError` if it cannot be had.
     """
     with errors():
         if mode == "mapped":
@@ -535,9 +540,10 @@ def resources_of(
     runtime: Runtime, variant: Variant, parameters: Values, programs: Mapping[str, BuiltProgram],
     problem: Gemm, fixed: bool = False,
 ) -> tuple[Resources, ...]:  # fmt: skip
-    """The resources of each kernel that a problem needs, in launch order. Arguments as for `Runtime.fitted`.
+    """Registers, memory and work-group of each kernel that a problem needs, in launch order.
 
-    Raises `NotMeasuredError` if a kernel cannot be created.
+    Kernels that run only once, not for each problem, are omitted. `programs` is by file. `fixed` is as for
+    `Runtime.fitted`. Raises `NotMeasuredError` if a kernel cannot be created.
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
@@ -548,7 +554,7 @@ def resources_of(
 
 
 def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram, fixed: bool) -> Resources:
-    """The resources of one pass's kernel, as the driver and NVIDIA's build log report them."""
+    """A pass's kernel: memory and work-group, and registers if NVIDIA's build log has them. See `fitted`."""
     info, device = cl.kernel_work_group_info, runtime.device
     with errors():
         kernel = cl.Kernel(built.program, step.kernel)
@@ -561,16 +567,10 @@ def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram
     registers, spills = registers_and_spills(built.log, step.kernel)
     group = math.prod(step.group_within(values, most, runtime.facts.max_work_item_sizes, fixed))
     return Resources(
-        kernel=step.kernel,
-        role=step.role,
-        group=group,
+        kernel=step.kernel, role=step.role, group=group,
         most=max(most, group),  # some drivers report their default for a kernel compiled for a larger group
-        multiple=multiple,
-        private_bytes=private,
-        local_bytes=local,
-        registers=registers,
-        spill_bytes=spills,
-    )
+        multiple=multiple, private_bytes=private, local_bytes=local, registers=registers, spill_bytes=spills,
+    )  # fmt: skip
 
 
 def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]:
