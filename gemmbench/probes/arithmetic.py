@@ -45,7 +45,7 @@ class Form:
     standard: str = ""  # -cl-std, where 1.2 is not enough
 
     def lacks(self, device: DeviceFacts) -> str:
-        """What a device lacks for this form, in words, or ""."""
+        """Why a device cannot run this form: it lacks a compute capability or an extension; "" if it can."""
         if self.capability > device.compute_capability:
             return dtypes.lacks_capability(device, self.name, self.capability)
         extension = self.extension
@@ -54,7 +54,7 @@ class Form:
         return f"the device does not list {extension}" if extension not in ("", *device.extensions) else ""
 
     def options(self, width: int, unroll: int, chains: Iterable[int]) -> tuple[str, ...]:
-        """Compiler options of a program that has a kernel for each number of chains."""
+        """Compiler options of a program with a kernel for each number of chains (recurrences of an item)."""
         return (
             *([f"-cl-std={self.standard}"] if self.standard else []),
             *([f"-DREAL_{self.real}"] if self.real else []),
@@ -194,7 +194,7 @@ class MatrixProbe:
         return (self.file,)
 
     def cases(self, dtype: str, widths: Iterable[int]) -> tuple[Parameters, ...]:
-        """The parameters of each row of a data type: every instruction, with random operands and zeros."""
+        """Parameters of a type's rows: each instruction with random operands and zeros. Ignores `widths`."""
         return tuple(
             {"shape": instruction.shape, "accumulator": instruction.accumulator, "operands": operands}
             for instruction in self.family.instructions
@@ -226,26 +226,14 @@ class MatrixProbe:
 
 
 MMA = MatrixProbe(
-    family=dtypes.MMA,
-    idea="tensor cores by mma.sync: a warp multiplies tiles that it holds in registers",
-    file="peak/mma.cl",
-    warps=1,
-    chains=(2, 4, 8),
-    unrolls=(4, 16),
-    groups=(6, 8, 12),
-    tiles=16,
-)
+    family=dtypes.MMA, idea="tensor cores by mma.sync: a warp multiplies tiles that it holds in registers",
+    file="peak/mma.cl", warps=1, chains=(2, 4, 8), unrolls=(4, 16), groups=(6, 8, 12), tiles=16,
+)  # fmt: skip
 
 WGMMA = MatrixProbe(
-    family=dtypes.WGMMA,
-    idea="Hopper's tensor cores: four warps multiply tiles that lie in local memory",
-    file="peak/wgmma.cl",
-    warps=4,
-    chains=(1,),
-    unrolls=(4, 8),
-    groups=(1, 2, 3),
-    tiles=8,
-)
+    family=dtypes.WGMMA, idea="Hopper's tensor cores: four warps multiply tiles that lie in local memory",
+    file="peak/wgmma.cl", warps=4, chains=(1,), unrolls=(4, 8), groups=(1, 2, 3), tiles=8,
+)  # fmt: skip
 
 Probe = ChainProbe | MatrixProbe
 """A microbenchmark of arithmetic units: the parameters of each of its rows (widths are for vectors), why a
@@ -284,10 +272,11 @@ def expected_sums(
     recurrence: Recurrence, dtype: DType, operands: ChainOperands, items: int, width: int, chains: int,
     steps: int, merged: bool = False,
 ) -> HostArray:  # fmt: skip
-    """What a kernel of ``chains.clh`` stores for each work-item; floating point in double precision.
+    """The sum over all chains and lanes of each work-item, as a kernel of ``chains.clh`` should store it.
 
-    Every chain makes `steps` steps on `width` lanes. With `merged`, all chains of a work-item start with the
-    first one's seed, as a compiler might merge them.
+    A chain is a recurrence that makes `steps` steps on `width` lanes. With `merged`, all chains of a
+    work-item start with the first one's seed, as a compiler might merge them. Sums are in double precision,
+    or integers that wrap around.
     """
     seeds = recurrence.widen(operands.seeds, dtype).reshape(-1, width)
     first, second = recurrence.widen(operands.coefficients, dtype).reshape(2, width)
@@ -315,7 +304,7 @@ def _draw_floats(dtype: DType, width: int, rng: np.random.Generator) -> ChainOpe
 
 
 def _draw_integers(dtype: DType, width: int, rng: np.random.Generator) -> ChainOperands:
-    """Random unsigned integers; chains wrap around. Coefficients are odd, so that no chain stays at 0."""
+    """Random unsigned seeds (4096) and odd coefficients (two a lane), so that no chain stays at 0."""
     unsigned = np.dtype(f"u{dtype.itemsize}")
     most = np.iinfo(unsigned).max
     return ChainOperands(
@@ -382,9 +371,11 @@ class TileOperands:
 
 
 def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.Generator) -> TileOperands:
-    """Operands of a kind: ``random`` or ``zeros`` to be timed; ``exact``, small whole numbers, to be checked.
+    """Tiles of A, in pairs, and of B: ``random`` or ``zeros`` to be timed, ``exact`` to be checked.
 
-    The second tile of a random A is the negative of the first, so that D stays bounded.
+    Exact tiles are random whole numbers, up to 2 in A and 1 in B, of either sign. Random integers are up to
+    127, and others up to 1. The second tile of a random A is the negative of the first, so that sums stay
+    bounded.
     """
     a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
     if kind == "zeros":

@@ -78,9 +78,10 @@ def with_verdict(row: Row, evidence: Evidence) -> Row:
 def measured(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy, known: Known | None = None
 ) -> Stages:
-    """Race, check and sample a case, yielding its stages.
+    """Measure the case of a probe: a generator that yields its stages for progress and returns its row.
 
-    `known` is what earlier rows have shown. Raises `NotMeasuredError` if there is no rate.
+    `known` has what earlier rows have shown, and gets more. By default it is shared by all rows of an
+    instrument's device. Raises `NotMeasuredError` if there is no rate.
     """
     assert device is not None  # of every probe
     known = _KNOWN.setdefault(instrument, {}).setdefault(device.index, {}) if known is None else known
@@ -94,13 +95,16 @@ def measured(
 
 
 def _event_over_wall(batches: Sequence[Batch]) -> float:
-    """The median event time over the median wall time of batches."""
     event, wall = (np.median(times) for times in zip(*((b.finest_s, b.wall_s) for b in batches), strict=True))
     return float(event / wall)
 
 
 def _measure_arithmetic(task: _Task) -> Stages:
-    """A compute probe's row: race, check, and sample the winner; its best batch counts."""
+    """Race a compute probe's kernels, check and sample the fastest, and return its row. Yields stages.
+
+    Samples are event times, or wall times if events disagree with them. The best batch is the rate that
+    `judge` tests: it may make the row suspect or wrong. If the policy asks for energy, an ok row gets it.
+    """
     probe, case, known = PROBES[task.case.variant], task.case, task.known
     yield Staged("racing")
     with task.race() as race:
@@ -122,24 +126,17 @@ def _measure_arithmetic(task: _Task) -> Stages:
         subject = races.MATRIX if probe.ran_on == "matrix" else races.ARITHMETIC
         work = Work(flops=winner.prepared.unit.flops * winner.work)
         row = replace(
-            case.row("ok"),
-            work=work,
-            choice={**winner.prepared.built.choice, "trips": winner.work},
-            samples={"kernel": samples},
-            build_s=race.build_s,
-            race=race.summary(**words),
+            case.row("ok"), work=work, choice={**winner.prepared.built.choice, "trips": winner.work},
+            samples={"kernel": samples}, build_s=race.build_s, race=race.summary(**words),
             conditions=sampled.conditions,
-        )
+        )  # fmt: skip
         evidence = Evidence(
-            case.dtype,
-            rate=work.flops / min(samples.seconds),
-            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds),
-            event_over_wall=agreement,
+            case.dtype, rate=work.flops / min(samples.seconds),
+            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds), event_over_wall=agreement,
             wrong_result=wrong,
             ceiling=upper_bound(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
-            unrolling=race.unrolling(winner, subject.unrolling),
-            subject=subject,
-        )
+            unrolling=race.unrolling(winner, subject.unrolling), subject=subject,
+        )  # fmt: skip
         row = with_verdict(row, evidence)
         if not task.policy.energy or row.status != "ok":
             return row
@@ -149,12 +146,12 @@ def _measure_arithmetic(task: _Task) -> Stages:
 
 
 def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, known: Known) -> None:
-    """Race numbers of chains, then forms, then depths of unrolling.
+    """Race numbers of chains (recurrences of a work-item), then forms (ways to write a step), then unrolling.
 
     At a type's first width, all numbers of chains run with the first form that compiles. The other forms run
     with the best two. Further widths only race every form with as many chains, or elements, as won before.
-    The best runs at the other depths too. If a width stays below 97 % of the best so far, the other numbers
-    of chains run as well. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
+    The best runs at the other depths, too. If a later width stays below 97 % of the best so far, the other
+    numbers of chains run too. `known` keeps what won. Raises `NotMeasuredError` if no form compiles.
     """
     key, width = (probe.name, case.dtype), int(case.parameters["width"])
     depth, *depths = UNROLLS
@@ -187,9 +184,10 @@ def confirmed_chains(won: Parameters, width: int) -> tuple[int, ...]:
 
 
 def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> None:
-    """Race chains, unroll depths and work-groups per unit; `NotMeasuredError` if nothing assembles.
+    """Race chains (products of a warp), unroll depths and work-groups per unit; `known` keeps the winner.
 
-    If the same instruction ran with other operands before, only the winner is raced, at every depth.
+    If the same instruction ran with other operands before, only the winner is raced, at every depth. Raises
+    `NotMeasuredError` if nothing assembles.
     """
     key = (probe.name, case.dtype, case.parameters["shape"], case.parameters["accumulator"])
     won = known.get(key)
@@ -203,7 +201,11 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
 
 
 def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
-    """A row of a memory probe: race the ways to go through memory, check the winner, sample it, judge it."""
+    """Race ways to go through memory, check and sample the fastest, and return its row. Yields stages.
+
+    Samples of a latency are for one load. It samples for a sixth of the budget, or for an eighth if the probe
+    has many sizes. `judge` may make the row suspect or wrong.
+    """
     case, device = task.case, task.device
     yield Staged("racing")
     without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
@@ -224,15 +226,10 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     each_s = tuple(seconds / hops for seconds in scope.seconds)
     each = replace(scope, seconds=each_s, batch=scope.batch * hops)
     row = replace(
-        case.row("ok"),
-        work=work,
-        choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
-        samples={"kernel": each},
-        build_s=race.build_s,
-        race=() if is_latency else (race.note(),),
-        notes=() if is_latency else prepared.notes,
-        conditions=sampled.conditions,
-    )
+        case.row("ok"), work=work, choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
+        samples={"kernel": each}, build_s=race.build_s, race=() if is_latency else (race.note(),),
+        notes=() if is_latency else prepared.notes, conditions=sampled.conditions,
+    )  # fmt: skip
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
     return with_verdict(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
 
@@ -247,7 +244,10 @@ def _sampled(task: _Task, handle: Handle, share: float) -> Generator[Staged, Non
 
 
 def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
-    """A row of a transfer: race the ways, check and sample the best. 0 bytes if mapping moves nothing."""
+    """Race ways to transfer, check and sample the best for a tenth of the budget, and return its row.
+
+    Yields stages. If mapping moves nothing, the row has 0 bytes and a note.
+    """
     case = task.case
     yield Staged("racing")
     with task.race() as race:
@@ -261,21 +261,17 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
     sampled = yield from _sampled(task, best.handle, _TRANSFER_SHARE)
     note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
     return replace(
-        case.row("ok"),
-        work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
-        choice=best.choice if moved else {"way": "zero-copy"},
-        samples=sampled.scopes,
-        check=check,
-        memory=probe.name.partition("-")[2],
-        notes=() if moved else (note,),
-        conditions=sampled.conditions,
-    )
+        case.row("ok"), work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
+        choice=best.choice if moved else {"way": "zero-copy"}, samples=sampled.scopes, check=check,
+        memory=probe.name.partition("-")[2], notes=() if moved else (note,), conditions=sampled.conditions,
+    )  # fmt: skip
 
 
 def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
-    """Whether mapping transfers data: then it takes twice as long or more for four times the bytes.
+    """Whether mapping transfers data: then it takes more than twice as long for four times the bytes.
 
-    Never if the device shares memory with the host. The result is cached for each direction.
+    Never if the device shares memory with the host. It times maps of at most 32 MiB and a quarter of that.
+    The result is cached in `known` for each direction.
     """
     if task.device.unified_memory:
         return False
@@ -293,7 +289,10 @@ def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:
 
 
 def _measure_launches(task: _Task) -> Stages:
-    """A row of launches of an empty kernel, with up to 1000 samples: single launches, or means of chains."""
+    """Sample launches of an empty kernel, and return their row: single launches, or means of chains.
+
+    Yields stages. It takes at least 20 samples, and up to 1000 in a quarter of the budget.
+    """
     policy, chain = task.policy, BY_NAME[task.case.variant].chain
     yield Staged("building")
     with task.instrument.prepare(task.case, task.device, policy) as handle:

@@ -46,9 +46,10 @@ def amount(prepared: Prepared) -> int:
 
 
 def trips_for(handle: Handle, wanted_s: float) -> int:
-    """The units of work that last about ``wanted_s``, found with launches of growing length.
+    """The units of work (iterations) that last about ``wanted_s``, found with launches of growing length.
 
-    The probe's limits apply; if they are equal, nothing is launched.
+    Event times count, or wall time if they disagree. The probe's limits apply; if they are equal, nothing is
+    launched.
     """
     least, most = handle.prepared.trips
     if least == most:
@@ -106,7 +107,10 @@ class Race(AbstractContextManager["Race"]):
                 handle.__exit__(kind)
 
     def enter(self, candidates: Iterable[Parameters]) -> bool:
-        """Prepare candidates, and time each for a few launches; whether any could be prepared."""
+        """Prepare candidates, and add those that are not refused, timed, to `entries`; whether there are any.
+
+        A launch lasts about 4 ms. If the probe fixes its work, it does a quarter of that.
+        """
         handles = [handle for candidate in candidates if (handle := self._prepared(candidate))]
         for handle in handles:
             least, most = handle.prepared.trips
@@ -115,18 +119,12 @@ class Race(AbstractContextManager["Race"]):
         return bool(handles)
 
     def final(self, count: int, failing: str = "") -> Handle:
-        """The fastest of the best `count` candidates, timed again with the amount of work that is sampled.
-
-        `failing` as for `ranked`.
-        """
+        """The fastest of the best `count` candidates, timed again at 10 ms a launch. Raises like `ranked`."""
         handles = [with_sampled_work(entry.handle) for entry in self.ranked(failing)[:count]]
         return max(handles, key=self._rate)
 
     def _prepared(self, candidate: Parameters) -> Handle | None:
-        """A candidate's handle, on the first one's operands.
-
-        None if it is refused; fatal errors are raised.
-        """
+        """Prepare a candidate with the first one's operands. None if it is refused; raises fatal errors."""
         case = replace(self.case, parameters={**self.case.parameters, **candidate})
         like = self._handles[0].number if self._handles else None
         try:
@@ -141,7 +139,7 @@ class Race(AbstractContextManager["Race"]):
         return handle
 
     def _rate(self, handle: Handle) -> float:
-        """Operations or bytes per second of the best of three launches; fewer if it is hopeless."""
+        """Operations or bytes per second in the best of three launches; fewer launches if it is hopeless."""
         best, rate = max((entry.rate for entry in self.entries), default=0.0), 0.0
         clock = handle.prepared.clocks[0]
         for _ in range(_RACE_RUNS):
@@ -159,10 +157,7 @@ class Race(AbstractContextManager["Race"]):
         return self.ranked()[0].rate
 
     def ranked(self, failing: str = "") -> list[RaceEntry]:
-        """The candidates, fastest first.
-
-        Raises `NotMeasuredError` with the reason, after `failing`, if there is none.
-        """
+        """The candidates, fastest first. `NotMeasuredError` with `failing` and a reason if there is none."""
         if not self.entries:
             raise NotMeasuredError("failed", failing + self.failure)
         return sorted(self.entries, key=lambda entry: -entry.rate)
@@ -170,7 +165,8 @@ class Race(AbstractContextManager["Race"]):
     def unrolling(self, best: Handle, most: float) -> float | None:
         """The rate per step with the deepest unrolling over the shallowest; None if only one was raced.
 
-        If it exceeds `most`, both are timed again, alternating: the machine's speed may have changed.
+        Only candidates count that otherwise equal `best`. If the ratio exceeds `most`, both are timed again,
+        alternating: the machine's speed may have changed.
         """
         choice = best.prepared.built.choice
         depths = {
@@ -195,7 +191,7 @@ class Race(AbstractContextManager["Race"]):
         return seconds * scale
 
     def summary(self, **words: str) -> tuple[str, ...]:
-        """The best rate of each value of some choices, a line for each; `words` are their names in it."""
+        """Lines such as ``raced chains (G/s): 4: 90, 8: 99``: the best rate of each value of some choices."""
         lines = []
         for choice, word in words.items():
             best = self._best_of(choice)
@@ -303,7 +299,9 @@ class Evidence:
 def judge(evidence: Evidence) -> Check:
     """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok.
 
-    It is wrong if the results differ from the host's or the rate exceeds the upper bound.
+    It is wrong if the results differ from the host's or the rate exceeds the upper bound. It is suspect if
+    twice the work does not take twice the time, or deep unrolling is too fast. It also is if event and wall
+    times disagree.
     """
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
