@@ -106,7 +106,8 @@ def ways(bench: str, device: DeviceFacts) -> tuple[Way, ...]:
 def candidates(probe: MemoryProbe, device: DeviceFacts, parameters: Parameters) -> tuple[Parameters, ...]:
     """The parameters raced for a row: ways to share the work with widths, or ways to copy a transfer.
 
-    Ways whose arrays exceed local memory or the set are omitted.
+    A latency has one, without parameters. Ways whose arrays exceed local memory or the set are omitted. So
+    are ways of a read in which each work-item reads only its share once.
     """
     if probe.kind == "latency":
         return ({},)
@@ -209,7 +210,8 @@ _LARGEST_TRANSFER = 256 * MIB
 def set_bytes(device: DeviceFacts) -> int:
     """Bytes of the global probes' working set: 8 times the last-level cache, as far as memory allows.
 
-    A GPU with its own memory uses a 32nd of it if that is more, so that launches are long.
+    A GPU with its own memory uses a 32nd of it if that is more, so that launches are long. The limits are 4
+    GiB, the largest buffer, and a quarter of memory.
     """
     wanted = _TIMES_CACHE * last_level_cache(device)
     if not device.unified_memory:
@@ -249,7 +251,7 @@ def _most_bytes(device: DeviceFacts) -> int:
 
 
 def memory_plan(devices: Sequence[DeviceFacts], families: Sequence[str]) -> Plan:
-    """Every probe of the families on every device, as cases."""
+    """A case, or skip without images, for each row of each probe of the families, on every device."""
     return tuple(
         _case_or_skip(index, device, probe, parameters)
         for index, device in enumerate(devices)
@@ -278,7 +280,7 @@ def _parameters(probe: MemoryProbe, device: DeviceFacts) -> list[Parameters]:
 
 
 def _case_or_skip(index: int, device: DeviceFacts, probe: MemoryProbe, parameters: Parameters) -> Case | Skip:
-    """The case of a row; a skip if the device has no images."""
+    """The case of a row; a skip with the reason if the probe reads an image and the device has no images."""
     dtype = "int" if probe.kind == "latency" else "float"
     source = probe.fingerprint(int(parameters.get("width", 0)))
     case = Case(probe.kind, index, probe.name, dtype, parameters, source=source)

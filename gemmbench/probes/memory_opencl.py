@@ -77,14 +77,11 @@ class KernelBench:
 
     @cached_property
     def prepared(self) -> Prepared:
-        """The candidate's build, choice and unit of work, for the parent."""
+        """The candidate's build, choice, notes and unit of work with its limits, for the parent process."""
         return Prepared(
-            ("device",),
-            built=replace(self.launcher.build, choice=self.choice),
-            notes=self.notes,
-            unit=self.unit,
-            trips=self.trips,
-        )
+            ("device",), built=replace(self.launcher.build, choice=self.choice), notes=self.notes,
+            unit=self.unit, trips=self.trips,
+        )  # fmt: skip
 
     def verify(self, when: When) -> Verified:
         with errors():
@@ -100,7 +97,7 @@ class KernelBench:
 
 
 def time_launches(queue: Any, enqueue: Enqueue, work: int, count: int = 1) -> Batch:
-    """Launch back to back, `count` times, and wait. Seconds are of one launch, by events if there are any."""
+    """Mean seconds of `count` launches of so much work, one after another; wall time without event times."""
     begin = time.perf_counter()
     events = [enqueue(work) for _ in range(count)]
     queue.finish()
@@ -121,10 +118,11 @@ def make_launcher(
     runtime: Runtime, file: str, options: tuple[str, ...], kernel: str, items: int, group: int,
     built: BuiltProgram | None = None, any_group: bool = False,
 ) -> Launcher:  # fmt: skip
-    """A kernel with its geometry, from a file compiled with options, or from a program `built` from them.
+    """A kernel with its number of work-items and its work-group, from a file compiled with options.
 
-    With ``any_group``, the group shrinks to what the compiled kernel takes. Raises `NotMeasuredError` if it
-    does not compile, or needs too many registers for the group.
+    `built` is the program if it is compiled already. With ``any_group``, the group is halved until the
+    compiled kernel takes it. Raises `NotMeasuredError` if the file does not compile, or the group is too
+    large.
     """
     built = built or runtime.build(file, options)
     build = instrument.Built(built.seconds, source=fingerprint((file,), options))
@@ -164,7 +162,7 @@ class MemoryRow:
         return make_launcher(self.runtime, self.probe.file, options, self.probe.kernel, items, group)
 
     def filled(self, elements: int, offset: int = 0) -> Any:
-        """A buffer of floats with the table's sequence from an offset on, filled on the device."""
+        """A buffer of the table's endless sequence of floats from an offset on. Waits until it is filled."""
         runtime = self.runtime
         buffer = runtime.buffer(elements * _WORD.itemsize)
         group = 1 if runtime.facts.type == "cpu" else min(256, runtime.facts.max_work_group_size)
@@ -197,7 +195,7 @@ class MemoryRow:
         return f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
 
     def wrong_group_sums(self, sums: Any, expected: HostArray, group: int) -> str:
-        """How the work-groups' sums differ from the expected ones (a word each), or ""."""
+        """How the sums of each group's words differ from the expected ones (a word each), or ""."""
         items = expected.size * group
         got = self.read(sums, 0, items).reshape(-1, group).sum(axis=1, dtype=np.uint64).astype(_WORD)
         right = got == expected
@@ -210,7 +208,7 @@ class MemoryRow:
         )
 
     def wrong_words(self, buffer: Any, elements: int, expected: Callable[[int, int], HostArray]) -> str:
-        """The first difference between a buffer and the expected words, in 64 slices; "" if there is none."""
+        """The first difference from the expected words in 64 spread slices of at most 4096 words; or ""."""
         length = min(elements, _SLICE_ELEMENTS)
         for first in np.unique(np.linspace(0, elements - length, _SLICES).astype(np.int64)):
             right = self.read(buffer, int(first), length) == expected(int(first), length).view(_WORD)
@@ -260,9 +258,10 @@ class _PassProbe(ABC):
     """A set that kernels go through once: the buffers that the candidates of a row share."""
 
     def __init__(self, row: MemoryRow, units: int, vector_bytes: int, options: tuple[str, ...]) -> None:
-        """Allocate what kernels write: a stream, or a sum for each work-item.
+        """Allocate what kernels write: a stream as large as one that is read, or a sum for each work-item.
 
-        Each stream of the set has `units` vectors or texels of `vector_bytes`.
+        Each stream of the set has `units` vectors or texels of `vector_bytes`. `options` are for the
+        compiler.
         """
         self._row, self._units, self._options = row, units, options
         self._part = units  # read by a launch of the most work
@@ -273,7 +272,10 @@ class _PassProbe(ABC):
         self._note = ""
 
     def bench(self, parameters: Parameters) -> KernelBench:
-        """The bench of a candidate, one way to share the work."""
+        """Compile the kernel for one way to share the work, and return what times and checks it.
+
+        A launch goes once through the set, or a part of it. It is four units of work.
+        """
         way = Way.of(parameters)
         pattern = (f"-DPATTERN_{way.pattern.upper()}",) if way.pattern else ()
         options = (*self._options, f"-DUNROLL={way.unroll}", *pattern)
@@ -282,15 +284,12 @@ class _PassProbe(ABC):
         choice: Parameters = {"pattern": way.pattern} if way.pattern else {}
         choice = {**choice, "unroll": way.unroll, "group": way.group, "items": launcher.items}
         return KernelBench(
-            operands=self,
-            launcher=launcher,
-            enqueue=memory_pass.enqueue,
+            operands=self, launcher=launcher, enqueue=memory_pass.enqueue,
             check=lambda _: self._wrong(memory_pass),
             choice={**choice, "set_bytes": self._units * self._unit_bytes},
-            unit=Work(bytes=self._part * self._unit_bytes // _PARTS),
-            trips=(_PARTS, _PARTS),
+            unit=Work(bytes=self._part * self._unit_bytes // _PARTS), trips=(_PARTS, _PARTS),
             notes=(self._note,),
-        )
+        )  # fmt: skip
 
     def _items(self, way: Way) -> int:
         """Work-items in whole groups: a way's groups for each unit, or enough for the whole set."""
@@ -335,7 +334,7 @@ class GlobalMemory(_PassProbe):
         return self._row.wrong_words(self._target, self._elements, self._expected)
 
     def _expected(self, first: int, count: int) -> HostArray:
-        """The words that a write, copy or triad leaves."""
+        """What a write (of hashed positions), copy or triad (b + 3 c) leaves in `count` words."""
         if not self._sources:
             return written(first, count)
         values = self._row.table.values(first, count)
@@ -361,7 +360,10 @@ class ImageProbe(_PassProbe):
         self._part = 0  # known once a kernel is there to be timed
 
     def _pass(self, launcher: Launcher, flat: bool) -> MemoryPass:
-        """A pass of at most 0.05 s: over all texels or a power of two, which the first kernel decides."""
+        """What launches the kernel over all texels, or over a power of two of them that takes 0.05 s at most.
+
+        The first call times two launches on a 1024th of the image to choose how many. Later calls keep that.
+        """
         memory_pass = MemoryPass(launcher, self._arguments, self._units, self._part, flat=False)
         if not self._part:
             sample = max(_PARTS, self._units >> _SAMPLE_SHIFT)
@@ -410,10 +412,11 @@ class _LoopProbe:
         self, parameters: Parameters, numbers: tuple[int, ...], trip_bytes: int, least: int,
         expected: Callable[[int], tuple[int, HostArray]], notes: tuple[str, ...] = (),
     ) -> KernelBench:  # fmt: skip
-        """A bench of a loop whose kernel takes `numbers` and then the number of trips.
+        """Compile a kernel that loops over a set, and return what times and checks it.
 
-        A trip moves `trip_bytes`; a measured launch makes `least` trips or more. `expected` returns how many
-        trips to check instead of those of the last launch, and the sums of the groups after them.
+        The kernel takes `numbers` and then the number of trips (iterations). A trip moves `trip_bytes`; a
+        measured launch makes `least` trips or more. `expected` gets the trips of the last launch. It returns
+        how many to check instead, and the sums of the groups after them.
         """
         way, width = Way.of(parameters), int(parameters["width"])
         options = ("-DREAL_float", f"-DWIDTH={width}", f"-DUNROLL={way.unroll}", f"-DGROUP={way.group}")
@@ -441,7 +444,12 @@ class WorkingSet(_LoopProbe):
         super().__init__(row, self._bytes // FLOAT_BYTES)
 
     def bench(self, parameters: Parameters) -> KernelBench:
-        """The bench of a candidate, one way to share the work. A trip is a visit of each work-group."""
+        """Compile the kernel for one way to share the work, and return what times and checks it.
+
+        A trip is a visit of each work-group: it reads about 64 KiB from a random block of the set on. A block
+        is what a group reads at once. A measured launch reads at least as many bytes as the set has, in two
+        trips or more.
+        """
         way, width = Way.of(parameters), int(parameters["width"])
         groups = self._groups(way)
         block = way.unroll * way.group * width  # elements
@@ -466,7 +474,12 @@ class LocalMemory(_LoopProbe):
         super().__init__(row, most * int(row.parameters["width"]))
 
     def bench(self, parameters: Parameters) -> KernelBench:
-        """The bench of a candidate, one way to share the work. A trip is a block in each work-group."""
+        """Compile the kernel for one way to share the work, and return what times and checks it.
+
+        A trip is an iteration, in which each work-group reads or copies a block: half of its local memory,
+        with `unroll` vectors for each work-item. A launch makes two trips or more. Emulated local memory gets
+        a note.
+        """
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe
         block = way.unroll * way.group  # vectors; a round is two blocks

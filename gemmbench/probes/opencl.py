@@ -92,7 +92,10 @@ class _Transfer(ABC):
         self._buffer = row.runtime.buffer(self.values.nbytes, flags)
 
     def _bench(self, way: str, transfer: Callable[[], float]) -> HostBench:
-        """The bench of a way to transfer everything once; `transfer` returns the seconds that count."""
+        """What times and checks a way to transfer everything once; `transfer` returns the seconds that count.
+
+        The check erases the target, transfers, and compares all bits. `way` is the row's choice.
+        """
 
         def check() -> str:
             self.blank()
@@ -124,7 +127,7 @@ class Copies(_Transfer):
     """Copies between host memory and a buffer."""
 
     def __init__(self, row: MemoryRow) -> None:
-        """Allocate both sides, and put the values at the source."""
+        """Allocate a buffer and a pinned or page-aligned host array. Fill the source and erase the target."""
         super().__init__(row, cl.mem_flags.READ_WRITE)
         values = self.values
         if row.probe.pinned:
@@ -165,7 +168,7 @@ class Copies(_Transfer):
             self._runtime.plain_queue.finish()
 
     def _two_queues(self) -> None:
-        """Copy each half in a queue of its own."""
+        """Copy each half in a queue of its own, at the same time, and wait for both."""
         queues = (self._runtime.plain_queue, self._runtime.queue)
         half = self.values.size // 2
         self._copy(queues[0], 0, half, False)
@@ -198,7 +201,7 @@ class Maps(_Transfer):
         return self._read() if self._arrived is None else self._arrived
 
     def _unmap_filled(self) -> float:
-        """Seconds to unmap a buffer that the host has filled."""
+        """Map the buffer, fill it on the host, and return the seconds that only unmapping it takes."""
         queue = self._runtime.plain_queue
         view = self._map(cl.map_flags.WRITE)
         view[...] = self.values
@@ -208,7 +211,7 @@ class Maps(_Transfer):
         return time.perf_counter() - begin
 
     def _map_for_reading(self) -> float:
-        """Seconds to map a buffer for reading. A small write before makes the device's contents new."""
+        """Seconds to map a buffer for reading, after a small write. Keeps a copy of the first contents."""
         queue = self._runtime.plain_queue
         # A driver may keep what it has mapped before, unless the device changes it.
         cl.enqueue_copy(queue, self._buffer, self.values[:1])
@@ -240,7 +243,7 @@ class Chase:
     """A random cycle through a set of one size."""
 
     def __init__(self, row: MemoryRow) -> None:
-        """Draw the cycle, with nodes a cache line apart, and copy it to the device."""
+        """Draw the cycle, with nodes 64 bytes (on a CPU) or 128 bytes apart, and copy it to the device."""
         self._row, runtime = row, row.runtime
         self._spacing = 64 if runtime.facts.type == "cpu" else 128  # bytes: a line of a cache
         nodes = int(row.parameters["bytes"]) // self._spacing
@@ -250,7 +253,11 @@ class Chase:
         self._position = runtime.buffer(_WORD.itemsize)
 
     def bench(self, parameters: Parameters) -> KernelBench:
-        """The bench of a chase from the cycle's start. A trip is a hop. A small set is read once before."""
+        """What times a chase along the cycle: a unit of work is a hop, a load that waits for the one before.
+
+        A launch goes on where the last one ended. A check starts at the cycle's start and compares the end. A
+        set of at most 2^20 nodes is gone through once before, to warm caches.
+        """
         launcher, queue = self._row.launcher(), self._row.runtime.queue
 
         def enqueue(hops: int) -> Any:
@@ -280,7 +287,7 @@ class Launches:
         self._runtime, self._probe, self._launcher = row.runtime, row.probe, row.launcher()
 
     def bench(self, parameters: Parameters) -> HostBench:
-        """The bench of the probe; the seconds are those of one launch."""
+        """What times a launch, by the probe: enqueueing, queued to start, round trip, or mean of a chain."""
         by_probe = {
             "launch-dispatch": self._dispatch_s,
             "launch-start": self._queued_to_start_s,
@@ -328,7 +335,11 @@ class ProbeExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None
     ) -> KernelBench | HostBench:
-        """A bench of a candidate, whose parameters include the row's. It shares the operands of `like`."""
+        """What times and checks a candidate, whose parameters include the row's.
+
+        It shares the operands of `like`, or allocates its own. `policy` and `problem` are ignored. Raises
+        `NotMeasuredError`.
+        """
         with errors():
             operands = like.operands if like else self._operands(case)
             bench: KernelBench | HostBench = operands.bench(case.parameters)
@@ -356,7 +367,7 @@ class Chains:
     """The operands of one row of a chain probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: ChainProbe, dtype: str, width: int) -> None:
-        """Choose the work-items, and allocate their sums."""
+        """Allocate a sum for each work-item: 8 groups of 64 a unit on a CPU, elsewhere 32 groups of 256."""
         self._runtime, self._probe, self._dtype, self._width = runtime, probe, DTYPES[dtype], width
         facts = runtime.facts
         self._group = _CPU_GROUP if facts.type == "cpu" else _GPU_GROUP
@@ -367,7 +378,10 @@ class Chains:
         self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
 
     def bench(self, parameters: Parameters) -> KernelBench:
-        """The bench of a candidate: one form, number of chains and depth of unrolling."""
+        """Compile one form (way to write a step), number of chains and unrolling, and return what times it.
+
+        A unit of work is an iteration, in which each chain makes `unroll` steps. A check compares the sums.
+        """
         form = self._forms[str(parameters["form"])]
         chains, unroll = int(parameters["chains"]), int(parameters["unroll"])
         options = form.options(self._width, unroll, map(int, str(parameters["kernels"]).split(",")))
@@ -397,9 +411,9 @@ class Chains:
         return self._drawn[recurrence]
 
     def wrong_sums(self, enqueue: Enqueue, form: Form, chains: int, steps: int) -> str:
-        """How the sums of a short run differ from the host's, or "". A trip makes `steps` of every chain.
+        """How the sums of three iterations, each `steps` steps a chain, differ from the host's, or "".
 
-        Merged chains and ignored trips are named.
+        If merged chains, or another number of iterations up to two, explain the sums, it says so.
         """
         recurrence = RECURRENCES[form.recurrence]
         stored = recurrence.sum_type(self._dtype)
@@ -441,7 +455,7 @@ class MatrixTiles:
     """The operands of one row of a matrix probe, which its candidates share."""
 
     def __init__(self, runtime: Runtime, probe: MatrixProbe, dtype: str, parameters: Parameters) -> None:
-        """Draw and copy tiles to be checked and to be timed, and allocate the results."""
+        """Copy exact tiles to be checked, and others to be timed, to the device, and allocate the results."""
         self._runtime, self._probe = runtime, probe
         self._instruction = probe.instruction(dtype, parameters)
         self._result = DTYPES[self._instruction.accumulator]
@@ -457,7 +471,10 @@ class MatrixTiles:
         self._results = runtime.buffer(nbytes)
 
     def bench(self, parameters: Parameters) -> KernelBench:
-        """The bench of a candidate: one number of chains, depth of unrolling and work-groups per unit."""
+        """Compile one number of chains, unrolling and work-groups per unit, and return what times it.
+
+        Chains are independent products of a warp. A unit of work is an iteration of `unroll` steps.
+        """
         probe, instruction = self._probe, self._instruction
         chains, unroll, groups = (int(parameters[name]) for name in ("chains", "unroll", "groups"))
         options = probe.options(instruction, chains, unroll)
@@ -485,7 +502,7 @@ class MatrixTiles:
         return tuple(map(self._runtime.filled, operands.stored(self._instruction)))
 
     def wrong_products(self, launcher: Launcher, products: int, chains: int, steps: int) -> str:
-        """How D of a short run on small whole numbers differs from the host's, or ""."""
+        """How three iterations on small whole numbers differ from the host's products, or ""."""
         shape = (products, self._instruction.m, self._instruction.n)
         got: HostArray = np.empty(shape, self._result.numpy)
         arguments = *self._checked, self._results, np.int32(_CHECKED_TRIPS)
