@@ -33,7 +33,7 @@ from gemmbench.stats.intervals import Summary
 
 
 def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """Panes of each run and device: bars of verified peaks by vector width and by matrix instruction."""
+    """Panes of each run and device: bars of verified peaks by width, and by instruction; zeros omitted."""
     drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "peak", typed=False):
         rated = [
@@ -58,7 +58,7 @@ def _peaks(axes: Axes, run: Run, rated: Sequence[tuple[Row, float]], title: str)
 
 
 def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar], str]:
-    """Bars by type and probe, the best of each in full colour and bold, and the letter of the unit."""
+    """A bar for each row, and the unit's letter. The best of each type and probe is bold and darker."""
     divisor, letter = units.scale(max(rate for _, rate in rated))
     entries = []
     for same in by_key(((row.dtype, row.variant), (row, rate)) for row, rate in rated).values():
@@ -72,7 +72,11 @@ def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar],
 
 
 def _peak_name(row: Row) -> str:
-    """A type and its vector width, or an instruction: ``float x 4``, ``half + float, wgmma m64n256k16``."""
+    """The name of a bar: ``float x 4``, ``half + float, wgmma m64n256k16``. A width of 1 is omitted.
+
+    After type, accumulator and width come the probe, unless it is ``flops``, and other parameters. Operands
+    are omitted.
+    """
     values = {name: clean(str(value)) for name, value in row.parameters.items() if name != "operands"}
     name = row.dtype + "".join(f" + {values.pop(each)}" for each in ("accumulator",) if each in values)
     if (width := values.pop("width", "1")) != "1":
@@ -85,7 +89,11 @@ _TRANSFERS = "Transfers"
 
 
 def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """Panes of each run and device: bandwidth and latency by working set, transfers by size, launches."""
+    """Panes of each run and device: bandwidth and latency by working set, transfers by size, launches.
+
+    Bandwidth and transfers are lines in GB/s, latency in ns, launches bars of median times. Panes without
+    figures are omitted.
+    """
     over_size = (
         ("Bandwidth", "working-set", "GB/s", _gbps),
         ("Latency", "pointer-chase", "ns for one load", _nanoseconds),
@@ -117,7 +125,11 @@ def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 def _over_bytes(
     axes: Axes, subject: pane.PaneSubject, title: str, unit: str, figure: Callable[[Row], float | None]
 ) -> None:
-    """Draw a line for each probe over its sizes, and the last-level cache."""
+    """Draw a line for each probe over its sizes, with gaps where `figure` returns None, on a log scale.
+
+    A dotted line marks the last-level cache if it is within the sizes, but not for transfers. Several lines
+    are named at their ends.
+    """
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}
     at = size_axis(

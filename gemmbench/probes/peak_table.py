@@ -45,7 +45,11 @@ def sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 
 
 def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterator[Sheet]:
-    """The tables of one device: verified rates by width or operand, notes, and details if verbose."""
+    """Yield a device's tables of verified rates: arithmetic by vector width, then tensor cores by operands.
+
+    All share a unit that suits the largest rate. Only the first has a heading, and the last has the notes. If
+    verbose, a table of every ok row follows.
+    """
     believed = [rate.best for row in rows if (rate := _if_verified(row, _rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     floats = [row for row in rows if (row.variant, row.dtype) == (PLAIN, "float")]
@@ -101,7 +105,10 @@ def _operands(row: Row) -> str:
 
 
 def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
-    """How many figures are verified, which types are not supported, and which options show more."""
+    """One note: how many rows are verified, which types are not supported or skipped, and further options.
+
+    These are --all if a run of ``peak`` has no memory rows, and -v unless verbose.
+    """
     measured = [row for row in rows if row.status not in _LACKING]
     verified = sum(_is_verified(row) for row in measured)
     text = f"{verified} of {len(measured)} verified."
@@ -115,9 +122,10 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
 
 
 def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
-    """A line for every measured row: best and median, noise, what won its race, and the evidence.
+    """A table with a line for every ok row: best and median, noise, what won its race, and the evidence.
 
-    The share of the theoretical peak, and the age of cached rows, appear if some row has them.
+    Rates are divided by `divisor`. The share of the theoretical peak, and the age of cached rows, appear if
+    some row has them.
     """
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}
@@ -126,7 +134,7 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
     is_kept = any(row.measured_utc for row in measured)
 
     def line(row: Row) -> tuple[Cell, ...]:
-        """The cells of a row."""
+        """A row's name, best, median, noise, share of peak and age if shown, what won, evidence, verdict."""
         rate, top = _rate(row), tops.get(row.key)
         figures = row.check.figures
         age = rates.age_when_cached(run, row)
@@ -145,13 +153,12 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
     further = (*(["of theoretical"] if tops else []), *(["measured"] if is_kept else []))
     return Sheet(
         caption="best and median batch; what won the race; twice the trips, events over wall clock, deep "
-        "over shallow unrolling",
-        keys=("",),
+        "over shallow unrolling", keys=("",),
         blocks=(("best", "median", "noise", *further), tuple(choices), (*_EVIDENCE.values(), "verified")),
         rows=tuple(map(line, measured)),
         notes=tuple(Note("theoretical", text) for text in dict.fromkeys(top.source for top in tops.values())),
         left=frozenset({"form", "verified"}),
-    )
+    )  # fmt: skip
 
 
 _EVIDENCE = {"doubling": "twice", "event_over_wall": "events", "unrolling": "unrolling"}
@@ -174,9 +181,10 @@ def _if_verified(row: Row, rate: Rate | None) -> Rate | None:
 
 
 def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
-    """A table of verified rates by line and column, with the best of each line.
+    """A table of verified rates by line and column, with the best of each line, as `grid` defines them.
 
-    Lines without a row that ran, and columns without a text, are omitted.
+    A row that is not verified is ``-``. Lines in which no row ran are omitted. So are further columns, right
+    of the best, that have no text. Columns are sorted if all are numbers.
     """
     lines = by_key((grid.line(row), row) for row in rows)
     lines = {name: each for name, each in lines.items() if any(row.status not in _LACKING for row in each)}
@@ -201,11 +209,10 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
     empty = {at for at in range(len(columns) + 2, len(names)) if not any(line[at].text for line in filled)}
     shown = [at for at in range(len(names)) if at not in empty]
     return Sheet(
-        heading=heading(run, device),
-        keys=(grid.title,),
+        heading=heading(run, device), keys=(grid.title,),
         blocks=(tuple(names[at] for at in shown[1:]),) if filled else (),
         rows=tuple(tuple(line[at] for at in shown) for line in filled),
-    )
+    )  # fmt: skip
 
 
 def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
@@ -216,9 +223,10 @@ def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
 
 
 def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple[Note, ...]:
-    """Notes on rows without a figure or verification, on energy and warnings, wrong results first.
+    """Notes on rows that are not ok or not verified, on uncertainty, drivers and energy, wrong results first.
 
-    Unless verbose, at most three; the last then counts the rest.
+    Unless verbose, unsupported and skipped rows are omitted if others ran, and there are at most three notes.
+    The last then counts the rest. If verbose, the notes of rows follow.
     """
     measured = [row for row in rows if row.status not in _LACKING]
     remarks = [
@@ -249,7 +257,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
 
 
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
-    """Why rows have no joules although they were requested, rows with the same reason together."""
+    """A note for each reason why requested joules are missing. It names the rows unless all have it."""
     groups = by_key(
         (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
     )
@@ -261,7 +269,7 @@ def _energy_notes(rows: Sequence[Row]) -> list[Note]:
 
 
 def _row_name(row: Row) -> str:
-    """A row in a note: its probe, type and width, or its size."""
+    """``float, width 4``, ``global-read, width 4``, ``mma half float zeros``, ``working-set of 4 KiB``."""
     if is_sized(row):
         # No break: a note that speaks of several sizes parts them at the last space.
         return f"{clean(row.variant)} of {units.size(int(row.parameters['bytes']))}"
@@ -285,7 +293,7 @@ _ZERO_COPY = "zero-copy"
 
 
 def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
-    """The tables of each device: bandwidth by width, caches by size, transfers by size, launches."""
+    """Each device's tables, with notes: bandwidth by width, caches by size, transfers by size, launches."""
     rows = by_key((row.device, row) for row in run.rows if row.kind in _MEMORY)
     groups: tuple[tuple[Callable[[Row], bool], Callable[..., Sheet]], ...] = (
         (lambda row: row.kind == "bandwidth" and not is_sized(row), _bandwidth),
@@ -302,7 +310,7 @@ def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
 
 
 def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """Memory bandwidth by probe and vector width."""
+    """A table of verified memory bandwidth by probe and vector width. It marks emulated local memory."""
     believed = [rate.best for row in rows if (rate := _if_verified(row, rates.byte_rate(row)))]
     divisor, letter = units.scale(max(believed, default=0.0))
     emulated = device != HOST and run.header.devices[device].local_mem_emulated
@@ -314,7 +322,10 @@ def _bandwidth(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
 
 
 def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """A line for each set size: bandwidth of reading it, and percentiles of a dependent load's latency."""
+    """A table with a line for each set size: GB/s of reading it, and ns of a dependent load if measured.
+
+    Latency has percentiles 10, 50, 90 and 99. A row that is not verified is ``-``.
+    """
     by_size: dict[tuple[str, int], Row] = {(row.kind, int(row.parameters["bytes"])): row for row in rows}
     headings = {"bandwidth": ("GB/s",), "latency": tuple(f"ns, {name}" for name, _ in _SHARES)}
     present = [kind for kind in headings if any(key[0] == kind for key in by_size)]
@@ -333,18 +344,19 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     return Sheet(
         heading=heading(run, device),
         caption="working-set: GB/s of all units reading a set of this size, best batch; "
-        "pointer-chase: ns for each load that waits for the one before it",
-        keys=("set",),
-        blocks=tuple(headings[kind] for kind in present),
-        rows=tuple(
+        "pointer-chase: ns for each load that waits for the one before it", keys=("set",),
+        blocks=tuple(headings[kind] for kind in present), rows=tuple(
             (Cell(units.size(size)), *(c for kind in present for c in lines[kind](by_size.get((kind, size)))))
             for size in sorted({size for _, size in by_size})
         ),
-    )
+    )  # fmt: skip
 
 
 def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
-    """Rates by size and direction; ``zero-copy`` if mapping moves nothing. The best of a column is marked."""
+    """A table of GB/s by size and direction, best batch; ``zero-copy`` if mapping moves nothing.
+
+    The best of a column is marked, and a row that is not verified is ``-``.
+    """
     names = list(dict.fromkeys(row.variant for row in rows))
     by_size = {(row.variant, int(row.parameters["bytes"])): row for row in rows}
     best: dict[str, float] = {}
@@ -363,14 +375,12 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
     return Sheet(
         heading=heading(run, device),
-        caption="GB/s between host and device by size, best batch; * the best of its column",
-        keys=("size",),
-        blocks=tuple(block for block in directions if block),
-        rows=tuple(
+        caption="GB/s between host and device by size, best batch; * the best of its column", keys=("size",),
+        blocks=tuple(block for block in directions if block), rows=tuple(
             (Cell(units.size(size)), *(cell(name, size) for block in directions for name in block))
             for size in sorted({size for _, size in by_size})
         ),
-    )
+    )  # fmt: skip
 
 
 def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
@@ -387,9 +397,7 @@ def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
         return (name, *times, Cell(str(len(samples))))
 
     return Sheet(
-        heading=heading(run, device),
-        caption="Latency of an empty kernel's launch, as this program sees it",
-        keys=("launch",),
-        blocks=(("least", *(name for name, _ in _SHARES)), ("samples",)),
+        heading=heading(run, device), caption="Latency of an empty kernel's launch, as this program sees it",
+        keys=("launch",), blocks=(("least", *(name for name, _ in _SHARES)), ("samples",)),
         rows=tuple(map(line, rows)),
-    )
+    )  # fmt: skip
