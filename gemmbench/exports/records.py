@@ -62,7 +62,7 @@ def _by_scope(name: str, holds: str) -> tuple[Column, ...]:
 
 
 COLUMNS: tuple[Column, ...] = (
-    Column("kind", str, "gemm, peak, bandwidth, transfer, latency or look"),
+    Column("kind", str, "gemm, peak, bandwidth, transfer or latency"),
     Column("variant", str, "kernel or library; of other kinds the probe"),
     Column("device", int, "position in the header's devices; -1 for the host"),
     Column("device_name", str, "its name; of the host the processor's"),
