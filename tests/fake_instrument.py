@@ -87,7 +87,7 @@ class FakeInstrument:
         self._cases[number] = case, problem
         return Handle(self, number, self.prepared, watch=self.watch)
 
-    def of_former(
+    def for_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
         return self.other or self, case.former_case, device

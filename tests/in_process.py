@@ -83,7 +83,7 @@ class InProcess:
         number = next(self._numbers)
         return Handle(self, number, self._call(Prepare(number, case, device, policy, like, problem)))
 
-    def of_former(
+    def for_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
         return self, case.former_case, device

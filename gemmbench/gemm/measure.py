@@ -153,7 +153,7 @@ def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device
     else:
-        other, past, on = instrument.of_former(case, device)
+        other, past, on = instrument.for_former(case, device)
     past = replace(past, operands=replace(past.operands, out=None))  # what is written is the case's own
     with ExitStack() as held:
         yield Staged(f"verifying {name}")

@@ -70,11 +70,11 @@ Maker = Callable[..., object] | partial[object]
 
 
 def for_threads() -> dict[str, str]:
-    """Environment variables for an instrument's process; the user's own values take precedence.
+    """Environment variables for the threads of a measuring process. The caller lets the user's own win.
 
-    If this process owns all cores, CPU drivers get their threads pinned to one core each. Otherwise a system
-    may wake two threads on one core, which halves the rate of whole rows. OpenBLAS's threads spin for 2^24
-    cycles after a call instead of 2^28.
+    OpenBLAS's threads always spin for 2^24 cycles after a call instead of 2^28. If this process may use all
+    cores, CPU drivers also get their threads pinned to one core each. Without that, a system may wake two
+    threads on one core, which halves the rate of whole rows.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
@@ -111,10 +111,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self, make: Maker, checkout: Path | None = None, environment: Mapping[str, str] | None = None,
         root: Worker | None = None, is_host: bool = False,
     ) -> None:  # fmt: skip
-        """Start nothing yet; the first request does. `make` makes the machine in the child.
+        """Start no process yet; the first request does. Open a scratch file for what the process prints.
 
-        `checkout` is a folder with another ``gemmbench/``, `environment` further variables. `root` is the
-        worker that this one belongs to, if it is another version's or the host's.
+        `make` opens the devices in the child. `checkout` is a folder with another ``gemmbench/`` to import
+        there, `environment` has further variables. `root` is the worker that this one joins, as another
+        version or as the host's BLAS (`is_host`).
         """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
@@ -154,7 +155,12 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self, case: Case, device: DeviceFacts | None, policy: Policy, like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:  # fmt: skip
-        """Prepare a case, in the host's process if it has no device. See `Instrument.prepare`."""
+        """Compile a case and place its operands; without a device, in the process of the host's BLAS.
+
+        Return its handle. It shares operands with the handle `like`, which is prepared again first if its
+        process was replaced. `problem` replaces the case's own. Raise `NotMeasuredError` if the case cannot
+        be prepared.
+        """
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
         if like is not None:
@@ -176,7 +182,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     @property
     def _host(self) -> Worker:
-        """The worker of the host's BLAS, created when it is first needed."""
+        """The worker of the host's BLAS, created with this worker's time limit when it is first needed."""
         for worker in self._family:
             if worker._is_host:
                 return worker
@@ -184,10 +190,17 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         host.limit(self._limit_s)
         return host
 
-    def of_former(
+    def for_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """See `Instrument.of_former`. Workers of other versions are created once for each `Case.former`."""
+        """Return a worker for what `Case.former` names, with the case and the device as it knows them.
+
+        For a kernels folder or a .cl file, that is this worker, with `Case.former_case` and `device`. For a
+        checkout of gemmbench or another driver, start a second worker, once for each, with this one's time
+        limit. Its case is without `former`, and its device is the matching one. Raise `NotMeasuredError`
+        (unsupported) if the second worker cannot list its devices, speaks another protocol, or has no
+        matching device.
+        """
         former, past = case.former, case.former_case
         if not former.startswith(DRIVER) and not checkout_of(former):
             return self, past, device
@@ -203,7 +216,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self._call(wire.Verify(handle, when), wire.Verified, handle)
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
-        """Request a batch. If the process was stopped before, it first runs batches that are not timed."""
+        """Request a batch of `count` problems without waiting for it; `finish` returns it.
+
+        Prepare the handle again if its process was replaced. Pause the other kind of process, the host's BLAS
+        or the devices. If this process was paused since its last batch, first run batches that are not timed.
+        """
         self._ensure_prepared(handle)
         request = wire.AskBatch(handle, clock, count, work)
         self._take_turn()
@@ -215,9 +232,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._batches.append(handle)
 
     def _warm(self, request: wire.AskBatch) -> None:
-        """Run batches untimed for 20 ms, because threads of a stopped process may wake up on one core.
+        """Repeat a batch untimed for 20 ms, because threads of a stopped process may wake up on one core.
 
-        Not for problems of 0.4 s or more.
+        At most 100 batches run. None runs if a problem of the handle last took 0.4 s or more.
         """
         self._is_cold, handle = False, request.handle
         warmed_s = 0.0 if self._took_s.get(handle, 0.0) < _WARM_ENOUGH_S else _WARM_S
@@ -234,7 +251,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return batch
 
     def release(self, handle: int) -> None:
-        """Free a handle and its memory, and stop reading sensors. Errors are ignored: the result stands."""
+        """Drop unread batches, stop all sensors, and free a handle. A crash or refusal is ignored."""
         self._asked.pop(handle, None)
         self._took_s.pop(handle, None)
         for monitor in self._monitors.values():
@@ -248,7 +265,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     # --- the wire ---
 
     def _ensure_prepared(self, handle: int) -> None:
-        """Prepare a handle again if its process was replaced, after the handle whose operands it shares."""
+        """Prepare a handle again, after the one whose operands it shares, if the process does not know it.
+
+        If that one was released, the handle gets operands of its own. A process that died while idle is
+        cleaned up first.
+        """
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
         if handle not in self._held:
@@ -261,7 +282,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             self._held.add(handle)
 
     def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
-        """Drop unread batches, send a request, and wait for its answer, which must be of a kind."""
+        """Send a request and return its answer, which must be of a kind. Raise as `_expect` does.
+
+        Drop unread batches first, and pause the other kind of process, the host's BLAS or the devices.
+        """
         self._drop_answers()
         self._take_turn()
         self._since = time.monotonic()
@@ -277,10 +301,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self.finish()
 
     def _send(self, request: wire.Request) -> None:
-        """Send a request; a new child gets it if the last one died while idle.
+        """Send a request, to a new process if there is none or the last one died while idle.
 
-        Without a process, a request that needs a handle raises `LostError`. If the child dies before it reads
-        the request, `_next_answer` reports the crash instead of an answer.
+        Only a batch, verification or release needs a handle of the last one: `LostError` if it is gone. If
+        the child dies before it reads the request, nothing is raised: `_next_answer` reports the crash.
         """
         needs_handle = isinstance(request, wire.AskBatch | wire.Verify | wire.Release)
         pipe = self._pipe if needs_handle else self._start()
@@ -304,9 +328,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return answer
 
     def _next_answer(self) -> Any:
-        """The next answer, or the error that replaces it: a crash, a time-out or a refusal.
+        """Wait for the next answer. Return it, or return (not raise) the error that replaces it.
 
-        After a time-out, and after a refusal that asks for it, the process is ended.
+        That is `LostError` for a crash or time-out, `NotMeasuredError` for a refusal. A crash, a time-out and
+        a refusal with `restart` end the process. Time while this process was stopped does not count.
         """
         pipe = self._pipe
         if pipe is None:  # it went with an earlier batch
@@ -340,7 +365,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._is_active = True
 
     def _pause(self) -> None:
-        """Stop the process until its next turn, after its answers; on other systems wait until it is idle."""
+        """Drop unread batches and stop the process until its next turn; outside Linux, sleep 0.15 s."""
         self._drop_answers()
         self._is_active, self._is_cold = False, True
         if not _CAN_STOP:
@@ -357,7 +382,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             os.kill(self._process.pid, signal.Signals[name])
 
     def _start(self) -> Pipe:
-        """The pipe to the living process, or to a new one with `for_threads`'s variables."""
+        """The pipe to the living process. If there is none, empty the scratch file and start a new process.
+
+        It imports gemmbench from the checkout, if there is one. It inherits the environment except
+        PYOPENCL_BUILD_OPTIONS. `for_threads` adds what the user has not set.
+        """
         if self._process is not None and self._process.poll() is None and self._pipe is not None:
             return self._pipe
         self._end()
@@ -389,7 +418,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self._pipe
 
     def _crash_report(self) -> str:
-        """How the child died, with the last words of its driver. The process is ended."""
+        """Wait for the dead child and clean up. Return its signal or status, and what it printed last."""
         process = self._process
         assert process is not None
         code = process.wait()  # it has closed its end of the pipe already
@@ -416,7 +445,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             worker._end()
 
     def _end(self) -> None:
-        """End the process if there is one, and forget its handles and requested batches."""
+        """Kill the process if there is one, wait up to 10 s, and forget its handles and requested batches."""
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -438,7 +467,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self.close()
 
     def close(self) -> None:
-        """End the processes for good, and release their sensors and files."""
+        """End the process, its sensors and its output file for good. The root also closes all others."""
         self.stop()
         for worker in self._group:
             for monitor in worker._monitors.values():
@@ -450,9 +479,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     # --- cases one by one: whatever happens to the process, there is a row to return ---
 
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
-        """Every device of the drivers, and the host's facts from a second process, which starts meanwhile.
+        """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
 
-        Raises `WorkerError` if a child died or hung, or speaks another protocol.
+        Drivers that crash or hang are left out. `problems` gets them and the drivers that show no device.
+        Raise `WorkerError` if there still is no list, or the host's process fails, or either speaks another
+        protocol.
         """
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
@@ -463,9 +494,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened.devices, host
 
     def _listed(self) -> wire.Opened:
-        """List the devices. If that crashes or hangs, leave out the drivers that do so alone, and try again.
+        """List the devices in 10 s. If that crashes or hangs, leave out drivers that do so alone and retry.
 
-        Raises `WorkerError` if no driver is to blame or the second attempt fails.
+        `failing` gets these drivers. The second attempt has 120 s; it also follows a slow one without such a
+        driver. Raise `WorkerError` if there was a crash and no driver is to blame, or the second attempt
+        fails.
         """
         try:
             return self.opened(LIST_LIMIT_S)
@@ -478,9 +511,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return self.opened()
 
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
-        """What the child says about itself: devices or host, version, protocol.
+        """Ask the child for its devices (the host's process: for the host's facts), version and protocol.
 
-        Raises `WorkerError` if it died or needed more than `limit_s`, or speaks another protocol.
+        Set the time limit to `limit_s`. Raise `WorkerError` if the child fails, takes longer or speaks
+        another protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
@@ -501,7 +535,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return opened
 
     def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
-        """Measure one case, yielding its stages. Whatever is raised, a row with the reason is returned."""
+        """Measure one case within the policy's time limit: yield its stages, and return its row.
+
+        An `Exception` gives a row with the reason. After unexpected ones the processes are ended.
+        """
         self.limit(policy.time_limit_s)
         try:
             measured: Conductor = import_module(CONDUCTORS[case.kind]).measured
@@ -540,9 +577,9 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
 
 
 def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple[DeviceFacts, ...]]:
-    """A worker for another checkout or another driver, and its devices.
+    """Start a worker for another checkout or driver (``driver:LIBRARY``). Return it with its devices.
 
-    Raises `NotMeasuredError` (unsupported) if it does not answer, or speaks another protocol.
+    If it does not answer or speaks another protocol, close it and raise `NotMeasuredError` (unsupported).
     """
     environment, checkout = {}, None
     if former.startswith(DRIVER):
@@ -569,9 +606,10 @@ def protocol_of(checkout: Path) -> int:
 
 
 def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
-    """The matching device of another version (see `Case.former`). Raises `NotMeasuredError` if it has none.
+    """The first of another version's `devices` that matches `device`; `NotMeasuredError` if there is none.
 
-    A checkout must show the same platform and name. For another driver, the first device of the same type.
+    A checkout must show the same platform and name. Another driver must show the same type, and be found
+    through an OCL_ICD variable.
     """
     for other in devices:
         if former.startswith(DRIVER):
@@ -629,7 +667,7 @@ class Pipe:
         self._connection.send_bytes(encode(message))
 
     def wait(self, seconds: float | None = 0.0) -> bool:
-        """Wait for a message, or for the other end to close, at most `seconds`; whether that happened.
+        """Whether a message comes or the other end closes within `seconds` of waiting (None: forever).
 
         Waiting is cut into slices of a second, because Ctrl-C may be delivered to another thread. A slice
         that takes much longer means that this process was stopped, as by SIGSTOP or a closed laptop.
@@ -647,7 +685,7 @@ class Pipe:
                 return is_there
 
     def receive(self) -> Any:
-        """The next request or answer.
+        """Wait without limit for the next request or answer.
 
         `EOFError` if the other end is closed, `ValueError` for other messages.
         """

@@ -222,12 +222,13 @@ class Instrument(Protocol):
     ) -> Handle:  # fmt: skip
         """Put a case's operands in place: see `Prepare`."""
 
-    def of_former(
+    def for_former(
         self, case: Case, device: DeviceFacts | None
     ) -> tuple[Instrument, Case, DeviceFacts | None]:
-        """The instrument that times the former version of a case, and the case and device as it knows them.
+        """The instrument that times what `Case.former` names, and the case and the device as it knows them.
 
-        If `Case.former` is a folder of kernels, it is this instrument; else it is another process.
+        A kernels folder or a .cl file needs no other instrument. A checkout or another driver needs a second
+        process: `NotMeasuredError` if that does not answer or has no matching device.
         """
 
     def verify(self, handle: int, when: When) -> Verified:

@@ -110,7 +110,7 @@ def prepared(
         try:  # start the other version before measuring anything
             for step in plan:
                 if isinstance(step, Case) and step.former and step.device >= 0:
-                    worker.of_former(step, devices[step.device])
+                    worker.for_former(step, devices[step.device])
         except NotMeasuredError as error:
             raise UsageError(f"--against {against}: {error.reason}") from None
         # The baseline's table suits its cases, but not a search, nor every case several times.
