@@ -70,7 +70,7 @@ Maker = Callable[..., object] | partial[object]
 
 
 def for_threads() -> dict[str, str]:
-    """Environment variables for the threads of a measuring process. The caller lets the user's own win.
+    """Environment variables for the threads of a measuring process; `_start` lets the user's values win.
 
     OpenBLAS's threads always spin for 2^24 cycles after a call instead of 2^28. If this process may use all
     cores, CPU drivers also get their threads pinned to one core each. Without that, a system may wake two
@@ -114,8 +114,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         """Start no process yet; the first request does. Open a scratch file for what the process prints.
 
         `make` opens the devices in the child. `checkout` is a folder with another ``gemmbench/`` to import
-        there, `environment` has further variables. `root` is the worker that this one joins, as another
-        version or as the host's BLAS (`is_host`).
+        there, `environment` has more variables. `root` is the worker that this one joins, as its BLAS
+        (`is_host`) or another version.
         """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
@@ -158,8 +158,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         """Compile a case and place its operands; without a device, in the process of the host's BLAS.
 
         Return its handle. It shares operands with the handle `like`, which is prepared again first if its
-        process was replaced. `problem` replaces the case's own. Raise `NotMeasuredError` if the case cannot
-        be prepared.
+        process was replaced. `problem` replaces the case's own. Raise `NotMeasuredError` if that fails.
         """
         if device is None and not self._is_host:
             return self._host.prepare(case, device, policy, like, problem)
@@ -267,8 +266,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def _ensure_prepared(self, handle: int) -> None:
         """Prepare a handle again, after the one whose operands it shares, if the process does not know it.
 
-        If that one was released, the handle gets operands of its own. A process that died while idle is
-        cleaned up first.
+        If that one was released, it gets operands of its own. A process that died while idle is cleaned up.
         """
         if self._process is not None and self._process.poll() is not None and not self._batches:
             self._end()
@@ -282,7 +280,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             self._held.add(handle)
 
     def _call(self, request: wire.Request, kind: type[_T], handle: int | None = None) -> _T:
-        """Send a request and return its answer, which must be of a kind. Raise as `_expect` does.
+        """Send a request and return its answer, which must be of type `kind`. Raise as `_expect` does.
 
         Drop unread batches first, and pause the other kind of process, the host's BLAS or the devices.
         """
@@ -303,7 +301,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def _send(self, request: wire.Request) -> None:
         """Send a request, to a new process if there is none or the last one died while idle.
 
-        Only a batch, verification or release needs a handle of the last one: `LostError` if it is gone. If
+        A batch, verification or release needs a handle of the last process: `LostError` if there is none. If
         the child dies before it reads the request, nothing is raised: `_next_answer` reports the crash.
         """
         needs_handle = isinstance(request, wire.AskBatch | wire.Verify | wire.Release)
@@ -467,7 +465,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self.close()
 
     def close(self) -> None:
-        """End the process, its sensors and its output file for good. The root also closes all others."""
+        """End the process, its sensors and its output file for good.
+
+        The root also does so for the workers that joined it: the host's BLAS and other versions.
+        """
         self.stop()
         for worker in self._group:
             for monitor in worker._monitors.values():
@@ -482,8 +483,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
 
         Drivers that crash or hang are left out. `problems` gets them and the drivers that show no device.
-        Raise `WorkerError` if there still is no list, or the host's process fails, or either speaks another
-        protocol.
+        Raise `WorkerError` if there still is no list, or the host's process fails or has another protocol.
         """
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
@@ -496,9 +496,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def _listed(self) -> wire.Opened:
         """List the devices in 10 s. If that crashes or hangs, leave out drivers that do so alone and retry.
 
-        `failing` gets these drivers. The second attempt has 120 s; it also follows a slow one without such a
-        driver. Raise `WorkerError` if there was a crash and no driver is to blame, or the second attempt
-        fails.
+        `failing` gets these drivers. The second attempt has 120 s. It also follows a time-out for which no
+        driver is to blame. Raise `WorkerError` if it fails, or after a crash for which no driver is to blame.
         """
         try:
             return self.opened(LIST_LIMIT_S)
@@ -513,8 +512,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
         """Ask the child for its devices (the host's process: for the host's facts), version and protocol.
 
-        Set the time limit to `limit_s`. Raise `WorkerError` if the child fails, takes longer or speaks
-        another protocol.
+        Set the time limit to `limit_s`. `WorkerError` if the child fails, takes longer or has another
+        protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
@@ -608,8 +607,7 @@ def protocol_of(checkout: Path) -> int:
 def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFacts]) -> DeviceFacts:
     """The first of another version's `devices` that matches `device`; `NotMeasuredError` if there is none.
 
-    A checkout must show the same platform and name. Another driver must show the same type, and be found
-    through an OCL_ICD variable.
+    A checkout must show the same platform and name. Another driver (OCL_ICD) must show the same type.
     """
     for other in devices:
         if former.startswith(DRIVER):
@@ -628,7 +626,6 @@ def named(make: Maker) -> tuple[str, ...]:
 
 
 # --- JSON between an instrument and its parent --------------------------------------------------------------
-
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
 

@@ -113,7 +113,10 @@ class Server:
         return done
 
     def _answer(self, request: wire.Request) -> wire.Answer | Running:
-        """The answer to a request, or the running batch. `NotMeasuredError` if it cannot be done."""
+        """Do what a request asks, after making the machine if there is none yet. Errors are raised.
+
+        Return the answer, or a batch that is still running. Releasing an unknown handle does nothing.
+        """
         self._made = machine = self._made or self._make()
         if isinstance(request, wire.Open):
             devices, host = ((), machine.host()) if request.host else (machine.devices(), None)
@@ -149,7 +152,7 @@ class Server:
         return batch if begin == batch.begin else replace(batch, begin=begin)
 
     def _guarded(self, do: Callable[[], wire.Answer | Running]) -> wire.Answer | Running:
-        """What `do` returns, or a refusal instead of its error. Unexpected errors ask for a new process."""
+        """What `do` returns, or a refusal instead of its error. Unexpected ones ask for a new process."""
         try:
             return do()
         except NotMeasuredError as error:
@@ -163,7 +166,7 @@ class Server:
 def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
     """Answer requests, in their order, with the machine that `make` makes, until the pipe closes.
 
-    While a batch runs, the next one can be enqueued, so the device need not wait for the parent.
+    While a batch runs, only the next batch can be enqueued, so the device need not wait for the parent.
     """
     server = Server(make)
     running: Running | None = None
@@ -202,7 +205,8 @@ def _die_with_parent() -> None:
 def main(handle: str, maker: str, *arguments: str) -> None:
     """Serve the parent at the other end of a pipe, then exit without cleanup, because drivers may hang.
 
-    `handle` is the inherited pipe. `maker`, a ``module:function``, is called with the arguments.
+    `handle` is the inherited pipe. `maker`, a ``module:function``, is called with the arguments. Ctrl-C is
+    ignored. The status is 1 after an error, whose traceback is printed. On Linux it dies with its parent.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's business
     _die_with_parent()
