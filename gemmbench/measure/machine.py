@@ -74,7 +74,10 @@ class OpenCLMachine:
         return self._executors[key]
 
     def _make(self, kind: str, device: DeviceFacts | None) -> object:
-        """A new executor. A CPU device's process limits numpy's BLAS to one thread."""
+        """A new executor of one kind of case, for a device (after registering drivers) or the host (None).
+
+        A CPU device's process limits numpy's BLAS to one thread.
+        """
         make = _executor(kind)
         if device is None:
             return make(pin_blas_threads)
@@ -110,7 +113,8 @@ def default() -> OpenCLMachine:
 def caching(folder: str) -> OpenCLMachine:
     """The machine of a tuner's children: it uses the drivers' compile caches, all in one folder.
 
-    So one child need not compile what another has compiled. Build times are then no result.
+    So one child need not compile what another has compiled. Build times are then no result. The caches are
+    set up by environment variables of this process.
     """
     os.environ.update(_NO_CACHES)
     os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
@@ -120,9 +124,7 @@ def caching(folder: str) -> OpenCLMachine:
 
 # --- The machine around the devices, as saved runs describe it ----------------------------------------------
 
-
 _LOOK_S = 0.2
-
 
 Pool = dict[str, Any]  # what threadpoolctl says of a library: its file, its version, its threads
 
@@ -133,9 +135,9 @@ def blas_pools() -> list[Pool]:
 
 
 def pool_of(package: ModuleType = np) -> Pool | None:
-    """The BLAS that numpy or scipy uses, once it is loaded; None if threadpoolctl does not know it.
+    """The loaded BLAS that numpy or scipy most likely uses; None if threadpoolctl finds no BLAS.
 
-    Each may bring its own.
+    Each may bring its own: first comes a file in the package's folder, then in .libs, then any other.
     """
     folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
@@ -157,8 +159,7 @@ def pin_blas_threads() -> None:
 
     If numpy and scipy each have a BLAS, their threads share the cores. Linux may wake a thread on its
     caller's core and leave it there. The two then alternate: a product of 512 x 512 takes 24 ms instead of 2.
-    Nothing is pinned if the number of threads does not match the cores, or if the system refuses, as a
-    container may.
+    Nothing is pinned if the threads are no multiple of the remaining cores, or if the system refuses.
     """
     caller, *cores = all_cores() or (0,)
     python = {thread.native_id for thread in threading.enumerate()}
@@ -185,26 +186,21 @@ def pool_title(pool: Pool) -> str:
 
 
 def host_facts() -> HostFacts:
-    """What a saved file says about the machine; takes a fifth of a second.
+    """Describe this machine for a saved run: CPU, memory, system, Python, BLAS, load. Takes 0.2 s.
 
     The environment has the user's variables that change measurements, not those that gemmbench sets.
     """
     pool = pool_of()
     return HostFacts(
-        cpu=_cpu_name(),
-        cores=cores(),
-        memory_bytes=psutil.virtual_memory().total,
-        system=f"{platform.system()} {platform.release().split('-')[0]}",
-        python=platform.python_version(),
-        numpy=np.__version__,
-        blas=pool_title(pool) if pool else "unknown BLAS",
-        busy=_busy_cores(),
+        cpu=_cpu_name(), cores=cores(), memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release().split('-')[0]}", python=platform.python_version(),
+        numpy=np.__version__, blas=pool_title(pool) if pool else "unknown BLAS", busy=_busy_cores(),
         environment={
             name: value
             for name, value in sorted(os.environ.items())
             if _VARIABLES.match(name) and not (name in _OURS and value == _OURS[name])
         },
-    )
+    )  # fmt: skip
 
 
 _VARIABLES = re.compile("(PYOPENCL|POCL|CUDA|OCL|OMP|OPENBLAS|MKL|RUSTICL|CL_CONFIG)_")
@@ -212,7 +208,7 @@ _OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads`
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:
-    """Bytes of host memory that this process can still get, by the system and by its control groups."""
+    """Host memory in bytes that the system and all control groups still allow, including file caches."""
     free = int(psutil.virtual_memory().available)
     for limit, used, stat in _limited_groups(root):
         with suppress(OSError, ValueError):
@@ -226,7 +222,7 @@ def free_memory_bytes(root: Path = Path("/")) -> int:
 def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
     """The files with limit, usage and statistics of each control group that limits this process's memory.
 
-    Groups without a limit are omitted, because a plan asks for the free memory once per case.
+    Groups without a limit are omitted. The result is cached: a plan asks for free memory once per case.
     """
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
@@ -270,8 +266,7 @@ def control_groups(root: Path, controller: str) -> Iterator[ControlGroup]:
 def _busy_cores() -> float:
     """Cores that other programs and the hypervisor use, of those this process may use; 0 if unknown.
 
-    Looks for a fifth of a second. A threaded BLAS waits for its slowest thread, so one busy core can make it
-    a hundred times slower.
+    Sleeps for 0.2 s. A threaded BLAS waits for its slowest thread: one busy core can slow it down 100 times.
     """
     before = usage(time.perf_counter(), os.getpid(), usable_cores())
     with suppress(OSError):  # under a library that shifts the clock
@@ -297,7 +292,6 @@ def _cpu_name() -> str:
 
 # --- How busy the cores are ---------------------------------------------------------------------------------
 
-
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
 
@@ -313,7 +307,10 @@ class Usage:
     steal_s: float
 
     def since(self, before: Usage) -> tuple[float | None, float | None]:
-        """Cores that other programs used, and cores that were stolen, since an earlier moment; or None."""
+        """Cores that other programs used since an earlier moment, and cores that the hypervisor took.
+
+        Both are averages, or None if no time has passed or the counters stand still.
+        """
         seconds = self.at_s - before.at_s
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None
@@ -325,7 +322,7 @@ class Usage:
 
 
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
-    """The time that has been counted so far; None if the system does not report it.
+    """The CPU time counted so far, stamped with `now`; None if the system does not report it.
 
     `pid` is this process, and its descendants count as its own. `cores` are the cores to look at, None for
     all. `system` replaces psutil in tests.
@@ -356,7 +353,7 @@ def family(pid: int, system: Any = None) -> list[psutil.Process]:
 
 
 def processes(system: Any = None) -> dict[int, tuple[str, float]]:
-    """Every process by its number: its name and the CPU seconds it has used."""
+    """Every process by its number: its name and the CPU seconds it has used, if these can be read."""
     listed = (system or psutil).process_iter(["name", "cpu_times"])
     return {
         each.pid: (each.info["name"] or "", times.user + times.system)
