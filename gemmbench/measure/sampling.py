@@ -49,7 +49,7 @@ class Sampled:
 
     @property
     def scopes(self) -> dict[str, Scope]:
-        """The samples of each scope, in seconds for one problem."""
+        """Seconds of one problem in each sample, by scope (kernel, device, host). Empty without batches."""
         return {
             name: Scope(
                 tuple(batch.seconds[name] for batch in self.batches),
@@ -73,7 +73,11 @@ class Rule:
         self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
     ) -> None:  # fmt: skip
-        """Stop at the policy's precision after its `min_batches`, or before `end` passes, after `least`."""
+        """Stop at the policy's precision after `min_batches`, or when the next would pass `end`, after
+        `least`.
+
+        `summary` gives the interval of the samples.
+        """
         self._policy, self._end, self._least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
@@ -81,7 +85,8 @@ class Rule:
     def add(self, value: float, now: float, batch_s: float) -> None:
         """Add a sample taken at `now`, and set `stop` if it was the last. The next takes about ``batch_s``.
 
-        Raises `ValueError` if it is not a positive finite number.
+        `stop` becomes "stable" at the policy's precision, or "budget" if the next would pass the end. Raises
+        `ValueError` if the sample is not a positive finite number.
         """
         if not 0 < value < math.inf:
             raise ValueError(f"a sample is not a positive finite number: {value}")
@@ -105,7 +110,7 @@ class Stream:
     ) -> None:
         """Run `size` problems in a batch, about `batch_s` long, with the endless handles of `order`.
 
-        `before` is an earlier batch, which shows what the launches take.
+        Nothing runs yet. If launches took over half of the earlier batch `before`, none is requested ahead.
         """
         self._order, self._clock, self.size, self.batch_s = order, clock, size, batch_s
         self._asked: deque[Handle] = deque()
@@ -146,7 +151,6 @@ class Stream:
 
 
 def _is_launch_bound(batch: Batch) -> bool:
-    """Whether launches took more than half of a batch's wall time."""
     return (batch.launch_s or 0.0) > _LAUNCH_BOUND * (batch.end - batch.begin)
 
 
@@ -163,11 +167,12 @@ def alone(
     handle: Handle, clock: str, policy: Policy, budget_s: float, warm: bool = True, one_s: float = 0.0,
     now: Clock = time.perf_counter,
 ) -> Sampled:  # fmt: skip
-    """Sample a handle until its finest scope is stable or ``budget_s`` is spent.
+    """Sample a prepared case until the interval of its finest time is narrow enough or ``budget_s`` is spent.
 
-    At least three batches are taken, or ten if ten fit in the row's whole budget. With `warm` it warms up
-    first. A long problem of ``one_s`` seconds that ran just before replaces that. Under a power or thermal
-    limit it warms up for 3 s and samples again, for a second at least. `now` is replaced in tests.
+    At least three batches run, or ten if ten fit in the policy's budget. With `warm` it warms up first. A
+    long problem of ``one_s`` seconds that ran just before replaces that. If a power or thermal limit was
+    active and `warm` is set, it warms up for 3 s and samples again, for a second at least. The result has the
+    sensors' conditions. `now` is replaced in tests.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
     handle.watch.begin()
@@ -190,9 +195,10 @@ def alone(
 
 
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
-    """Take batches from a stream until the rule stops, for ``least_s`` at least.
+    """Take batches from a stream until they are stable or the budget is spent, for ``least_s`` at least.
 
-    If the first batch shows that more than twice as many problems fit, start again with that size.
+    Take three at least, or `min_batches` if these fit in the policy's budget. If the first batch shows that
+    more than twice as many problems fit, start again with that size.
     """
     begin = now()
     fit = policy.min_batches * source.batch_s <= policy.budget_s
@@ -249,8 +255,9 @@ def in_turn(
 ) -> Pairs:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
-    The order changes from pair to pair, so a change of speed that lasts longer than a batch affects both.
-    Under a power limit turns last 0.45 s, and a turn counts as one batch from 0.2 s on, when the clock has
+    Both are prepared cases, and are warmed up first. Sampling also stops when ``budget_s`` is spent. The
+    order changes from pair to pair, so a change of speed that lasts longer than a batch affects both. Under a
+    power limit, sample again in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the clock has
     followed. Two processes get no requests ahead, because their batches would overlap. The caller should
     randomise the preparation order, because it decides memory placement. `now` is replaced in tests.
     """
@@ -281,9 +288,9 @@ def _pairs(
     first: Callable[[], Batch], second: Callable[[], Batch], policy: Policy, pair_s: float, end: float,
     now: Clock,
 ) -> tuple[Sampled, Sampled]:  # fmt: skip
-    """Take an even number of pairs until the rule stops. The second side is first in every other pair.
+    """Run an even number of pairs until their ratio is stable or `end` is near. Return both sides.
 
-    `pair_s` is about how long a pair takes, `end` when the budget is spent.
+    The second side runs first in the first pair, and then in every other one. A pair takes about `pair_s`.
     """
     rule = Rule(policy, end, 2 * LEAST_SAMPLES, lambda ratios: interleaved_ratio(ratios, [1.0] * len(ratios)))
     batches: tuple[list[Batch], list[Batch]] = ([], [])
@@ -298,7 +305,7 @@ def _pairs(
 
 
 def _turn(source: Stream, now: Clock) -> Batch:
-    """Run a handle for a turn of 0.45 s; the batches after the first 0.2 s, as one (else the last)."""
+    """Run batches for 0.45 s. Return those that began after 0.2 s as their mean, else the last one."""
     begin = now()
     batches = [source.next()]
     while now() < begin + _TURN_S:
@@ -308,16 +315,12 @@ def _turn(source: Stream, now: Clock) -> Batch:
 
 
 def _mean(batches: Sequence[Batch]) -> Batch:
-    """Consecutive batches of one size as a single batch, with their mean seconds."""
+    """Consecutive batches of one size as a single batch: mean seconds, summed counts and launch times."""
     means = {name: statistics.fmean(batch.seconds[name] for batch in batches) for name in batches[0].seconds}
     launches = [batch.launch_s for batch in batches if batch.launch_s is not None]
     spans = [batch.device for batch in batches if batch.device]
     return Batch(
-        means,
-        batches[0].begin,
-        batches[-1].end,
-        sum(batch.count for batch in batches),
-        device=(spans[0][0], spans[-1][1]) if spans else None,
-        launch_s=sum(launches) if launches else None,
+        means, batches[0].begin, batches[-1].end, sum(batch.count for batch in batches),
+        device=(spans[0][0], spans[-1][1]) if spans else None, launch_s=sum(launches) if launches else None,
         ahead_s=sum(batch.ahead_s for batch in batches),
-    )
+    )  # fmt: skip

@@ -87,7 +87,7 @@ def measure_energy(run: RunBatch, device: DeviceFacts | None, powercap: Path = P
 
 
 def open_counter(device: DeviceFacts | None, powercap: Path = POWERCAP) -> Counter:
-    """The counter of an NVIDIA board, a CPU device or the host (None). `CounterError` if none can be read."""
+    """Energy counter of an NVIDIA board, a CPU device or the host (None). `CounterError` if unreadable."""
     if device is None or device.type == "cpu":
         return Rapl(powercap)
     if is_nvidia(device):
@@ -105,10 +105,11 @@ def is_nvidia(device: DeviceFacts) -> bool:
 def measure(
     counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
 ) -> Energy:
-    """Joules for one problem from a counter, and the idle power before it. Takes seconds.
+    """Joules for one problem from a counter, and the idle power before it, which is not subtracted.
 
-    `run` runs batches. `clock` and `sleep` are replaced in tests. Raises `CounterError` if the counter stands
-    still, runs backwards or cannot be read.
+    Rest for 0.3 s, read the idle power for 0.5 s, warm up for 0.3 s, and run batches for a second; each may
+    last longer. `run` runs a number of problems. `clock` and `sleep` are replaced in tests. Raises
+    `CounterError` if the counter stands still, runs backwards or cannot be read.
     """
     sleep(_REST_S)
     idle_s, idle_joules, _ = _between_moves(counter, lambda: sleep(_POLL_S), _IDLE_S, clock)
@@ -116,14 +117,9 @@ def measure(
     least_s = max(_WINDOW_S, min(batch_s, counter.step_s) / _PRECISION)
     window_s, joules, batches = _between_moves(counter, lambda: run(batch), least_s, clock)
     return Energy(
-        joules=joules / (batches * batch),
-        why="",
-        scope=counter.scope,
-        counter=counter.name,
-        idle_w=idle_joules / idle_s,
-        window_s=window_s,
-        problems=batches * batch,
-    )
+        joules=joules / (batches * batch), why="", scope=counter.scope, counter=counter.name,
+        idle_w=idle_joules / idle_s, window_s=window_s, problems=batches * batch,
+    )  # fmt: skip
 
 
 def _between_moves(
@@ -131,7 +127,8 @@ def _between_moves(
 ) -> tuple[float, float, int]:
     """Repeat a step for at least `least_s`, from one movement of the counter to another.
 
-    Returns seconds, joules and the number of steps between. `CounterError` if the counter went backwards.
+    Returns seconds, joules and the number of steps between. `CounterError` if it ran backwards or stands
+    still.
     """
     begin, before, _ = _until_moved(counter, step, clock)
     steps = 0
@@ -145,7 +142,10 @@ def _between_moves(
 
 
 def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
-    """Repeat a step until the counter moves: time, joules, steps. `CounterError` if not for a second."""
+    """Repeat a step until the counter moves. Return the time, the counter's joules and the number of steps.
+
+    `CounterError` if it does not move for a second.
+    """
     begin, before, steps = clock(), counter.joules(), 0
     while True:
         step()
@@ -158,7 +158,7 @@ def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> 
 
 
 def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
-    """Run batches for 0.3 s, doubling them up to 10 ms: problems in a batch, and its seconds."""
+    """Run batches for 0.3 s, doubled up to 10 ms or 1000 problems. Return the last one's size and seconds."""
     end, batch = clock() + _WARM_S, 1
     while True:
         begin = clock()
@@ -180,7 +180,7 @@ def nvml_errors() -> Iterator[None]:
 
 
 def board_of(device: DeviceFacts) -> Any:
-    """NVML's handle of the board in a device's PCI slot; if that is unknown, the only one of its name.
+    """NVML's handle of the board in a device's PCI slot; if that is not known, the only one of its name.
 
     Raises `CounterError` if there is no such board, several, or no driver.
     """
@@ -226,7 +226,7 @@ class NvidiaBoard:
         return self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
 
     def read(self, now: float) -> Reading:
-        """The clock, power, temperature and active limits now; takes about 0.35 ms."""
+        """The clock, power, temperature and active limits at `now`; None for what NVML does not report."""
         milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
         reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
         if reasons is None:  # drivers before 535
@@ -259,7 +259,7 @@ class Rapl:
     step_s = 0.001
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
-        """Find the packages' counters."""
+        """Find and read the packages' counters. `CounterError` if there are none or they are unreadable."""
         zones = (zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1)
         packages = [zone for zone in zones if zone.is_dir() and _text(zone / "name").startswith("package")]
         if not packages:
@@ -287,7 +287,7 @@ def _microjoules(file: Path) -> int:
 
 
 def _text(file: Path) -> str:
-    """The text of a file. `CounterError` explains how root can make it readable."""
+    """The text of a file, stripped. `CounterError` if unreadable, with a command if permission is denied."""
     try:
         return file.read_text(encoding="ascii", errors="replace").strip()
     except PermissionError:
@@ -300,7 +300,6 @@ def _text(file: Path) -> str:
 
 
 # --- The state of a device and its host, read by a thread of the parent -------------------------------------
-
 
 _WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
 _DROP = 0.02  # of the clock, which shows a limit before the driver reports it
@@ -320,7 +319,10 @@ class Monitor(Watch):
         self, device: DeviceFacts | None, read: Callable[[float], Reading] | None = None,
         look: Callable[[float], Usage | None] | None = None, now: Callable[[], float] = time.perf_counter,
     ) -> None:  # fmt: skip
-        """Look for the board of the device, and choose the warm-up and the clocks' resolution."""
+        """Find how to read the device, and choose its warm-up and the clocks' resolution. Start no thread.
+
+        Only NVIDIA GPUs are read. The warm-up is 0.05 s for a CPU or the host, else 0.1 s.
+        """
         self._now = now
         self._read = read or _reader_of(device)
         self._look = look or (lambda moment: usage(moment, os.getpid(), usable_cores()))
@@ -333,7 +335,7 @@ class Monitor(Watch):
         self._thread: threading.Thread | None = None
 
     def begin(self) -> None:
-        """Open a window: look at the host, and start a thread that reads the device every 10 ms."""
+        """Close an open window and open one: look at the host, and start a thread that reads every 10 ms."""
         self.close()  # a window that failed has not ended
         self._before = self._look(self._now())
         self._readings = []
@@ -346,7 +348,7 @@ class Monitor(Watch):
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         """Close the window: readings by batch, the load of other programs, and whether a limit was active.
 
-        Limits do not count for the host's clock, because a device rests between transfers.
+        None if nothing was read. Limits do not count for the host's clock: a device rests between transfers.
         """
         self.close()
         after = self._look(self._now())
@@ -361,7 +363,6 @@ class Monitor(Watch):
             steal_cores=steal_cores,
         )
         return Conditions(
-            # Between transfers a device rests, and its clock changes.
             power_limited=clock != "host" and _is_limited(self._readings, batches),
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
             cores=after.cores if after else 0,
@@ -390,7 +391,11 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit was reported, or the median clock was 2 % lower, while batches ran."""
+    """Whether a power or thermal limit was reported since the first batch, or the clock was too low.
+
+    Too low is a median over 2 % below the highest clock of the window. False without readings since the first
+    batch.
+    """
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
         return True
@@ -433,6 +438,6 @@ def _value_by_batch(
     value: Callable[[Reading], float | None],
     middle: Callable[[list[float]], float],
 ) -> tuple[float | None, ...]:
-    """One value for each batch, None where unknown; empty if no value was ever read."""
+    """`middle` of the values during each batch, to 0.1; None where unknown, empty if all are unknown."""
     known = [[figure for reading in part if (figure := value(reading)) is not None] for part in during]
     return tuple(round(middle(part), 1) if part else None for part in known) if any(known) else ()
