@@ -55,20 +55,18 @@ Reach = Literal["plain", "matrix", "quick", "every"]
 
 
 def gemm_plan(
-    devices: Sequence[DeviceFacts],
-    chosen: Sequence[Variant],
-    problems: Iterable[Gemm],
-    overrides: Mapping[str, int] | None = None,
-    operands: Operands | None = None,
-    tuned: FindTuned = lambda *_: None,
-    axes: Axes = Axes(),  # frozen
-) -> Plan:
+    devices: Sequence[DeviceFacts], chosen: Sequence[Variant], problems: Iterable[Gemm],
+    overrides: Mapping[str, int] | None = None, operands: Operands | None = None,
+    tuned: FindTuned = lambda *_: None, axes: Axes = Axes(),
+) -> Plan:  # fmt: skip
     """Plan every variant on every problem and device, problem by problem, so that variants are interleaved.
 
-    `overrides` replace the shipped preset. Without them, `tuned` parameters do. If a kernel has strict and
-    fast math, fast alternates with strict. A grid combination that breaks a constraint is skipped with the
-    constraint's sentence. Raise `ParameterError` if no variant has an override's parameter, a variant cannot
-    use it, or alpha or beta of an integer problem has a fraction.
+    A variant is a kernel or a library. A step is a case to measure, or a row with the reason why it cannot
+    run. The host's BLAS is planned once, not for each device. `overrides` replace values of the shipped
+    preset. Without them, `tuned` parameters do. If a kernel has strict and fast math, batches of fast
+    alternate with strict. A grid combination that breaks a constraint is skipped with the constraint's
+    sentence. Raise `ParameterError` if no variant has an override's parameter, a variant cannot use it, or
+    alpha or beta is out of range or has a fraction in an integer problem.
     """
     overrides = overrides or {}
     for name in (*overrides, *axes.grid):
@@ -105,15 +103,10 @@ def _alternating_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, 
 
 
 def alternating_with(
-    plan: Plan,
-    devices: Sequence[DeviceFacts],
-    partner: Variant,
-    overrides: Mapping[str, int],
-    operands: Operands | None,
-    tuned: FindTuned,
-    axes: Axes = Axes(),  # frozen
-) -> Plan:
-    """Return a plan whose kernels alternate with `partner`.
+    plan: Plan, devices: Sequence[DeviceFacts], partner: Variant, overrides: Mapping[str, int],
+    operands: Operands | None, tuned: FindTuned, axes: Axes = Axes(),
+) -> Plan:  # fmt: skip
+    """Return a plan whose kernels alternate with `partner` batch by batch, as the `versus` of their cases.
 
     Host cases, skipped rows and the partner's own cases without a grid are unchanged. A case whose partner
     cannot run gets a note with the reason. Raise `ParameterError` if the partner cannot run any problem on a
@@ -150,11 +143,12 @@ def alternating_with(
 def fitting(
     plan: Plan, groups: Sequence[Collection[str]], named: Collection[str], faster: Mapping[str, str] = FASTER
 ) -> Plan:
-    """Drop cases of group members that are not meant for the device or cannot run.
+    """Drop kernels that are only members of a group, such as "default", where they do not suit the device.
 
-    Also drop those whose `faster` kernel runs. Kernels in `named` and host rows stay. Unsupported rows also
-    stay if nothing can run for a device, type and problem. `groups` has the members of the groups for each
-    device: see `ladder.DEFAULT`.
+    `groups` has the members of the groups for each device: see `ladder.DEFAULT`. Host cases and kernels in
+    `named` stay. Other kernels stay if they are members for their device and their `faster` kernel does not
+    run the same problem. Then drop unsupported rows that are not in `named`, if some case runs that type and
+    problem on the device. For host rows, a case on any device counts.
     """
     served: set[tuple[object, ...]] = set()
     asked = []
@@ -169,13 +163,10 @@ def fitting(
             if isinstance(step, Case):
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}
     return tuple(
-        step
-        for step, variant, target in asked
-        if isinstance(step, Case)
-        or variant in named
-        or step.row.status != "unsupported"
+        step for step, variant, target in asked
+        if isinstance(step, Case) or variant in named or step.row.status != "unsupported"
         or target not in served
-    )
+    )  # fmt: skip
 
 
 def measured_by(plan: Plan) -> set[str]:
@@ -184,17 +175,13 @@ def measured_by(plan: Plan) -> set[str]:
 
 
 def peak_plan(
-    devices: Sequence[DeviceFacts],
-    dtypes: Sequence[str],
-    widths: Sequence[int],
-    first: int = 0,
+    devices: Sequence[DeviceFacts], dtypes: Sequence[str], widths: Sequence[int], first: int = 0,
     reach: Reach = "quick",
-) -> Plan:
-    """Plan compute probes for every device and type; `first` is the first device's position.
+) -> Plan:  # fmt: skip
+    """Plan compute probes for every device, type and vector width; `first` is the first device's position.
 
     `plain` selects multiply-adds, `matrix` the tensor cores, and `quick` both. Only `every` adds the other
-    probes, zero operands, and rows for probes that cannot run, except that multiply-adds always have such
-    rows.
+    probes, zero operands, and rows for probes that cannot run. Multiply-adds have these rows in any case.
     """
     chosen = {"plain": (FLOPS,), "matrix": QUICK[1:], "quick": QUICK, "every": tuple(PROBES.values())}[reach]
     plan: list[Case | Skip] = []
@@ -231,20 +218,15 @@ def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Ma
 
 
 def _gemm_case(
-    index: int,
-    device: DeviceFacts,
-    variant: Variant,
-    problem: Gemm,
-    overrides: Mapping[str, int],
-    operands: Operands | None,
-    tuned: FindTuned,
-    math: str = "",
-    grid: tuple[str, ...] = (),
-) -> Case | Skip:
+    index: int, device: DeviceFacts, variant: Variant, problem: Gemm, overrides: Mapping[str, int],
+    operands: Operands | None, tuned: FindTuned, math: str = "", grid: tuple[str, ...] = (),
+) -> Case | Skip:  # fmt: skip
     """Plan a device variant on a problem, or a row with the reason why it cannot run.
 
     Explicit overrides replace tuned parameters, which replace the preset. If a preset exceeds the device, use
-    the nearest one that fits, with a note. A grid combination that breaks a constraint becomes a skipped row.
+    the nearest one that fits, with a note. The row is "unsupported" if the device or the kernel lacks
+    something. It is "skipped" if the problem exceeds a limit or free host memory, or a grid combination
+    breaks a constraint.
     """
     variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}
@@ -313,7 +295,10 @@ def _unsupported(
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Return why a device cannot run a variant for reasons other than size limits, or ""."""
+    """Return why a device cannot run a variant for reasons other than size limits, or "".
+
+    These are data type, device type, arguments, batches, extensions and images.
+    """
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.needs.device_type not in ("", device.type):
@@ -393,7 +378,7 @@ def _lacks_host_memory(
 ) -> str:
     """Return the required and the free host memory as text, or "" if the case fits.
 
-    On a CPU device, its buffers count too.
+    Three copies of the operands are required. On a CPU device, its buffers count too.
     """
     operands = sum(problem.bytes_of.values())
     temporaries = sum(variant.temporary_bytes(problem, parameters).values())
@@ -418,7 +403,6 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
 
 
 # --- Which devices ``--device`` means -----------------------------------------------------------------------
-
 
 _KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
 _OTHERS_DRIVERS = ("pocl", "portable computing", "rusticl", "clover", "mesa")  # not by the card's maker
@@ -467,7 +451,7 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
-    """Return the devices that one selector term names: all for `all`, else at most one.
+    """Return the devices that one selector term names by the rules of `select`. Only `all` may name several.
 
     Raise `UsageError` if there is none.
     """
@@ -502,13 +486,10 @@ def _plain(text: str) -> str:
 
 
 def rebuild(
-    rows: Iterable[Row],
-    devices: Sequence[DeviceFacts],
-    positions: Mapping[int, int],
-    former: str = "",
+    rows: Iterable[Row], devices: Sequence[DeviceFacts], positions: Mapping[int, int], former: str = "",
     user_kernels: Mapping[str, Variant] = MappingProxyType({}),
     old_kernels: Mapping[str, Variant] = MappingProxyType({}),
-) -> Plan:
+) -> Plan:  # fmt: skip
     """Return the cases that would measure rows of a saved run again, in their order.
 
     A parameter that was the preset's is today's preset again, and one that the user gave stays.
@@ -551,7 +532,7 @@ def rebuild(
 
 
 def _alternating_with_old(step: Case, old: Variant, device: DeviceFacts, row: Row) -> Case:
-    """Return the case alternating with an old version of its kernel.
+    """Return the case with an old version of its kernel in `former`, so that their batches alternate.
 
     The old version uses the saved row's parameters and math mode. Raise `ParameterError` if it cannot.
     """
