@@ -53,7 +53,7 @@ class Number(click.types.FloatParamType):
         self._above = above
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Parse a number. Refuse NaN, infinity, and values that are not above the bound."""
+        """Parse a number. `click.BadParameter` for NaN, infinity, and values that are not above the bound."""
         try:
             number = float(value)
         except (TypeError, ValueError):
@@ -156,7 +156,7 @@ def hidden(default: Any) -> Any:
 
 
 def specs(kind: type[Options]) -> dict[str, tuple[Spec, Field[Any]]]:
-    """The options of a class by field name.
+    """The options of a class by field name, each as its `Spec` and its dataclass field.
 
     Options that a subclass adds precede inherited ones. Fields without a `Spec` are excluded.
     """

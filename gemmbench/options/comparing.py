@@ -97,8 +97,8 @@ class Rules:
 def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
     """Parse a --threshold list such as `5 %, register=0.1` into the default and the thresholds by name.
 
-    None gives no threshold. Raise `UsageError` unless each is above 0 and below 100 % (below 10,000 % with a
-    percent sign).
+    They are fractions: 5 % is 0.05. The default is None if each part has a name, or if `text` is None. Raise
+    `UsageError` unless each is above 0 and below 100 % (below 10,000 % with a percent sign).
     """
     default: float | None = None
     by_name = {}
@@ -149,20 +149,12 @@ class ComparisonOptions(Options):
     strict: bool = flag("Exit 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
     format: str = option(
         f"What to print: {', '.join(COMPARISON_FORMATS)}.",
-        click.Choice(COMPARISON_FORMATS),
-        "table",
-        metavar="FORMAT",
-        shell=True,
-        common=True,
-    )
+        click.Choice(COMPARISON_FORMATS), "table", metavar="FORMAT", shell=True, common=True,
+    )  # fmt: skip
     write: tuple[str, ...] = option(
         "Also write a file: junit=report.xml; repeatable.",
-        default=(),
-        many=True,
-        metavar="FORMAT=FILE",
-        shell=True,
-        common=True,
-    )
+        default=(), many=True, metavar="FORMAT=FILE", shell=True, common=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +162,7 @@ class ComparisonOptions(Options):
 
     @cached_property
     def rules(self) -> Rules:
-        """Parse --threshold, --scope, --across and --fail-on into comparison rules."""
+        """Rules from --threshold, --scope, --across and --fail-on, cached. `UsageError` if one is invalid."""
         differences = (
             () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
         )
@@ -220,10 +212,8 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "Alternate each kernel with its old version. PATH is a folder of kernels, or a checkout (a folder "
         "with gemmbench/). It may also be driver:LIBRARY (another OpenCL driver), or the old .cl of a "
         "--kernel-file. For several files, give their folder.",
-        FILE,
-        metavar="PATH",
-        common=True,
-    )
+        FILE, metavar="PATH", common=True,
+    )  # fmt: skip
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
         "The current version of your own kernel in the baseline; may be repeated."
     )
@@ -240,7 +230,10 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     cold: bool = flag("Rotate operands past the last-level cache.  [default: the baseline's]", group=TIMING)
 
     def __post_init__(self) -> None:
-        """Validate the options. --aa allows no chart, report, JUnit or GitHub output."""
+        """Raise `UsageError` if --aa has a chart, report, JUnit or GitHub output, or --against is unusable.
+
+        Also load the user's kernels, which may raise too.
+        """
         super().__post_init__()
         if self.aa:
             formats = ("table", "markdown", "json")
@@ -260,7 +253,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     def policy_of(self, base: Policy) -> Policy:
         """Return the baseline's policy with the options that were given.
 
-        --against raises a budget below 2 s unless --budget is given.
+        --against raises a sampling budget below 2 s to 2 s unless --budget is given.
         """
         policy = super().policy_of(base)
         if self.against is not None and self.budget is None:
@@ -283,15 +276,15 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def user_kernels(self) -> dict[str, Variant]:
-        """The user's kernels by name."""
         return {each.name: each for each in names.own_kernels(self.kernel_files)}
 
     @cached_property
     def old_kernels(self) -> dict[str, Variant]:
-        """Load the old versions of the user's kernels from --against, by their current names.
+        """Load the old versions of the user's kernels from --against, by their current names. Cached.
 
-        Return none without --against or for another driver. A folder may lack some of the files. Raise
-        `UsageError` if --against is one .cl file but there is not exactly one --kernel-file.
+        Return none without --against or for another driver. Files that a folder lacks are omitted. Raise
+        `UsageError` if --against is unreadable, or is one .cl file but there is not exactly one
+        --kernel-file.
         """
         if self.against is None or str(self.against).startswith(DRIVER):
             return {}
@@ -409,7 +402,10 @@ class TuneOptions(Options):
 
     @cached_property
     def variant(self) -> Variant | None:
-        """The kernel of --kernel, or the single --kernel-file. None if neither is given."""
+        """The kernel of --kernel, or the single --kernel-file. None if neither is given.
+
+        Raise `UsageError` if there are several, or a name is unknown.
+        """
         by_name = {each.name: each for each in names.own_kernels(self.kernel_files)}
         if self.kernel is None:
             return only(tuple(by_name.values()), "--kernel-file") if by_name else None
@@ -417,10 +413,10 @@ class TuneOptions(Options):
         return by_name.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:
-        """Return the problems to search: -m, -n, -k, or square problems.
+        """Return the problems to search: the one of -m, -n and -k, else square ones of --sizes.
 
-        The default sizes depend on the device. Raise `UsageError` if both are given, -n or -k lacks -m, or
-        --batch has neither.
+        Without any size it is one of 4096 on a discrete GPU, else of 1024. n and k default to m. Raise
+        `UsageError` if -m and --sizes are both given, -n or -k lacks -m, or --batch has neither.
         """
         if self.m is None:
             if self.n is not None or self.k is not None:
@@ -458,17 +454,13 @@ class ReportOptions(Options):
 
     out: Path | None = option(
         "The page; replaced if it exists.  [default: the first file or folder's name, .html]",
-        PAGE,
-        flags=("-o", "--out"),
-        common=True,
-    )
+        PAGE, flags=("-o", "--out"), common=True,
+    )  # fmt: skip
     title: str | None = option("Page title.  [default: the devices]", metavar="TEXT", common=True)
     charts: str = option(
         "all, none, or comma-separated kinds (see plot --kind list).  [default: all but time]",
-        default="",
-        metavar="KINDS",
-        common=True,
-    )
+        default="", metavar="KINDS", common=True,
+    )  # fmt: skip
     threshold: str | None = _threshold_option("Smallest change to report")
 
     def __post_init__(self) -> None:

@@ -76,15 +76,12 @@ _DEFAULT_SIZE = 1024
 
 
 def device_option(default: str = "the best found") -> Any:
-    """Which device; `default` is what help says is used without it."""
+    """The dataclass field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default`."""
     return problem_option(
         "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
         f"comma-separated.  [default: {default}]",
-        default="",
-        common=True,
-        env=DEVICE_VARIABLE,
-        metavar="WHICH",
-    )
+        default="", common=True, env=DEVICE_VARIABLE, metavar="WHICH",
+    )  # fmt: skip
 
 
 def kernels_option(
@@ -94,7 +91,7 @@ def kernels_option(
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
-    """Kernels, by name or group."""
+    """The dataclass field of --kernel: names or groups of kernels. `spec` sets attributes of its `Spec`."""
     spec = {"metavar": "NAMES", "names": names.KERNELS, "group": KERNELS, "common": True, **spec}
     return option(help, default=default, flags=("--kernel",), **spec)
 
@@ -118,7 +115,7 @@ def seconds_option(help: str, default: float | None = None, common: bool = False
 
 
 def memory_option(default: str) -> Any:
-    """The option --memory; `default` is shown in the help."""
+    """The dataclass field of --memory, None by default. The help shows `default`."""
     modes = ("auto", *MEMORY_MODES)
     return timing_option(
         f"How operands reach the device: {', '.join(modes)}.  [default: {default}]",
@@ -164,7 +161,11 @@ class MeasurementOptions(Options):
     )
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""
+        """Raise `UsageError` if an output cannot be written, or --save, --resume and --force do not fit.
+
+        --resume needs --save, --force needs --save or --out. An existing --save file needs one of the two,
+        not both.
+        """
         super().__post_init__()
         if self.resume and self.save is None:
             raise UsageError("--resume needs --save FILE")
@@ -178,7 +179,6 @@ class MeasurementOptions(Options):
 
     @property
     def policy(self) -> Policy:
-        """How rows are measured."""
         return self.policy_of(Policy())
 
     def policy_of(self, base: Policy) -> Policy:
@@ -190,13 +190,10 @@ class MeasurementOptions(Options):
         budget_s = base.budget_s if self.budget is None else self.budget
         limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
         return replace(
-            base,
-            budget_s=budget_s,
-            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
-            memory=base.memory if self.memory is None else self.memory,
-            cold=self.cold or base.cold,
+            base, budget_s=budget_s, time_limit_s=limit_s if self.time_limit is None else self.time_limit,
+            memory=base.memory if self.memory is None else self.memory, cold=self.cold or base.cold,
             energy=self.energy,
-        )
+        )  # fmt: skip
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices; `UsageError` or `ParameterError` if something does not fit."""
@@ -217,36 +214,27 @@ class PeakOptions(MeasurementOptions):
 
     types: str | None = problem_option(
         f"Comma-separated data types.  [default: {','.join(DEVICE_DTYPES)}]",
-        metavar="TYPES",
-        names=ALL_DTYPES,
-        common=True,
-    )
+        metavar="TYPES", names=ALL_DTYPES, common=True,
+    )  # fmt: skip
     only: str | None = problem_option(
         f"Comma-separated: {', '.join(FAMILIES)}.  [default: {COMPUTE}]",
-        metavar="FAMILIES",
-        names=tuple(FAMILIES),
-        common=True,
-    )
+        metavar="FAMILIES", names=tuple(FAMILIES), common=True,
+    )  # fmt: skip
     all: bool = flag("Measure every family, type and probe.", group=PROBLEM, common=True)
     describe: str | None = option(
         "Explain one probe, or list all of them.",
-        common=True,
-        metavar="[PROBE]",
-        bare=EVERY_PROBE,
-        shell=True,
-        names=(*PROBES, *memory.BY_NAME),
-    )
+        common=True, metavar="[PROBE]", bare=EVERY_PROBE, shell=True, names=(*PROBES, *memory.BY_NAME),
+    )  # fmt: skip
     format: str = option(
         f"What to print: {', '.join(RUN_FORMATS)}.",
-        click.Choice(RUN_FORMATS),
-        "table",
-        shell=True,
-        metavar="FORMAT",
-        common=True,
-    )
+        click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True,
+    )  # fmt: skip
 
     def __post_init__(self) -> None:
-        """Validate --only, --all and --types, unless --describe only explains probes."""
+        """Raise `UsageError` for --only with --all, --types without the compute family, or an unknown type.
+
+        With --describe, which only explains probes, do not check these.
+        """
         super().__post_init__()
         if self.describe is not None:
             return
@@ -267,9 +255,10 @@ class PeakOptions(MeasurementOptions):
         return ALL_DTYPES if self.all else DEVICE_DTYPES
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the chosen families: compute first, then memory, transfers and latencies.
+        """Plan the families of --only: compute alone by default, all with --all. Compute comes first.
 
-        Compute measures every probe with --types or --all, else the quick selection.
+        With --types or --all it has every arithmetic probe, else the quick ones: multiply-adds and tensor
+        cores. Memory, transfer and latency probes follow. `find_tuned` is not used.
         """
         reach: Reach = "every" if self.types is not None or self.all else "quick"
         compute = peak_plan(devices, self.dtypes, WIDTHS, reach=reach) if COMPUTE in self.families else ()
@@ -288,18 +277,13 @@ class GemmCommandOptions(MeasurementOptions):
     baseline: str = kernel_option(
         f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
         "BLAS). On a GPU, also cublas if installed, otherwise clblast.",
-        default=names.DEFAULT,
-        metavar="NAMES",
-        names=names.BASELINES,
-    )
+        default=names.DEFAULT, metavar="NAMES", names=names.BASELINES,
+    )  # fmt: skip
     params: tuple[str, ...] = kernel_option(
         "Set a kernel parameter; may be repeated. Comma-separated values measure every valid "
         f"combination, at most {names.MOST_COMBINATIONS}.",
-        default=(),
-        flags=("--param",),
-        metavar="NAME=VALUES",
-        many=True,
-    )
+        default=(), flags=("--param",), metavar="NAME=VALUES", many=True,
+    )  # fmt: skip
     math: str | None = kernel_option(
         "Compile OpenCL kernels with strict or fast math (-cl-fast-relaxed-math). With both, batches "
         "alternate and the table shows the ratio.  [default: strict; image-4x8 and buffer-4x8 fast]",
@@ -311,10 +295,8 @@ class GemmCommandOptions(MeasurementOptions):
     )
     tuned: bool = flag(
         "Use the parameters that `gemmbench tune` saved for this device.",
-        default=True,
-        flags=("--tuned/--no-tuned",),
-        group=KERNELS,
-    )
+        default=True, flags=("--tuned/--no-tuned",), group=KERNELS,
+    )  # fmt: skip
     alpha: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
     beta: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
     trans_a: bool = flag(TRANS_A, group=PROBLEM)
@@ -328,16 +310,15 @@ class GemmCommandOptions(MeasurementOptions):
     )
     peak: bool = flag(
         "Measure peak and bandwidth first, unless they are cached.",
-        default=True,
-        flags=("--peak/--no-peak",),
-        group=TIMING,
-    )
+        default=True, flags=("--peak/--no-peak",), group=TIMING,
+    )  # fmt: skip
     remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
 
     def __post_init__(self) -> None:
         """Resolve kernels, types and shapes, and raise `UsageError` if they are invalid.
 
-        --math needs an OpenCL kernel. Both math modes together exclude --versus.
+        --math needs an OpenCL kernel. Both math modes together exclude --versus. --param values have at most
+        100 combinations for a kernel.
         """
         super().__post_init__()
         _ = self.variants, self.dtypes, self.partner
@@ -373,7 +354,10 @@ class GemmCommandOptions(MeasurementOptions):
 
     @cached_property
     def partner(self) -> Variant | None:
-        """The kernel or library of --versus, which alternates with the others. None without --versus."""
+        """The kernel or library of --versus, which alternates with the others. None without --versus.
+
+        Raise `UsageError` unless it is one known name.
+        """
         if self.versus is None:
             return None
         by_name = {**ladder.BY_NAME, **{each.name: each for each in self.user_kernels}}
@@ -398,9 +382,9 @@ class GemmCommandOptions(MeasurementOptions):
         return Operands()
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the bandwidth once, for a sweep. Then, for each type, plan its peaks and its GEMMs.
+        """Plan the bandwidth once, except for `gemm`. Then, for each type, plan its peaks and its GEMMs.
 
-        Bandwidth and peaks are omitted with --no-peak or if every shape is empty.
+        No peak is repeated. Bandwidth and peaks are omitted with --no-peak or if every shape is empty.
         """
         has_peaks = self.peak and any(shape.m and shape.n and shape.k for shape in self.shapes)
         steps: Plan = bandwidth_plan(devices) if has_peaks and self.has_bandwidth else ()
@@ -414,8 +398,8 @@ class GemmCommandOptions(MeasurementOptions):
     def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
         """Plan the short peak measurements that these kernels are compared with.
 
-        Each device that supports `dtype` gets the plain peak. If any kernel uses tensor cores for `dtype` in
-        the layouts of the shapes, every device also gets the matrix peak.
+        Each device that supports `dtype` gets the plain peak, of multiply-adds. If any kernel uses tensor
+        cores for `dtype` in the layouts of the shapes, every device that has these also gets their peak.
         """
         layouts = {
             Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes
@@ -434,7 +418,6 @@ class GemmCommandOptions(MeasurementOptions):
         return steps
 
     def _shape(self, m: int, n: int, k: int, ld: Leading | None = None) -> Shape:
-        """A shape with the options' transposition and batch."""
         return Shape("", m, n, k, ld, self.trans_a, self.trans_b, self.batch)
 
     def _problems(self, dtype: str) -> list[Problem]:
@@ -448,9 +431,10 @@ class GemmCommandOptions(MeasurementOptions):
         ]
 
     def _gemms(self, devices: Sequence[DeviceFacts], dtype: str, find_tuned: FindTuned) -> Plan:
-        """Plan all kernels and shapes in one data type.
+        """Plan all kernels and shapes in one data type, alternating with the --versus kernel if there is one.
 
-        Add the --versus partner to each case. Drop kernels of a group that do not suit the device.
+        Drop kernels of a group that do not suit the device. Unless --kernel has "all", also drop those that a
+        faster one replaces. --param values are fixed parameters, or a grid if a parameter has several.
         """
         problems = self._problems(dtype)
         params = names.choose_params(self.params)
@@ -467,7 +451,7 @@ class GemmCommandOptions(MeasurementOptions):
         return fitting(cases, groups, (*self.named, *self.baseline.split(",")), faster)
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
-        """Count the kernels that could run on the devices but are not in the plan.
+        """Count the built-in OpenCL kernels that could run on the devices but are not in the plan.
 
         Return 0 unless --kernel includes default.
         """
@@ -533,16 +517,12 @@ class WorkloadsOptions(GemmCommandOptions):
     kernels: str = kernels_option(default="best")
     set: str | None = problem_option(
         f"Comma-separated: {', '.join(SETS)} or all.  [default: all but llm; none with --file]",
-        metavar="NAMES",
-        names=(*SETS, "all"),
-        common=True,
-    )
+        metavar="NAMES", names=(*SETS, "all"), common=True,
+    )  # fmt: skip
     file: Path | None = problem_option(
         "Your own shapes. Columns: m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
-        FILE,
-        metavar="FILE.csv",
-        common=True,
-    )
+        FILE, metavar="FILE.csv", common=True,
+    )  # fmt: skip
     batch: int = problem_option("Images or sequences per batch.", SIZE, 1)
     prompt: int = problem_option("Tokens per prompt.", SIZE, PROMPT)
 
@@ -556,10 +536,7 @@ class WorkloadsOptions(GemmCommandOptions):
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shapes of the sets, then those of --file.
-
-        Shapes with equal dimensions and layout are merged.
-        """
+        """The shapes of the sets, then those of --file. Shapes that differ only in name are merged."""
         shapes = [
             replace(shape, trans_a=self.trans_a, trans_b=self.trans_b)
             for name in self.set_names
@@ -600,10 +577,11 @@ class GemmOptions(GemmCommandOptions):
     scope: str | None = hidden(None)
 
     def __post_init__(self) -> None:
-        """Validate the options for operand files and --out.
+        """Raise `UsageError` if the options for operand files and --out contradict each other.
 
-        Operand files must match --dtype. --c and a nonzero --beta need each other if any file is given. --out
-        needs one kernel and one type, and --force to replace a file.
+        Operand files must match --dtype. --c and a nonzero --beta need each other if any file is given.
+        --seed needs a generated operand. --batch excludes files and --out. --out needs one kernel and one
+        type, and --force to replace a file.
         """
         super().__post_init__()
         if self._files:

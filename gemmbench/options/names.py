@@ -37,8 +37,7 @@ def choose_dtypes(text: str, known: Sequence[str]) -> tuple[str, ...]:
 def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
     """Load the user's kernels from files, in the order given.
 
-    Raise `UsageError` if a file cannot be used, or its kernel's name is already taken or reserved. Built-in
-    kernels' names count as taken.
+    Raise `UsageError` if a file cannot be used, or its kernel's name is reserved or another kernel's.
     """
     made: list[Variant] = []
     for file in files:
@@ -56,10 +55,9 @@ def own_kernels(files: Sequence[Path]) -> tuple[Variant, ...]:
 def choose_kernels(
     text: str, baseline: str = "none", user_kernels: Sequence[Variant] = (), add_unnamed: bool = True
 ) -> tuple[Variant, ...]:
-    """Return the kernels of a comma-separated list, and the libraries of `baseline`, in ladder order.
+    """Return the kernels of a comma-separated list, and the libraries of `baseline`, in the order of tables.
 
-    If the list names none of the user's kernels, `add_unnamed` adds all of them. Raise `UsageError` if a name
-    is unknown.
+    If the list names none of the user's kernels, `add_unnamed` adds all. `UsageError` if a name is unknown.
     """
     groups = _groups(user_kernels)
     names = {name for word in _kernel_words(text, user_kernels) for name in groups.get(word, (word,))}
@@ -75,7 +73,7 @@ def _groups(user_kernels: Sequence[Variant]) -> Mapping[str, tuple[str, ...]]:
 
 
 def of_groups(text: str, baseline: str, user_kernels: Sequence[Variant], device: DeviceFacts) -> set[str]:
-    """Return the names that the groups in --kernel and --baseline select on this device.
+    """Return the names that the groups in --kernel and --baseline, such as "default", select on this device.
 
     Names listed explicitly are not included.
     """
