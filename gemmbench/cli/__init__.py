@@ -85,8 +85,8 @@ class _LazyGroup(click.Group):
     def main(self, args: Sequence[str] | None = None, **extra: Any) -> Any:  # type: ignore[override]
         """Run the command and exit with its status.
 
-        Each error is printed as one sentence on stderr, without a traceback. Usage and output errors exit
-        with 2, Ctrl-C with 130, and unexpected errors with 70.
+        Each error is printed as one sentence on stderr, without a traceback. Usage and output errors and a
+        run without results exit with 2, Ctrl-C with 130, and unexpected errors with 70.
         """
         extra["standalone_mode"] = False
         if os.environ.get("COLUMNS") == "0":

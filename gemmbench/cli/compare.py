@@ -63,10 +63,10 @@ def _split(files: tuple[Path, ...]) -> tuple[tuple[Path, ...], tuple[Path, ...]]
 def finish(
     comparison: Comparison, options: CompareOptions | CheckOptions, quiet: bool = False, ends: bool = True
 ) -> None:
-    """Write, print, draw and report a comparison, then exit with 1 or 3 if it failed.
+    """Write, print, draw and report a comparison, then exit with 1 for a regression.
 
-    --missing fail also fails on missing rows; --strict exits with 3 for possibly slower rows. Raise
-    `UsageError` if nothing was compared. If `ends` is false, do not exit or raise for the result.
+    --missing fail also exits with 1 for missing rows. Otherwise raise `UsageError` if nothing was compared.
+    --strict exits with 3 for possibly slower rows. If `ends` is false, do not exit or raise for the result.
     """
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
@@ -126,9 +126,9 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
 
 
 def _end_aa(job: Job) -> None:
-    """Print the first failed row, and exit with 1 if any row failed.
+    """After --aa (repeated measurements), print the first failed row. Exit with 1 if any row failed.
 
-    Raise `NothingMeasured` if no row has a result.
+    Otherwise raise `NothingMeasured` if no row has a result.
     """
     lost = [row for row in job.rows if row.status in FAILED]
     if lost:

@@ -200,9 +200,10 @@ _SIZE = 1024  # of the problem that groups are shaped for
 
 
 def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:
-    """Build the variants on the selected devices without running them.
+    """Build the variants on the selected devices without running them, with progress on stderr.
 
-    The rows have resources but no samples.
+    The rows have resources but no samples, or the reason why a variant was not built. Work-groups are shaped
+    for a problem of 1024 x 1024 x 1024. Raise `UsageError` if no device matches.
     """
     policy = Policy()
     with Worker(api.make_machine) as worker:
@@ -275,7 +276,6 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
 
     Registers and spills are added if `reported`; missing values show -.
     """
-
     cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
     cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
     if reported:

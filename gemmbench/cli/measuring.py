@@ -77,7 +77,7 @@ def entry(name: str) -> Entry:
 
 
 def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
-    """What an arithmetic probe measures: types, and variants compared or matrix instructions."""
+    """Labels and texts of what an arithmetic probe measures: types, and variants or matrix instructions."""
     facts = {"types": ", ".join(probe.dtypes)}
     if isinstance(probe, ChainProbe):
         forms = dict.fromkeys(form.name for several in probe.forms.values() for form in several)
@@ -94,7 +94,7 @@ def _compute_facts(probe: Probe) -> list[tuple[str, str]]:
 
 
 def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
-    """What a memory probe measures: widths, access variants, counted bytes and how results are checked."""
+    """Labels and texts of what a memory probe measures: widths, access variants, counted bytes, checks."""
     facts = {}
     if probe.widths:
         facts["widths"] = _listed(probe.widths)
@@ -165,9 +165,9 @@ def tune(options: TuneOptions) -> None:
 
 
 def _forget(options: TuneOptions) -> None:
-    """Delete the device's tuned presets and print each.
+    """Delete the device's tuned presets and print each, or say that there are none.
 
-    Without --kernel, forget all built-in kernels; without --dtype, all types.
+    Without --kernel, forget all built-in kernels; without --dtype, all types. --device must match one device.
     """
     names = (options.variant.name,) if options.variant else LADDER
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)

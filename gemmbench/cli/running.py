@@ -84,6 +84,8 @@ def takes(kind: type[Options]) -> Callable[[Command], Command]:
     """Give a command the options of a class. The command receives them as one object, its first argument."""
 
     def decorate(command: Command) -> Command:
+        """Add the options to a command, whose values it gets as one object."""
+
         @functools.wraps(command)
         def folded(**values: Any) -> Any:
             own = {name: values.pop(name) for name in specs(kind)}
@@ -103,7 +105,7 @@ def command(kind: type[Options], run: Command | None = None) -> click.Command:
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
-    """Build the click option for a field of an options class."""
+    """Return a decorator that adds the click option of a field of an options class: count, flag or value."""
     spec, field = specs(kind)[name]
     extra: dict[str, Any] = {"cls": Option, "group": spec.group, "common": spec.common}
     if spec.kind is COUNT:
@@ -134,7 +136,8 @@ def command_words() -> tuple[str, ...]:
 def measure(options: MeasurementOptions) -> None:
     """Measure, print, draw and save as the options say.
 
-    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result.
+    With --dry-run, only print the plan. Exit with 130 after Ctrl-C, or 1 for a wrong result. Raise
+    `UsageError` if that is impossible, or `NothingMeasured` without a result on the device.
     """
     with prepared(options, api.make_machine) as measurement:
         if options.dry_run:
