@@ -73,8 +73,7 @@ class Rule:
         self, policy: Policy, end: float, least: int = LEAST_SAMPLES,
         summary: Callable[[Sequence[float]], Summary] = summarize,
     ) -> None:  # fmt: skip
-        """Stop at the policy's precision after `min_batches`, or when the next would pass `end`, after
-        `least`.
+        """Stop at the policy's precision after `min_batches`, or if the next would pass `end`, after `least`.
 
         `summary` gives the interval of the samples.
         """
