@@ -27,9 +27,10 @@ class Cost:
 
 
 def cost(row: Row, scope: str | None) -> Cost | None:
-    """Median and minimum seconds per unit of work, in a scope or in the finest one measured.
+    """Median and minimum seconds of a row's samples for each flop (else each byte, else each launch).
 
-    None if the row has no samples to count in that scope.
+    The samples are those of `scope`, or of the row's finest scope (kernel, device, host) if it lacks that.
+    None unless the row is ok and has samples.
     """
     chosen = rates.counted_scope(row, scope)
     if chosen is None:
@@ -55,7 +56,10 @@ class BaselineSet:
         return self.replicates_of(self.runs)
 
     def replicates_of(self, runs: Sequence[Run]) -> tuple[Replicate, ...]:
-        """Split runs into replicates. Drop rows with the same key and samples as an earlier row."""
+        """Split runs into replicates, as `replicates_in` does: sets of rows with every case at most once.
+
+        A row with samples is dropped if an earlier row, of any of the runs, has the same key and seconds.
+        """
         seen: set[tuple[object, ...]] = set()
         replicates = []
         for each in (each for run in runs for each in replicates_in(run, self.header)):
@@ -70,7 +74,7 @@ class BaselineSet:
 
     @cached_property
     def rows(self) -> dict[RowKey, Row]:
-        """The first row of each key that is ok, otherwise its first row."""
+        """By key, the first row in all replicates whose status is ok, otherwise the first row."""
         rows: dict[RowKey, Row] = {}
         for each in self.replicates:
             for key, row in each.rows.items():
@@ -94,7 +98,7 @@ class BaselineSet:
     def difference(self, before: Replicate, now: Replicate, key: RowKey, also: Collection[str] = ()) -> str:
         """Why the rows of two replicates are not comparable, or "". `also` allows more kinds of differences.
 
-        Interleaved rows were measured on one machine, so they always are.
+        The answer is always "" if `rules.interleaved`: then both kernels ran on one machine in alternation.
         """
         if self.rules.interleaved:
             return ""
@@ -114,9 +118,10 @@ class Replicate:
 
 
 def match_key(of: Row | Case, device: int) -> RowKey:
-    """The key by which a row finds its partner in another run. A preset matches whatever its values are.
+    """The key by which a row or case finds its partner in another run. A preset matches whatever its values.
 
-    `device` is a position in the reference header.
+    It has kind, variant, type, problem, and of the parameters only those in `of.given` (the user's; None:
+    all). `device` is a position in the reference header and replaces that of the row or case.
     """
     problem = of.problem if isinstance(of, Row) else saved_problem(of.problem) if of.problem else None
     given = of.parameters if of.given is None else of.given
@@ -125,9 +130,10 @@ def match_key(of: Row | Case, device: int) -> RowKey:
 
 
 def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
-    """The replicates in a run: one, or several if the run holds its cases several times (`check --aa`).
+    """Split a run into replicates: the n-th row of each case goes into the n-th replicate.
 
-    Keys refer to the devices of `reference`.
+    There is one replicate, several if the run repeats its cases (`check --aa`), none without rows. Keys have
+    the positions of the devices in `reference`.
     """
     positions = device_map(reference, run.header)
     replicates: list[dict[RowKey, Row]] = []
@@ -144,8 +150,8 @@ def replicates_in(run: Run, reference: Header) -> tuple[Replicate, ...]:
 def device_map(reference: Header, header: Header) -> tuple[int, ...]:
     """For each device of a header, the position of the same device in a reference header.
 
-    Devices that match none take the rest in order, so that another device is refused instead of reported as
-    missing and new rows. Devices beyond those of the reference get positions of their own.
+    The same device has equal platform and name (`exact_positions`). Others get unused positions in order, so
+    that their rows are paired and refused as not comparable. The rest get positions beyond the reference's.
     """
     positions, count = exact_positions(header.devices, reference.devices), len(reference.devices)
     rest = iter([index for index in range(count + len(positions)) if index not in positions])
@@ -155,7 +161,7 @@ def device_map(reference: Header, header: Header) -> tuple[int, ...]:
 def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFacts]) -> list[int | None]:
     """For each wanted device, the position of an unused device with equal platform and name, or None.
 
-    Devices with the same known chip match first, others in their order.
+    Devices with the same known chip (a hardware id) match first, then the others in order.
     """
     positions: dict[int, int] = {}
     for is_same_chip in (True, False):
@@ -186,7 +192,11 @@ def device_difference(old: DeviceFacts, new: DeviceFacts, across: Collection[str
 def difference(
     old: tuple[Run, Row], new: tuple[Run, Row], across: Collection[str] = (), scope: str | None = None
 ) -> str:
-    """Why two rows with one key are not comparable in a scope and what to do about it, or ""."""
+    """The first difference that makes two rows with one key not comparable, and a remedy; "" without any.
+
+    `across` has the kinds of differences to ignore, but some (such as other operands) always count. `scope`
+    is the timing scope to compare. None, or a scope that a row lacks, means the row's finest.
+    """
     kind, reason = next(_differences(_facts(old, new, scope), across), (None, ""))
     if kind is None:
         return reason and f"{reason}; measure both runs alike"
@@ -211,7 +221,11 @@ def _device_facts(old: DeviceFacts, new: DeviceFacts) -> Iterable[Fact]:
 
 
 def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) -> Iterable[Fact]:
-    """The properties that must be equal for two rows to be comparable, with their old and new values."""
+    """Yield each property that must be equal for two rows to be comparable, with its old and new value.
+
+    Equal values are yielded too. Properties are device and driver (of the host: processor and BLAS), kernel
+    source unless only presets differ, `--cold`, the way of passing operands, operand files and scope.
+    """
     (then, before), (now, after) = base, latest
     old, new = then.device(before), now.device(after)
     hosts = then.header.host, now.header.host
@@ -239,9 +253,10 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
 
 
 def only_preset_differs(before: Row, after: Row) -> bool:
-    """Whether two rows used the kernel source of this version with different presets.
+    """Whether two rows used the kernel source of this gemmbench version, each with other parameters.
 
-    The hash of a kernel covers its source and its parameters, so a new preset changes it.
+    The hash in a row covers source and parameters, so it is computed again for each row's parameters. False
+    if a hash differs, the parameters are equal, or this version does not know the variant or a parameter.
     """
     if before.parameters == after.parameters or before.variant not in BY_NAME:
         return False

@@ -84,11 +84,11 @@ class Job:
 def prepared(
     baseline: BaselineSet, options: CheckOptions, command: Sequence[str], make_machine: Maker
 ) -> Iterator[Job]:
-    """Choose devices, plan the cases and start the measuring process, which ends with the context.
+    """Plan a baseline's cases and start the measuring process, which ends with the context. Yield the job.
 
-    With `--against`, also start every old kernel on a device, so that errors appear before measuring.
-
-    Raises `UsageError` if the baseline, the options and this machine do not fit together.
+    Nothing is measured yet. With `--against` (new kernels alternate with old ones) the time limit doubles.
+    Each old version is started once, so that its errors appear now. Raises `UsageError` if a device or kernel
+    is missing, no row can be measured again, or an old version does not start.
     """
     against, policy = options.against, options.policy_of(baseline.header.policy)
     if against is not None:  # two kernels are built and verified
@@ -120,9 +120,10 @@ def prepared(
 
 
 def follow(job: Job, listen: Listen) -> CheckOutcome:
-    """Run a check and pass each event to `listen`. Ctrl-C or a write error ends it early.
+    """Run a check, or with `--aa` only measure every case several times. Pass each event to `listen`.
 
-    The outcome holds the rows measured so far and how the check ended. The file is closed in any case.
+    Ctrl-C or a write error ends it early. The outcome notes that, and holds all rows so far. Its comparison
+    is None then, and with `--aa`. The file is closed in any case.
     """
     outcome = CheckOutcome(job.run)
     times = job.options.aa
@@ -158,9 +159,11 @@ def repeat(job: Job, times: int) -> Generator[Event, None, None]:
 
 
 def check(job: Job) -> Generator[Event, None, Comparison]:
-    """Measure every case once and compare; then measure suspicious rows again, which decides about them.
+    """Measure every case once, suspicious rows again, and return the comparison. Yields progress events.
 
-    Raises `RunFileError` if a row cannot be written; the rows before it are safe.
+    A suspicious row may be slower, or was over its time budget. It is measured twice more, and all
+    measurements decide. If it or its control row fails then, that row is "broken". Raises `RunFileError` if a
+    row cannot be written; the rows before it are safe.
     """
     yield from once(job)
     baseline = job.baseline
@@ -206,7 +209,7 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
 
 
 def _cases(job: Job) -> dict[RowKey, Case]:
-    """The measured cases by the key of their row in the baseline."""
+    """The cases that the job measures, by the key of their row in the baseline. Skipped ones are excluded."""
     positions = baselines.device_map(job.baseline.header, job.header)
     return {
         baselines.match_key(step, positions[step.device] if step.device >= 0 else HOST): step
@@ -216,10 +219,11 @@ def _cases(job: Job) -> dict[RowKey, Case]:
 
 
 def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow | None:
-    """A row on the same device that shows whether the machine itself is slower, or None.
+    """Choose a row that shows whether the machine, not the suspect's kernel, is slower; None if none fits.
 
-    Libraries come first, because no change to a kernel affects them, then unchanged rows. All CPU devices and
-    the host are one machine. Only for a library may a slower kernel be the control.
+    It is another GEMM row with a ratio on the same device; all CPU devices and the host count as one.
+    Libraries come first, then unchanged or faster rows, the suspect's own problem before others. Slower
+    kernels may only be the control of a library.
     """
 
     def home(line: ComparedRow) -> int:
@@ -241,7 +245,11 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
 def _remeasure(
     job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
 ) -> Generator[Event, None, None]:
-    """Measure candidates again, each between two measurements of its control, each round in a new process."""
+    """Measure candidates again in two rounds, each in a new process, with their control before and after.
+
+    Neighbours with the same control share one measurement of it. Each row and the larger slowdown of its two
+    controls are added to the candidate. After a failure, the candidate is not measured again. Yields events.
+    """
     yield Planned(2 * LOOKS * len(candidates))
     for _ in range(LOOKS):
         job.worker.stop()
@@ -263,7 +271,10 @@ def _remeasure(
 def _slowdown(
     job: Job, candidate: Candidate, control: ComparedRow, case: Case
 ) -> Generator[Event, None, float]:
-    """How much longer a control takes than in the baseline; 1 if it is faster, or has no result."""
+    """Measure a control, and return its time relative to the baseline: at least 1, and 1 without a time.
+
+    Yields progress events. A failed row is added to the candidate's `failed`.
+    """
     row = yield from job.measure(case)
     if row.status in FAILED:
         candidate.failed[control.key] = row
@@ -274,8 +285,9 @@ def _slowdown(
 def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     """Judge a suspicious row by all its measurements: it is slower only if each of them is.
 
-    Times are first divided by the slowdown of the control. Interleaved pairs are pooled instead. A row that
-    never got a time is broken if its last measurement was not ok.
+    Times are first divided by the slowdown of the control. The limit is 1.5 times, or the user's threshold.
+    Interleaved pairs are pooled instead. If no further measurement gave a time, the row is broken if the last
+    one was not ok. Otherwise, or without comparable baseline times, the line stays as it was.
     """
     line, rules = candidate.line, job.baseline.rules
     looks = [(line.row, 1.0), *candidate.rows]
@@ -308,7 +320,10 @@ def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:
 
 
 def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str]:
-    """Warn if a control got over 10 % slower, or if old and new kernels are equal; then the first remarks."""
+    """Yield a warning if a control took over 10 % longer, and one if all old and new kernels are equal.
+
+    The remarks of the first comparison follow.
+    """
     slowest = max((each for each in candidates if each.control), key=lambda each: each.slowdown, default=None)
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
         yield (
@@ -322,7 +337,10 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
 
 
 def _rows_to_measure(baseline: BaselineSet) -> list[Row]:
-    """The baseline's rows that were ok; with `--against`, only those of kernels that have an old version."""
+    """The baseline's rows that were ok, one for each key, with device positions of its first run.
+
+    With `--against`, these are only rows of kernels that have an old version.
+    """
     rules = baseline.rules
     return [
         replace(row, device=key[1])
@@ -334,10 +352,11 @@ def _rows_to_measure(baseline: BaselineSet) -> list[Row]:
 def _selected_devices(
     baseline: BaselineSet, available: Sequence[DeviceFacts], selector: str
 ) -> tuple[tuple[DeviceFacts, ...], dict[int, int]]:
-    """The devices to measure on, and their positions by position in the baseline.
+    """The devices to measure on, and their positions there by position in the baseline.
 
-    They are the baseline's devices, by platform and name. A selector's other devices match the rest of the
-    baseline's in order. Raises `UsageError` if the devices are not here, or differ beyond `--across`.
+    They match by platform and name. Missing ones are replaced, in order, by other devices of `selector`, if
+    given, else omitted. For a baseline of host rows: `select`'s devices and {}. Raises `UsageError` if no
+    device is here, or (unless interleaved) one differs beyond `--across`.
     """
     base_devices = baseline.header.devices
     used = sorted({key[1] for key in baseline.rows if HOST < key[1] < len(base_devices)})
@@ -390,9 +409,10 @@ class AAReport:
 
 
 def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
-    """Find the largest slowdown between any two measurements of each row, over all runs.
+    """Report how much the times of each row differ between measurements of unchanged code, over all runs.
 
-    A slowdown is the smaller ratio of medians and minima. Rows with fewer than two times are omitted.
+    It is the largest slowdown between any two measurements, as a fraction. A slowdown is the smaller of the
+    ratios of medians and of minima. Rows with fewer than two times are omitted.
     """
     baseline = BaselineSet(tuple(runs), rules)
     rows = []
@@ -407,7 +427,10 @@ def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
 
 
 def aa_sheets(report: AAReport) -> list[Sheet]:
-    """Make a table of rows for each device, the host last, and a sentence about 95 % of all rows."""
+    """Make a table of rows for each device, the host last, and a sheet with one sentence about all rows.
+
+    It says how much 95 % of them differ at most, or that no row was measured twice.
+    """
     groups = by_key((row.row.device, row) for row in report.rows)
     typed = len({row.row.dtype for row in report.rows}) > 1
 
@@ -432,15 +455,13 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
 
 
 def aa_json(report: AAReport) -> str:
-    """Write ``min_threshold`` and ``rows`` as one JSON object; thresholds are fractions."""
+    """The report as text: a JSON object with ``min_threshold`` and ``rows``. Thresholds are fractions."""
     rows = [
         {
             **{field: getattr(each.row, field) for field in ("kind", "variant", "dtype")},
-            "device": each.device,
-            "where": where(each.row),
-            "runs": each.runs,
+            "device": each.device, "where": where(each.row), "runs": each.runs,
             "min_threshold": each.min_threshold,
         }
         for each in report.rows
-    ]
+    ]  # fmt: skip
     return json.dumps({"min_threshold": report.min_threshold, "rows": rows}, indent=1) + "\n"
