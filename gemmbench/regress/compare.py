@@ -102,7 +102,6 @@ class Comparison:
 
     @property
     def slower(self) -> tuple[ComparedRow, ...]:
-        """The rows that became slower."""
         return tuple(line for line in self.lines if line.verdict == "slower")
 
     @property
@@ -116,10 +115,10 @@ class Comparison:
 
     @property
     def compared(self) -> int:
-        """The number of lines with a ratio of times, or whose row broke.
+        """The number of lines with a ratio of times or the verdict "broken".
 
-        0 if only rows of the host were compared while a device's rows were not: an unchanged host BLAS says
-        nothing about any kernel.
+        0 if all of these are rows of the host, and a device's row is "missing" or "not comparable". An
+        unchanged host BLAS says nothing about any kernel.
         """
         stated = [line for line in self.lines if line.ratio is not None or line.verdict == "broken"]
         hosts = all(line.key[1] == HOST for line in stated)
@@ -137,10 +136,10 @@ def compare(bases: Sequence[Run], news: Sequence[Run], rules: Rules | None = Non
 
 
 def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Comparison:
-    """Pair rows by key and judge each alone, without the rule for the whole run.
+    """Pair the rows of baseline and new runs by key and judge each alone, without the rule of `concluded`.
 
-    `left_out` counts the rows that cannot be compared by reason. Remarks report unused thresholds, changed
-    presets and, unless interleaved, changed environment variables.
+    `left_out` counts the keys that cannot be compared, by reason. Remarks report unused thresholds, changed
+    presets and, unless interleaved, environment variables that differ between the first runs.
     """
     baseline = BaselineSet(tuple(bases), rules)
     replicates = baseline.replicates_of(news)
@@ -165,7 +164,7 @@ def paired(bases: Sequence[Run], news: Sequence[Run], rules: Rules) -> Compariso
 
 
 def _environments(before: Run, now: Run) -> list[str]:
-    """A remark for each environment variable that differs between two runs."""
+    """A remark for each recorded environment variable that differs between two runs, sorted by name."""
     old, new = before.header.host.environment, now.header.host.environment
     return [
         f"{clean(name)} was {clean(old.get(name, 'not set'))} in the baseline, and is "
@@ -176,10 +175,11 @@ def _environments(before: Run, now: Run) -> list[str]:
 
 
 def concluded(comparison: Comparison) -> Comparison:
-    """Apply the rule for the whole run, unless interleaved.
+    """Return the comparison with the rule for the whole run applied, unless interleaved.
 
-    If the median ratio is above 1.5 (or the given threshold), rows above that limit become slower. Remarks
-    report this, and that there is only one baseline.
+    Each row's ratio is the smaller one, of medians or of minima. The limit is 1.5, or 1 plus the general
+    threshold if that is more. If the median of all ratios exceeds it, every row above it becomes "slower",
+    and a first remark reports this. A last remark reports that no row has more than one baseline run.
     """
     rules, lines, remarks = comparison.rules, comparison.lines, comparison.remarks
     ratios = [line.ratio.low for line in lines if line.ratio]
@@ -200,7 +200,12 @@ def concluded(comparison: Comparison) -> Comparison:
 
 
 def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> ComparedRow | str:
-    """The line of one row, or why it has none."""
+    """The line of one key with its verdict, or as text why it has none.
+
+    "broken": a new row failed, and the baseline was ok (or was not wrong, and the new row is). "missing": ok
+    in the baseline, without a new row. "new": only the new row is ok. `_not_run` and `_compared` judge the
+    rest. A key has no line without a time, with cached new times, or (interleaved) without an old kernel.
+    """
     olds = [each for each in baseline.replicates if key in each.rows]
     statuses = {each.rows[key].status for each in olds}
     was_ok = "ok" in statuses
@@ -228,9 +233,10 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
 
 
 def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
-    """The line of a row that was ok in the baseline and was not run now.
+    """The line of a row that was ok in the baseline, and is skipped or not supported now: "missing".
 
-    A row over its budget reports the time that it needs, which is compared with the baseline's.
+    A row over its time budget states the time that it needs. Unless interleaved, it is "possibly slower" if
+    this exceeds the baseline's by more than the threshold, or "slower" if the user gave the threshold.
     """
     row, rules = line.row, baseline.rules
     costs = baseline.costs(baseline.comparable(line.key, now), line.key)
@@ -244,10 +250,10 @@ def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> Compar
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
-    """Add changed registers, spills and local memory to a line.
+    """Add changed registers, spills and local memory to a line, from the first ok row of `news`.
 
     With `--fail-on resources` the verdict becomes "resources changed", unless the line fails already. A line
-    without a comparable baseline row stays the same.
+    without a comparable baseline row (source, `--cold` and memory may differ) stays the same.
     """
     also = ("source", "sampling", "memory")
     now = next((each for each in news if line.key in each.rows and each.rows[line.key].status == "ok"), None)
@@ -268,14 +274,15 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
 
 
 _RESOURCES = {
-    "registers": "registers",
-    "spill_bytes": "bytes spilled",
-    "local_bytes": "bytes of local memory",
-}
+    "registers": "registers", "spill_bytes": "bytes spilled", "local_bytes": "bytes of local memory",
+}  # fmt: skip
 
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:
-    """The resources that differ between kernels of one name, if the driver reports them for both rows."""
+    """Yield each change of registers, spilled bytes or local memory: ``name: 40 registers, not 32``.
+
+    Kernels match by name. Kernels of one row only and values that are not reported are skipped.
+    """
     olds, news = ({each.kernel: each for each in row.resources} for row in (before, now))
     for kernel in (kernel for kernel in news if kernel in olds):
         for name, unit in _RESOURCES.items():
@@ -287,8 +294,10 @@ def changed_resources(before: Row, now: Row) -> Iterator[str]:
 def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
     """Judge a row that is ok on both sides, from all comparable replicates.
 
-    It is "not comparable" if none are, or if a result has suspect integrity. It is "missing" without a time.
-    A CPU row without a given threshold cannot fail if other programs may have run.
+    It is "not comparable" if no new replicate is comparable with the baseline, or a verification was suspect.
+    It is "missing" if a side has no time, or interleaved rows have no pairs, by which they are judged.
+    Otherwise `judge` decides, with a limit of 1.5 times the time, or 2 on a CPU. If other programs may have
+    slowed down a CPU row (`_doubt`), it is at most "possibly slower", unless its threshold is the user's.
     """
     key, rules = line.key, baseline.rules
     first = next((each for each in news if baseline.comparable(key, each)), None)
@@ -343,7 +352,11 @@ def spread(costs: Sequence[Cost]) -> float:
 
 
 def _doubt(rows: Sequence[tuple[Run, Row]]) -> str:
-    """Why rows on a CPU may be slow because of other programs, or ""."""
+    """Why rows on a CPU may be slow because of other programs, or "". Other rows do not count.
+
+    The reasons are an uncertain figure, missing control bursts, or control bursts over 5 % apart. A control
+    burst is a short run of a fixed kernel before and after a row.
+    """
     rows = [(run, row) for run, row in rows if is_on_cpu(run, row)]
     bursts = [row.conditions.control_s if row.conditions else () for _, row in rows]
     every = [seconds for several in bursts for seconds in several]
@@ -363,7 +376,7 @@ def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit
 
     Slower: the low end is above the threshold if it is given or interleaved, otherwise also above `limit`.
     Possibly slower: the low end (interleaved: the median) is above the threshold. Faster: the high end is
-    below 1 / (1 + threshold).
+    below 1 / (1 + threshold). Otherwise unchanged. Any earlier reason is removed.
     """
     threshold = rules.threshold(line.row) + spread
     is_given = rules.interleaved or rules.given_threshold(line.row) is not None
@@ -379,9 +392,9 @@ def judge(rules: Rules, line: ComparedRow, ratio: Interval, spread: float, limit
 
 
 def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:
-    """Judge a line by the pooled interleaved pairs of several measurements; None without pairs.
+    """Judge a line by the pooled batches that alternated between new and old kernel; None without any.
 
-    With fewer than 12 pairs the row can be neither slower nor faster, only possibly slower.
+    The line also gets both median times. With fewer than 12 pairs it is "unchanged" or "possibly slower".
     """
     new, old = interleaved_seconds(rows, rules.scope)
     if not new:
