@@ -18,12 +18,9 @@ from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
 from gemmbench.stats.rates import problem_fields
 
 STYLES: dict[Verdict, str] = {
-    **dict.fromkeys(FAILING, "bold red"),
-    **dict.fromkeys(("possibly slower", *LOST), "yellow"),
-    "new": "dim",
-    "unchanged": "",
-    "faster": "green",
-}
+    **dict.fromkeys(FAILING, "bold red"), **dict.fromkeys(("possibly slower", *LOST), "yellow"), "new": "dim",
+    "unchanged": "", "faster": "green",
+}  # fmt: skip
 _REMARKS = 3  # shown below a table
 _NAMES = 3  # listed in a remark
 _LABEL = 16  # letters of a run's name above a column
@@ -36,7 +33,11 @@ def to_markdown(comparison: Comparison, every: bool = False) -> str:
 
 
 def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
-    """A table of the changed rows for each device, then the conclusion; with `every` all rows and remarks."""
+    """A table of the changed rows for each device, the host last, then a sheet with only notes.
+
+    It has the conclusion, why rows fail, and at most three remarks, of which the last may count the rest.
+    With `every`, the tables have all rows with a ratio, and all remarks appear.
+    """
     groups = by_key((line.key[1], line) for line in comparison.lines)
     devices = sorted(groups, key=lambda device: (device == HOST, device))
     failures, remarks = _reasons(comparison, every)
@@ -49,9 +50,9 @@ def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
 
 
 def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) -> Sheet:
-    """Build the table of a device: its changed rows, the worst first, and a note about unchanged ones.
+    """Build the table of a device: its changed rows with a ratio, the worst first. A note sums up the others.
 
-    With `every`, also unchanged rows, ranges and thresholds.
+    With `every`, unchanged rows are in the table instead, and it has columns for ranges and thresholds.
     """
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict != "unchanged")]
@@ -81,7 +82,11 @@ def _is_typed(comparison: Comparison) -> bool:
 
 
 def _labels(comparison: Comparison) -> tuple[str, str]:
-    """The headings of the two columns of times: the names of the runs if they are short and different."""
+    """The headings of the two columns of times: "old" and "new" if interleaved, else the runs' file names.
+
+    Several runs are counted (``3 baselines``). If a name is empty, over 16 letters, or equal to the other,
+    the headings are "baseline" and "new".
+    """
     if comparison.rules.interleaved:
         return "old", "new"
     sides = (comparison.bases, "baselines"), (comparison.news, "new runs")
@@ -119,7 +124,11 @@ def conclusion(comparison: Comparison) -> str:
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
-    """Notes why rows fail, and other remarks. One for each reason, the most frequent first."""
+    """Notes why rows fail, and other notes: one for each reason, the most frequent first.
+
+    The remarks of the comparison follow. More than three rows are only counted, unless `every`. With `every`,
+    the rows without a line are counted by reason too.
+    """
     reasons = {"missing": "not in the new run", "new": "not in the baseline"}
     changed = (line for line in comparison.lines if line.resources and line.verdict != "resources changed")
     reasons["possibly slower"] = (
@@ -188,7 +197,10 @@ def row_name(row: Row, typed: bool = True) -> str:
 
 
 def sentence(line: ComparedRow) -> str:
-    """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``."""
+    """What happened to a row: ``slower: +10.2 % (+8.1 to +12.3 %), 1.00 ms to 1.10 ms, threshold 5.0 %``.
+
+    A reason and changed resources follow. Without a ratio: verdict and reason, or what the verdict means.
+    """
     if line.ratio is None:
         return f"{line.verdict}: {clean(line.reason) or VERDICTS[line.verdict]}"
     changes = f"; {clean(line.resources)}" if line.resources and line.verdict != "resources changed" else ""
@@ -202,22 +214,19 @@ def sentence(line: ComparedRow) -> str:
 
 
 def to_json(comparison: Comparison) -> str:
-    """A comparison as a JSON object with its files, options, counts of verdicts and ``rows``."""
+    """A comparison as the text of a JSON object: files, scope, counts of verdicts, remarks and ``rows``."""
     whole = {
-        "bases": [run.path for run in comparison.bases],
-        "news": [run.path for run in comparison.news],
-        "scope": comparison.rules.scope,
-        "interleaved": comparison.rules.interleaved,
+        "bases": [run.path for run in comparison.bases], "news": [run.path for run in comparison.news],
+        "scope": comparison.rules.scope, "interleaved": comparison.rules.interleaved,
         "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
-        "left_out": dict(comparison.left_out),
-        "remarks": list(comparison.remarks),
+        "left_out": dict(comparison.left_out), "remarks": list(comparison.remarks),
         "rows": [_flat(line) for line in comparison.lines],
-    }
+    }  # fmt: skip
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
 
 
 def _flat(line: ComparedRow) -> dict[str, object]:
-    """The fields of one row for JSON. Unknown values are None."""
+    """The identity, problem, verdict, ratio and times of one row for JSON. Unknown values are None."""
     row, ratio = line.row, line.ratio
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
@@ -243,9 +252,10 @@ def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) ->
 
 
 def to_github(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """GitHub workflow commands: an error per failure, a warning per uncertain or missing row, then a notice.
+    """GitHub workflow commands: errors for failing rows, warnings for uncertain and missing rows, a notice.
 
-    GitHub shows ten of each level for a step, so the tenth counts the rest.
+    Possibly slower rows fail if `strict`, missing and not comparable ones if `missing_fails`. GitHub shows
+    ten of each level for a step, so the tenth counts the rest. The notice is the conclusion.
     """
     errors = _failing_lines(comparison, strict, missing_fails)
     rest = [line for line in comparison.lines if line not in errors]
@@ -279,7 +289,10 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
-    """A JUnit report with a test for each row: failed, passed, or skipped if it was not compared."""
+    """A JUnit report as XML text, with a test for each row. `strict` and `missing_fails` as for `to_github`.
+
+    Failing rows are failures, unchanged and faster rows pass, all others are skipped.
+    """
     # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
