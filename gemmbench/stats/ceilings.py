@@ -16,54 +16,33 @@ _BOOST = 1.25
 
 # NVIDIA's multiply-adds each clock on one unit (a multiprocessor), by compute capability, from the throughput
 # table of the CUDA programming guide. 0: done in several steps, so that there is no such figure.
-#   capability  float double half  int
+#   capability: (float, double, half, int)
 _MULTIPLY_ADDS: dict[tuple[int, int], tuple[int, int, int, int]] = {
-    (5, 0): (128, 4, 0, 0),
-    (5, 2): (128, 4, 0, 0),
-    (5, 3): (128, 4, 256, 0),
-    (6, 0): (64, 32, 128, 0),
-    (6, 1): (128, 4, 2, 0),
-    (6, 2): (128, 4, 256, 0),
-    (7, 0): (64, 32, 128, 64),
-    (7, 2): (64, 32, 128, 64),
-    (7, 5): (64, 2, 128, 64),
-    (8, 0): (64, 32, 256, 64),
-    (8, 6): (128, 2, 128, 64),
-    (8, 9): (128, 2, 128, 64),
+    (5, 0): (128, 4, 0, 0), (5, 2): (128, 4, 0, 0), (5, 3): (128, 4, 256, 0), (6, 0): (64, 32, 128, 0),
+    (6, 1): (128, 4, 2, 0), (6, 2): (128, 4, 256, 0), (7, 0): (64, 32, 128, 64), (7, 2): (64, 32, 128, 64),
+    (7, 5): (64, 2, 128, 64), (8, 0): (64, 32, 256, 64), (8, 6): (128, 2, 128, 64), (8, 9): (128, 2, 128, 64),
     (9, 0): (128, 64, 256, 64),
-}
+}  # fmt: skip
 _TYPES = ("float", "double", "half", "int")
 
 # The same on matrix units, with dense operands: from NVIDIA's white papers on V100, Turing, A100, GA102, Ada
 # and H100, their tables of multiply-adds for each clock and multiprocessor; the most of the chips that have a
 # capability (workstation cards add up in float at the rate at which others do in half).
-#   capability  half  tf32 double fp8  char
+#   capability: (half, tf32, double, fp8, char)
 _MATRIX: dict[tuple[int, int], tuple[int, int, int, int, int]] = {
-    (7, 0): (512, 0, 0, 0, 0),
-    (7, 5): (512, 0, 0, 0, 1024),
-    (8, 0): (1024, 512, 64, 0, 2048),
-    (8, 6): (512, 256, 0, 0, 1024),
-    (8, 9): (512, 256, 0, 1024, 1024),
-    (9, 0): (2048, 1024, 128, 4096, 4096),
-}
+    (7, 0): (512, 0, 0, 0, 0), (7, 5): (512, 0, 0, 0, 1024), (8, 0): (1024, 512, 64, 0, 2048),
+    (8, 6): (512, 256, 0, 0, 1024), (8, 9): (512, 256, 0, 1024, 1024), (9, 0): (2048, 1024, 128, 4096, 4096),
+}  # fmt: skip
 _MATRIX_TYPES = ("half", "tf32", "double", "fp8", "char")
 _ALIKE = {"bfloat16": "half"}  # on matrix units
 
 # Work-items and KiB of shared memory of one multiprocessor, by compute capability, from the same guide's
 # technical specifications; each resident group takes one KiB for itself.
 _MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
-    (7, 0): (2048, 96),
-    (7, 5): (1024, 64),
-    (8, 0): (2048, 164),
-    (8, 6): (1536, 100),
-    (8, 7): (1536, 164),
-    (8, 9): (1536, 100),
-    (9, 0): (2048, 228),
-    (10, 0): (2048, 228),
-    (10, 3): (2048, 228),
-    (12, 0): (1536, 100),
-    (12, 1): (1536, 100),
-}
+    (7, 0): (2048, 96), (7, 5): (1024, 64), (8, 0): (2048, 164), (8, 6): (1536, 100), (8, 7): (1536, 164),
+    (8, 9): (1536, 100), (9, 0): (2048, 228), (10, 0): (2048, 228), (10, 3): (2048, 228),
+    (12, 0): (1536, 100), (12, 1): (1536, 100),
+}  # fmt: skip
 _OF_A_GROUP = 1024  # bytes
 _LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
 _LEAST_KIB = 100  # of a multiprocessor that has them
@@ -86,11 +65,11 @@ class Ceiling:
 def ceiling(
     device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
 ) -> Ceiling | None:
-    """The theoretical peak of multiply-adds in flop/s; None if the driver reports too little.
+    """The theoretical peak of multiply-adds in flop/s; None if it cannot be derived.
 
-    Only NVIDIA's devices have it, from tables by compute capability. `matrix` means the tensor cores instead
-    of the ordinary units. `max_mhz` is the maximum clock that NVML reports, if known: OpenCL lists a clock
-    that a card may exceed.
+    Only NVIDIA's devices have it, from tables by compute capability and type, times units and clock. `matrix`
+    means the tensor cores instead of the ordinary units. `max_mhz` is the maximum clock that NVML reports, if
+    known. Without it the clock is OpenCL's, which a card may exceed, so `allowed` is 1.25 instead of 1.02.
     """
     types: tuple[str, ...] = _MATRIX_TYPES if matrix else _TYPES
     table: Mapping[tuple[int, int], tuple[int, ...]] = _MATRIX if matrix else _MULTIPLY_ADDS
@@ -112,10 +91,10 @@ def ceiling(
 def upper_bound(
     device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
 ) -> Ceiling | None:
-    """Upper bound for a valid rate: the theoretical peak on GPUs, a generous limit on CPUs.
+    """Upper bound for a valid rate: the theoretical peak on GPUs (None if unknown), a generous limit on CPUs.
 
-    The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz. The clock that a CPU's
-    driver reports is not used. Arguments as for `ceiling`.
+    The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz. Only the type's size and
+    the number of cores matter then. Arguments as for `ceiling`.
     """
     if device.type != "cpu" or device.compute_units < 1:
         return ceiling(device, dtype, matrix, max_mhz)
@@ -148,9 +127,9 @@ def why_above(rate: float, top: Ceiling | None, shown: Callable[[float], str]) -
 
 
 def group_local_bytes(device: DeviceFacts) -> int:
-    """Bytes of local memory that a work-group can have.
+    """Bytes of local memory that a work-group can have: what the driver lists, or more.
 
-    NVIDIA's driver lists 48 KiB, but a kernel compiled for more may use nearly all of a multiprocessor's.
+    NVIDIA's driver lists 48 KiB. From compute capability 8.0 on, it is all of a multiprocessor's but 1 KiB.
     """
     if device.compute_capability < _LARGE_GROUPS:
         return device.local_mem_bytes
@@ -159,9 +138,10 @@ def group_local_bytes(device: DeviceFacts) -> int:
 
 
 def resident_groups(device: DeviceFacts, items: int, local: int) -> int:
-    """Work-groups that a unit holds at once, by their work-items and bytes of local memory.
+    """Work-groups with these work-items and bytes of local memory that a compute unit holds at once.
 
-    For unknown devices only local memory counts, so it is a lower bound.
+    For NVIDIA devices in the table, it is the smaller of the limits by work-items and by local memory. For
+    others only the local memory of one work-group counts, so it is a lower bound.
     """
     if device.compute_capability not in _MULTIPROCESSOR:
         return device.local_mem_bytes // local  # at least: what one group may have

@@ -25,7 +25,6 @@ class Series:
 
     @property
     def is_host(self) -> bool:
-        """Whether it ran on the host, not on an OpenCL device."""
         return self.device == HOST
 
     @property
@@ -79,9 +78,10 @@ def sweep_axis(rows: Iterable[Row]) -> str | None:
 
 
 def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
-    """The GEMM rows of a run as a panel for each device and data type, ordered by device.
+    """The GEMM rows of a run as a panel (table or chart) for each device and data type, ordered by device.
 
-    The host's rows are in every panel of their type. Sizes are the `axis`; `order` is as for `series`.
+    The host's rows are in every panel of their type. A type that only the host ran has a panel of the host.
+    Sizes are the `axis`, m or k. `order` is as for `series`.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     result = []
@@ -102,10 +102,10 @@ def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
 def series(
     rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()
 ) -> tuple[Series, ...]:
-    """Rows of one device (and the host) and one data type, grouped by title.
+    """Group rows of one device (and the host) and one data type into series over size, by their title.
 
     If a title has several rows of a size, each set of parameters becomes a series, named in its label. Series
-    follow `order`, then the order of the rows; those of the host are last.
+    follow `order` (variants), then the order of the rows; those of the host are last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -157,7 +157,8 @@ def settings(run: Run) -> list[Setting]:
 def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> dict[str, Standing]:
     """The best row of each variant on a problem, with its rate and its rank on a device, host included.
 
-    Rates are in `scope`, or by default in the run's own. Variants without a comparable rate have no rank.
+    Rates are in `scope` (by default the run's own), or the next wider scope that a row has. Rank 1 is the
+    fastest; equal rates share a rank. Variants without a comparable rate (as of `is_compared`) have no rank.
     """
     scope = scope or rates.view_scope(run)
     best: dict[str, tuple[Row, rates.Rate | None]] = {}
@@ -180,8 +181,8 @@ def standings(run: Run, setting: Setting, problem: Problem, scope: str = "") -> 
 def common_problem(run: Run, *settings: Setting) -> Problem | None:
     """The problem at which the kernels of some settings are compared; None if none has a rate.
 
-    Among the problems that more than half of the measured kernels have a rate for, the one with most
-    operations. If no problem has that many, those with the most count.
+    It must have a rate for more than half of the measured kernels, or for as many kernels as any problem has.
+    Among these it is the one with most operations, the last of several.
     """
     figures: dict[Problem, set[tuple[str, str]]] = {}
     for problem, rows in (group for setting in settings for group in _rows(run, setting).items()):
@@ -196,7 +197,7 @@ def common_problem(run: Run, *settings: Setting) -> Problem | None:
 
 @lru_cache(maxsize=64)
 def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
-    """The GEMM rows of a setting by problem, the host's included."""
+    """The GEMM rows of a setting (a device and a data type) by problem, with the host's. Cached by run."""
     return by_key(
         (row.problem, row)
         for row in run.rows
@@ -222,7 +223,7 @@ class BreakEven:
 
 
 def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
-    """The break-even of each kernel against the host's BLAS, ordered by size, then by lead.
+    """From which size on each kernel, transfers included, beats the host's BLAS: by size, then by lead.
 
     Kernels that never win come last. Libraries do not count. Empty without the host's BLAS.
     """
@@ -256,9 +257,9 @@ def crossing(leads: Sequence[tuple[float, float]]) -> float | None:
 
 
 def _break_even(kernel: Series, host: Series) -> BreakEven | None:
-    """Where a kernel's host-scope time falls below the host BLAS's for good; None without a common size.
+    """From which size on a kernel's host-scope time stays below the host BLAS's; None without a common size.
 
-    The interval's ends come from the 95 % confidence intervals, taken once against and once for the device.
+    The medians give the size and the 95 % intervals its ends: low in favour of the device, high against it.
     """
     times = {
         size: (device_s, host_s)

@@ -118,9 +118,10 @@ def _chained(samples: Mapping[str, object], scope: str) -> str:
 
 
 def within_ceiling(row: Row, device: DeviceFacts | None) -> Row:
-    """Mark a row wrong if the rate of its median time exceeds the theoretical peak.
+    """Return a row as wrong, with a reason, if its median time means a rate above the theoretical peak.
 
-    Applies to ok rows of GEMMs and of the probe ``flops``; other rows are returned unchanged.
+    Only ok rows of GEMMs and of the probe ``flops`` are judged, in their finest scope, with the peak's
+    tolerance. Other rows, and those without a device, are returned unchanged.
     """
     scope = finest_scope(row)
     if device is None or scope is None or row.status != "ok":
@@ -153,7 +154,11 @@ class Split:
 
 
 def split(parts: Mapping[str, Sequence[float]]) -> Split | None:
-    """The problem with the median time, split by `Row.parts` or `Row.cycle`; None without parts."""
+    """Select the problem with the median total time (the lower of two), and return its seconds by part.
+
+    `parts` has seconds for each problem by part, as `Row.parts` and `Row.cycle` do. The total is the part
+    "whole" if it was measured, else the sum, and then `whole_s` is None. None without parts.
+    """
     names = [name for name in PARTS if name in parts]
     if not names:
         return None
@@ -281,10 +286,10 @@ def _best_burst(run: Run) -> float:
 
 
 def best_burst(rows: Iterable[Row]) -> float:
-    """Seconds of the control burst that rows are compared with; infinite without bursts.
+    """The seconds of a fast control burst, which those of all rows are compared with; infinite without any.
 
-    It is the run's own burst that a tenth are faster than. If the median burst of cached peaks is faster,
-    that counts: the machine was faster then.
+    A control burst is a fixed CPU kernel that runs before and after a row. Of the run's own bursts the 10 %
+    quantile counts, or the median burst of cached rows if that is faster.
     """
     own: list[float] = []
     cached: list[float] = []
@@ -335,9 +340,9 @@ def peak(
 ) -> Peak | None:  # fmt: skip
     """The measured peak for a device's GEMMs of a type; None if there is none, as for the host.
 
-    `matrix` means the peak of tensor cores, None the higher one of the units that the run's GEMMs used. If
-    the run has no such peak, `others` are searched for the same device. `sums` is the type that tensor cores
-    add up in, "" for any, None for that of the run's GEMMs.
+    `matrix` means the peak of tensor cores (False: of ordinary units), None the higher one of the units that
+    the run's GEMMs used. If the run has no such peak, `others` are searched in order for the same device.
+    `sums` is the type that tensor cores add up in, "" for any, None for that of the run's GEMMs.
     """
     if device == HOST:
         return None
@@ -354,9 +359,9 @@ def peak(
 
 
 def peak_of_row(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
-    """The peak of the device and units that a row ran on; for the host's BLAS, that of a CPU device.
+    """The peak of the device and units that a row ran on, searched in `others` too; None without one.
 
-    Or None.
+    For the host's BLAS it is the highest peak of the run's devices if all of them are CPUs, else None.
     """
     if not on_host(row):
         devices: Iterable[int] = (row.device,)
@@ -375,10 +380,10 @@ def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Ru
 
 @lru_cache(maxsize=64)
 def best_peak(run: Run, device: int, dtype: str, matrix: bool, sums: str = "") -> Peak | None:
-    """The best rate among a run's verified peak rows; None without one.
+    """The best rate of a batch in the kernel scope, among a run's verified peak rows; None without one.
 
-    With `matrix`, probes fed with zeros do not count, because some devices run them faster. If `sums` is
-    given, only probes that add up in that type count, except for fp8, which has one kind.
+    With `matrix`, probes of tensor cores count, except those fed with zeros, because some devices run them
+    faster. If `sums` is given, only those that add up in that type count. It is ignored for fp8 types.
     """
     kind = DTYPES[dtype].instruction if matrix else dtype
     sums = sums if kind == dtype else ""
@@ -395,7 +400,7 @@ def best_peak(run: Run, device: int, dtype: str, matrix: bool, sums: str = "") -
 
 
 def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
-    """The type that all of a run's ok GEMMs on such units add up in; "" if there are none or they differ."""
+    """The type that a run's ok GEMMs of a type add up in on one kind of units; "" if none or several."""
     added = {
         row.sums
         for row in run.rows
@@ -432,10 +437,10 @@ def best_bandwidth(run: Run, device: int) -> tuple[float, Row] | None:
 
 
 def derived(run: Run, row: Row) -> dict[str, object]:
-    """The derived fields of a row for ``show --format json``, by name; None where unknown.
+    """The fields of a row for ``show --format json``, by name: identity, rates, times, check, energy, noise.
 
-    Rates are in GFLOPS and GB/s, times in seconds. ``gflops`` is the best batch's for peaks, and the median
-    in the view's scope for GEMMs.
+    Unknown ones are None. Rates are in GFLOPS and GB/s, times in seconds. ``gflops`` is the best batch's for
+    peaks, and the median in the view's scope for GEMMs.
     """
     scope = finest_scope(row)
     by_scope = {name: summary(row, name) for name in SCOPES}
@@ -453,33 +458,24 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     moved = byte_rate(row)
     figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
     return {
-        "kind": row.kind,
-        "variant": row.variant,
-        "dtype": row.dtype,
+        "kind": row.kind, "variant": row.variant, "dtype": row.dtype,
         **problem_fields(problem, "m", "n", "k"),
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         **problem_fields(problem, "trans_a", "trans_b"),
         "batch": problem.count if problem else None,
-        "status": row.status,
-        "reason": row.reason,
-        "scope": shown if times else None,
-        "gflops": figure / GIGA if figure else None,
-        **_interval_fields("gflops", reached, GIGA),
+        "status": row.status, "reason": row.reason, "scope": shown if times else None,
+        "gflops": figure / GIGA if figure else None, **_interval_fields("gflops", reached, GIGA),
         **_fields_by_scope("gflops", GIGA, rates_by_scope),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
-        "gbps": moved.best / GIGA if moved else None,
-        **_interval_fields("gbps", moved, GIGA),
+        "gbps": moved.best / GIGA if moved else None, **_interval_fields("gbps", moved, GIGA),
         **_fields_by_scope("s", 1.0, by_scope if times else {}),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
-        "energy_j": row.energy.joules,
-        "gflop_per_j": gflop_per_joule(row),
-        "width": row.parameters.get("width"),
-        "noise": noise(row),
-        "uncertain": is_uncertain(run, row),
-    }
+        "energy_j": row.energy.joules, "gflop_per_j": gflop_per_joule(row),
+        "width": row.parameters.get("width"), "noise": noise(row), "uncertain": is_uncertain(run, row),
+    }  # fmt: skip
 
 
 def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
@@ -506,10 +502,10 @@ def _fields_by_scope(name: str, unit: float, figures: Mapping[str, Interval | No
 
 
 def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[list[float], list[float]]:
-    """The seconds of rows of one case, and those of the batches that alternate with them.
+    """The seconds of rows of one case, and those of the batches that alternate with them, as two lists.
 
     Each row adds an even number of pairs (or its only one), because the order within pairs alternates. The
-    scope is `scope` if the row has it, else its finest. Empty if no row alternates with another kernel.
+    scope is `scope` if the row has it, else its finest. Rows without another kernel's batches add nothing.
     """
     own: list[float] = []
     other: list[float] = []
@@ -532,10 +528,10 @@ class Versus(Interval):
 
 
 def versus(row: Row, scope: str = "kernel") -> Versus | None:
-    """A row's rate over that of the kernel of ``--versus``; None unless their batches alternated.
+    """A row's rate over that of the kernel of ``--versus``; None unless ok and their batches alternated.
 
-    In `scope`, or the next wider scope that both have: a library reports no kernel time. On GPUs the device
-    scope is that of a chain of launches.
+    It is in `scope`, or the next wider scope that both have: a library reports no kernel time. Except in the
+    host scope, a CUDA graph that both have comes first. The device scope is a chain of launches if measured.
     """
     if row.former is None or not row.former.variant or scope not in SCOPES:
         return None
