@@ -62,10 +62,7 @@ class _Cache(Generic[_T]):
         return (self._folder or subfolder(self.name)) / f"{device_key(device)}.json"
 
     def _read(self, device: DeviceFacts) -> _File[_T] | None:
-        """Return the cached file of a device.
-
-        Return None if it is missing; if it cannot be read, also add a note.
-        """
+        """Return the cached file of a device, or None. Add a note if it exists but cannot be read."""
         try:
             path = self.path(device)
             file: _File[_T] = msgspec.json.decode(path.read_bytes(), type=self.kind)
@@ -80,10 +77,7 @@ class _Cache(Generic[_T]):
         return file.rows if (file := self._read(device)) else ()
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
-        """Replace the cached file of a device atomically.
-
-        Return whether that succeeded; add a note if it did not.
-        """
+        """Replace the cached file of a device atomically, creating its folder. If that fails: note, False."""
         file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, device.chip)
         path: Path | None = None
         try:
@@ -102,9 +96,9 @@ class _Cache(Generic[_T]):
 
 
 def subfolder(name: str) -> Path:
-    """Return the user's cache folder for one sort of file.
+    """Return the user's cache folder for one sort of file, without creating it.
 
-    It may not exist. Raise `NoHomeError` if the user has no home folder.
+    Raise `NoHomeError` if the user has no home folder.
     """
     try:
         folder = platformdirs.user_cache_path("gemmbench")
@@ -139,9 +133,9 @@ class CachedPeaks(_Cache[Row]):
     unwritten = "peaks are not kept for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
-        """Replace peak and bandwidth cases by cached rows.
+        """Return the plan with cached rows in place of peak and bandwidth cases, which are not measured then.
 
-        A cached row is used only if its kernel sources are unchanged.
+        A row is used only if its kernel sources, this version of gemmbench and the GPU's chip are unchanged.
         """
         wanted = {step.device for step in plan if isinstance(step, Case) and step.kind in _PEAKS}
         cached = {index: self._usable_rows(devices[index]) for index in wanted}
@@ -156,10 +150,11 @@ class CachedPeaks(_Cache[Row]):
         return tuple(filled)
 
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
-        """Cache the verified peaks and bandwidths that this run measured itself.
+        """Write the verified peaks and bandwidths that this run measured itself to the cache, by device.
 
         Resumed and uncertain rows are excluded, and a slower rate never replaces a cached one of the same
-        sources. Cache nothing if other programs were busy, or a GEMM exceeded 1.02 of its peak.
+        sources. Nothing is written if other programs used 0.3 cores before the run, or a GEMM exceeded 1.02
+        of its peak. `now` is the time to record, by default the current one. A write error adds a note.
         """
         fractions = (rates.peak_fraction(run, row) for row in run.rows if not rates.on_host(row))
         if run.header.host.busy >= BUSY_CORES or any((each or 0.0) > _ABOVE for each in fractions):
@@ -179,10 +174,9 @@ class CachedPeaks(_Cache[Row]):
                 self._write(device, {**cached, **{row.key: row for row in fresh}}.values())
 
     def _usable_rows(self, device: DeviceFacts) -> dict[RowKey, Row]:
-        """Return the usable cached rows of a device.
+        """Return the usable cached rows of a device by key, without rows above the theoretical peak.
 
-        There are none if the file is of another version or chip. Rows above the theoretical peak are
-        excluded.
+        There are none if the file is missing, or of another version or chip.
         """
         file = self._read(device)
         if not file or (file.gemmbench, file.schema_version) != (__version__, SCHEMA_VERSION):
@@ -233,9 +227,9 @@ class TunedPresets(_Cache[Preset]):
     unwritten = "the tuned preset is not kept"
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
-        """Return the tuned parameters for a variant and data type.
+        """Return the tuned parameters for a variant and data type, with a note on when they were tuned.
 
-        None if none are cached, the kernels changed, or the parameters are not valid now.
+        None if none are cached for the current kernels, or the parameters are not valid now.
         """
         for preset in self._rows(device):
             if (preset.variant, preset.dtype, preset.source) == (variant.name, dtype, source(variant)):
@@ -258,7 +252,10 @@ class TunedPresets(_Cache[Preset]):
     def forget(
         self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
     ) -> tuple[Preset, ...]:
-        """Delete the tuned presets with these variants and data types. Return the deleted presets."""
+        """Delete the tuned presets with one of these variants and data types, and return them.
+
+        If the file cannot be written, a note says so, and the presets are returned anyway.
+        """
         rows = self._rows(device)
         deleted = tuple(each for each in rows if each.variant in variants and each.dtype in dtypes)
         if deleted:

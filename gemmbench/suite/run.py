@@ -47,7 +47,7 @@ class Measurement:
     worker: Worker
 
     def run(self, listen: Listen = lambda _: None) -> Outcome:
-        """Measure and save the rows.
+        """Measure the plan, and pass each event to `listen`. Rows are saved if the options name a file.
 
         Ctrl-C or a write error ends the run, and the outcome holds the rows so far. New peaks are cached.
         Raise `RunFileError` before measuring if the file cannot be opened or is of another run.
@@ -83,10 +83,10 @@ class Measurement:
 
 @contextmanager
 def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measurement]:
-    """Select devices and make the plan, using cached peaks and tuned presets where allowed.
+    """Start a worker process, select devices and make the plan. Yield what is ready to run.
 
-    The worker process lives as long as the context. Raise `UsageError` if no device matches or the plan
-    cannot be made.
+    Commands with GEMMs use cached peaks and tuned presets, unless their options forbid it. The process lives
+    as long as the context. Raise `UsageError` if no device matches or the plan cannot be made.
     """
     with Worker(make_machine) as worker:
         all_devices, host = every_device(worker)
@@ -112,26 +112,18 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
 
 
 def header_of(
-    devices: Sequence[DeviceFacts],
-    host: HostFacts,
-    policy: Policy,
-    command: Sequence[str],
-    view: str = "",
+    devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy, command: Sequence[str], view: str = "",
     scope: str = "",
-) -> Header:
-    """Build the header of a run that starts now.
+) -> Header:  # fmt: skip
+    """Build the header of a run that starts now, in UTC.
 
-    Only file names of driver libraries are stored, and the command is abbreviated.
+    Of driver libraries only file names are stored. The command loses options that only say where output goes.
     """
     return Header(
         schema_version=SCHEMA_VERSION,
         gemmbench=__version__,
         command=essential(map(spelt_out, command)),
         started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        # Whoever is shown the file has no use for the folders of this machine.
         devices=tuple(replace(device, library=Path(device.library).name) for device in devices),
-        host=host,
-        policy=policy,
-        view=view,
-        scope=scope,
-    )
+        host=host, policy=policy, view=view, scope=scope,
+    )  # fmt: skip

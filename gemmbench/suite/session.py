@@ -44,10 +44,10 @@ class Control:
         self._last: tuple[float, tuple[float, ...]] = -math.inf, ()
 
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
-        """Run the control kernel, and return its seconds per 10^9 operations as a tuple.
+        """Run the control kernel on the CPU, and return its seconds per 10^9 operations as a tuple of one.
 
-        Reuse the last burst if it ended less than 0.1 s ago. Return () for a GPU case, without a CPU device,
-        or after a failed burst.
+        Reuse a burst that ended less than 0.1 s ago. Return () for GPU cases, without a CPU device, or after
+        errors.
         """
         on_cpu = case.device == HOST or devices[case.device].type == "cpu"
         if self._device is None or not on_cpu:
@@ -81,9 +81,9 @@ def run(
 ) -> Generator[Event, None, None]:
     """Measure a plan case by case, and yield its events.
 
-    Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then
-    measure rows with slow control bursts again, and yield those that improved. Stop repeating after three
-    rows that are still slow.
+    Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
+    whose control bursts were over 5 % slow are measured again, and yielded if they improved. This stops after
+    three rows that are still slow. Raises `RunFileError` if the file has rows of other kernel sources.
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)
@@ -117,7 +117,7 @@ class Steps:
     """
 
     def __init__(self, devices: Sequence[DeviceFacts], policy: Policy, file: RunFile | None = None) -> None:
-        """Start without measured rows."""
+        """Take the rows of the file, if any, as done. Without a file nothing is saved."""
         self.devices, self.policy = devices, policy
         self.done = {row.key: row for row in (file.done if file else ())}
         self._file = file
@@ -129,7 +129,7 @@ class Steps:
     def check(self, plan: Iterable[Case | Skip]) -> None:
         """Raise `RunFileError` if the file holds a row of this plan from other kernel sources.
 
-        Also note whether the plan has GEMMs, which `measure` needs.
+        Also note whether the plan has GEMMs, for `measure`.
         """
         for step in plan:
             row = step.row if isinstance(step, Skip) else step.row("ok")
@@ -152,9 +152,9 @@ class Steps:
         return Finished(row, is_planned=is_planned)
 
     def take(self, step: Case | Skip, worker: Worker) -> Generator[Event, None, Row]:
-        """Yield the events of a step and return its row.
+        """Yield the events of a step and return its row. A row that the file already holds is not measured.
 
-        A row in the file is returned without measuring. New rows are saved, those of skipped steps too.
+        New rows are saved, also those of skipped steps.
         """
         done = self.done.get(step.row.key if isinstance(step, Skip) else step.key)
         if done is not None:
@@ -170,9 +170,10 @@ class Steps:
         return row
 
     def measure(self, case: Case, worker: Worker) -> Generator[Event, None, Row]:
-        """Measure a case between two control bursts, and return its row unsaved.
+        """Measure a case, yield its stages, and return its row unsaved.
 
-        Energy is not measured for peaks if the plan also has GEMMs.
+        On a CPU a control burst (a fixed kernel) runs before and after, and the row stores their times.
+        Energy is not measured for probes if the plan has GEMMs. A GEMM's time is kept as a hint for later.
         """
         device = self.devices[case.device] if case.device >= 0 else None
         policy = self.policy
