@@ -26,11 +26,7 @@ SCOPE = "device"  # the scope that decides, so packing and padding count
 TRIAL = "trial"
 FINALIST = "finalist"
 
-_NO_USE: tuple[Status, ...] = (
-    "unsupported",
-    "failed",
-    "wrong",
-)  # a shipped preset with such a status is replaced
+_NO_USE: tuple[Status, ...] = ("unsupported", "failed", "wrong")  # of a shipped preset that is replaced
 
 
 def round_phase(number: int) -> str:
@@ -47,7 +43,6 @@ class Attempt:
 
     @property
     def trouble(self) -> Row | None:
-        """The first row that is not ok, or None."""
         return next((row for row in self.rows if row.status != "ok"), None)
 
     @property
@@ -84,7 +79,6 @@ class Result:
 
     @property
     def ranked(self) -> tuple[Attempt, ...]:
-        """The attempts with a rate, the fastest first."""
         rated = [attempt for attempt in self.attempts if attempt.rate is not None]
         return tuple(sorted(rated, key=lambda attempt: -(attempt.rate or 0)))
 
@@ -96,7 +90,8 @@ class Result:
     def is_kept(self) -> bool:
         """Whether the winner replaces the shipped preset: it is clearly faster, or the preset cannot run.
 
-        A shipped preset that was only skipped stays, because it may be the fastest.
+        Clearly means that the 95 % interval of the overall speedup is above 1. A preset that was skipped,
+        crashed or timed out stays. False also before the finals ended, or if the winner failed in them.
         """
         if self.winner is None or not self.finished or self.fault is not None:
             return False
@@ -106,9 +101,11 @@ class Result:
 
 
 def result(run: Run) -> Result:
-    """Read attempts, winner and comparisons from a tuner's rows. Only the last finals count.
+    """Read attempts, winner and speedups from a tuner's rows. Only the last finals count.
 
-    The winner has the best mean rate among the finalists. It is None if the shipped preset has.
+    The winner has the best mean rate when timed again. It is None if that is the shipped preset, or nothing
+    was. Then there are no speedups. The overall speedup is the geometric mean over the problems of the
+    search. It is None without a pair of times.
     """
     tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
     finals = _last_finals(run.rows)
@@ -153,7 +150,7 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows from the last block of finalists on, without those of the search."""
+    """The rows from the start of the last sequence of finalists on, without trials; none without any."""
     starts = [
         index
         for index, row in enumerate(rows)
@@ -167,17 +164,16 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
 TOP = 10
 _SHIPPED = "shipped"
 _FAULTS: Mapping[Status, str] = {
-    "wrong": "gives wrong answers",
-    "unsupported": "does not run",
-    "skipped": "was not timed",
-    "failed": "fails",
-    "crashed": "crashed",
-    "timed-out": "was stopped",
-}
+    "wrong": "gives wrong answers", "unsupported": "does not run", "skipped": "was not timed",
+    "failed": "fails", "crashed": "crashed", "timed-out": "was stopped",
+}  # fmt: skip
 
 
 def sheets(run: Run, top: int = TOP) -> list[Sheet]:
-    """The best configurations of a tuner's run, the finals if there were any, and the result."""
+    """The tables of a tuner's run: the best `top` configurations, the finals if there were any, the result.
+
+    The result is a sheet of notes, with the winner as a line of code if it is kept. No tables without rows.
+    """
     if not run.rows:
         return []
     outcome = result(run)
@@ -202,7 +198,10 @@ def preset_line(key: str, parameters: Parameters, is_toml: bool = False) -> str:
 
 
 def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
-    """Build the table of the `top` configurations and the shipped preset. `first` is the run's first row."""
+    """Build the table of the `top` configurations, fastest first, and of the shipped preset if it was timed.
+
+    `first` is the run's first row. The rate is the geometric mean over the sizes in the device scope.
+    """
     shipped = outcome.default
     base = shipped.rate if shipped else None
     shown = list(outcome.ranked[:top])
@@ -225,10 +224,8 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
     return Sheet(
         heading=heading(run, first.device),
         caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, GFLOPS on the device{mean}",
-        keys=("",),
-        blocks=(("GFLOPS", f"x {_SHIPPED}"), names),
-        rows=rows,
-    )
+        keys=("",), blocks=(("GFLOPS", f"x {_SHIPPED}"), names), rows=rows,
+    )  # fmt: skip
 
 
 def _parameter(attempt: Attempt, name: str) -> Cell:
@@ -252,15 +249,16 @@ def _finals(outcome: Result) -> Sheet:
     """Build the table that compares the winner with the shipped preset at each problem."""
     return Sheet(
         caption="Best configuration compared with the shipped preset, alternating",
-        keys=("m x n x k",),
-        blocks=(("speed", "95 % interval", "result"),),
-        rows=tuple(map(_final, outcome.comparisons)),
-        left=frozenset({"result"}),
-    )
+        keys=("m x n x k",), blocks=(("speed", "95 % interval", "result"),),
+        rows=tuple(map(_final, outcome.comparisons)), left=frozenset({"result"}),
+    )  # fmt: skip
 
 
 def _final(comparison: FinalComparison) -> tuple[Cell, ...]:
-    """The cells of one problem: size, speedup, interval and result."""
+    """The cells of one problem: size, speedup, its 95 % interval, and "faster", "slower" or "unclear".
+
+    It is unclear if the interval has 1 in it. Without a speedup, the result is the reason.
+    """
     size = Cell(comparison.problem.shape + ("" if comparison.searched else " (not searched)"))
     if comparison.speedup is None:
         return size, Cell("-"), Cell("-"), Cell(clean_lines(comparison.reason) or "not timed", style="dim")
@@ -278,7 +276,7 @@ def _interval(speedup: Interval) -> str:
 
 
 def _verdict(outcome: Result) -> str:
-    """A sentence that says whether the winner is saved, and why."""
+    """A sentence that says whether the winner is saved or the shipped preset stays, and why."""
     if not outcome.ranked:
         return "No configuration could be measured."
     if outcome.ranked == (outcome.default,):

@@ -62,9 +62,11 @@ class Tuning:
     make_caching: MakeCaching
 
     def run(self, listen: Listen) -> Outcome:
-        """Search and time the best again. `listen` gets each event. Ctrl-C or a full disk ends it early.
+        """Search, and time the best configurations again. `listen` gets each event.
 
-        The rows measured so far stay in the file. Raises `RunFileError` if the cache file cannot be used.
+        Rows are saved in `options.cache`, by default a file for this device, kernel and problems. Rows that
+        it holds are not measured again. Ctrl-C or a full disk ends it early, with the rows so far in the
+        outcome. Raises `RunFileError` if the file cannot be used.
         """
         task = self.task
         path = self.options.cache
@@ -88,9 +90,10 @@ class Tuning:
             return outcome
 
     def keep(self, run: Run) -> list[str]:
-        """Save the winner for every command if it beat the shipped preset. Return messages for the user.
+        """Save the winner as every command's preset if it beat the shipped one. Return messages for the user.
 
-        If nothing is saved, the message says whether an earlier winner stays in use.
+        They say where it is saved, or why that failed. If it did not win, the only message is that an earlier
+        winner stays in use, if there is one.
         """
         best, store, task = facts.result(run), TunedPresets(), self.task
         device, variant, dtype = task.device, task.variant, task.problems[0].dtype
@@ -98,14 +101,12 @@ class Tuning:
             earlier = store.find(device, laid_out(variant, task.problems[0]), dtype)
             return ["The earlier winner stays in use; --forget deletes it."] if earlier else []
         preset = Preset(
-            variant.name,
-            dtype,
-            source(laid_out(variant, task.problems[0])),
+            variant.name, dtype, source(laid_out(variant, task.problems[0])),
             {name: int(value) for name, value in best.winner.items()},
             tuple(map(saved_problem, task.problems)),
             best.overall.median if best.overall else None,
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        )
+        )  # fmt: skip
         is_saved = store.keep(device, preset)
         where = f"Saved in {store.path(device)}; every command uses it."
         return [*store.notes, *([where] if is_saved else [])]
@@ -113,7 +114,8 @@ class Tuning:
     def _workers(self, held: ExitStack) -> tuple[Worker, Ahead]:
         """The worker that measures, and a function that has other workers compile cases ahead.
 
-        `options.builders` is the number of those workers: by default none for a CPU, up to 4 for a GPU.
+        `options.builders` is their number: by default none for a CPU, for a GPU half the processors, up to 4.
+        If any, `self.worker` is stopped, and a new one shares their folder of programs. `held` closes all.
         """
         count, device = self.options.builders, self.task.device
         if count is None:
@@ -132,7 +134,7 @@ class Tuning:
 def prepared(options: TuneOptions, make_machine: Maker, make_caching: MakeCaching) -> Iterator[Tuning]:
     """Select the device, build the search space and start the measuring process, which ends with the context.
 
-    Raises `UsageError` if there is no such device, or no configuration can run on it.
+    Raises `UsageError` if the selector does not match one device, or no configuration can run on it.
     """
     with selected(options.device, make_machine) as (worker, device, host):
         problems, variant = options.problems(device), options.variant
@@ -186,7 +188,7 @@ def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _:
     """Return a function that measures a case with a worker, and passes events to `listen`."""
 
     def measure(case: Case, policy: Policy) -> Row:
-        """Run the steps of a measurement to their end, which is the row."""
+        """Measure a case to its end, passing each event to `listen`, and return its row."""
         steps = worker.run(case, device, policy)
         while True:
             try:
@@ -220,9 +222,10 @@ class Tuner:
         self.finals()
 
     def search(self) -> None:
-        """Measure the shipped preset, then search until the share of the budget for the search is spent.
+        """Measure the shipped preset, then others until 70 % of the budget is spent.
 
-        Raises `RunFileError` if the file holds rows of other kernel sources.
+        Results go to the cache, which also provides rows of earlier calls. Raises `RunFileError` if a row
+        cannot be written, or the file holds rows of other kernel sources.
         """
         task = self.task
         sample_s, search_s = rules.shares_s(task.budget_s)
@@ -248,9 +251,10 @@ class Tuner:
         self.ahead(())
 
     def finals(self) -> None:
-        """Time the best few and the shipped preset again, then alternate the winner with the preset.
+        """Time the best five and the shipped preset again. Then alternate winner and preset in three rounds.
 
-        The alternating rounds add other sizes if the budget allows. Omitted sizes are saved as skipped rows.
+        Nothing is timed if only the preset has a rate. There are no rounds if the preset wins or has no rate.
+        The rounds add other sizes if the budget allows. Omitted sizes are saved as skipped rows.
         """
         task = self.task
         outcome = facts.result(self.cache.run())
@@ -286,7 +290,7 @@ class Tuner:
             self.cache.append(step.row if isinstance(step, Skip) else step.row("skipped", reason))
 
     def _check_source(self) -> None:
-        """Raise `RunFileError` if the file was written with another kernel source, as its first row shows."""
+        """Raise `RunFileError` if the first row of the file is of another kernel source than today's."""
         step = self._case(self.task.problems[0], self.task.space.default)
         source = step.row.source if isinstance(step, Skip) else step.source
         if any(row.source not in ("", source) for row in self.cache.rows[:1]):
@@ -296,9 +300,9 @@ class Tuner:
             )
 
     def _attempt(self, parameters: Mapping[str, int]) -> Attempt:
-        """Measure a configuration on each problem, up to the first row that is not ok.
+        """Measure a configuration on each problem, up to the first row that is not ok, and save the new rows.
 
-        Rows that the file already holds are reused.
+        Rows that the file already holds are reused. `listen` gets an event for each row.
         """
         rows: list[Row] = []
         begin, recalled = self.clock(), True
@@ -330,7 +334,7 @@ class Tuner:
     def _retime(
         self, problem: Gemm, chosen: Parameters, phase: str, policy: Policy, versus: Parameters | None = None
     ) -> None:
-        """Measure a configuration again and save the row. Its batches alternate with `versus` if given."""
+        """Measure a configuration again, save and report the row. Its batches alternate with `versus`."""
         step = self._case(problem, chosen, phase)
         if versus is not None and isinstance(step, Case):
             other = self._case(problem, versus, phase)
@@ -347,7 +351,10 @@ class Tuner:
         return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
     def _run(self, step: Case | Skip, policy: Policy) -> Row:
-        """Measure a case. The shipped preset is measured again without a time limit if it was skipped."""
+        """Measure a case, and return its row unsaved. A skipped step only returns its row.
+
+        The shipped preset, if it was over budget, is measured again: fewest samples, a longer time limit.
+        """
         if isinstance(step, Skip):
             return step.row
         self.listen(Started(len(self.rates), f"{self._status()} | {units.listed(step.parameters)}"))
@@ -369,7 +376,7 @@ class Tuner:
         return ", ".join(words)
 
     def _announce(self, configurations: Sequence[Mapping[str, int]]) -> None:
-        """Plan each configuration once, and have other workers compile those that can run."""
+        """Have other workers compile the configurations that can run, at the first problem of the search."""
         steps = []
         for configuration in configurations:
             key = tuple(configuration.values())
@@ -386,13 +393,13 @@ _TEMPORARY: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # may diff
 
 
 class Cache:
-    """A tuner's file with its rows in the order of measuring. It is locked against other tuners until closed.
-
-    Raises `RunFileError` if another tuner uses the file, it cannot be written, or its header does not match.
-    """
+    """A tuner's file: rows in the order of measuring, locked against other tuners until it is closed."""
 
     def __init__(self, path: Path, header: Header, fresh: bool = False) -> None:
-        """Open the file and read its rows, or create it. A `fresh` one replaces what exists."""
+        """Open the file and read its rows, or create it. A `fresh` one replaces what exists.
+
+        Raises `RunFileError` if another tuner uses it, it cannot be written, or its header does not match.
+        """
         self.path = path
         self._header = header
         try:
@@ -440,7 +447,6 @@ class Cache:
         return Run(self._header, tuple(self.rows), str(self.path))
 
     def close(self) -> None:
-        """Close the file and release its lock."""
         self._file.close()
 
 
@@ -454,7 +460,7 @@ class Builders:
     """Processes that compile cases into the driver's cache. Their failures have no effect on measurements."""
 
     def __init__(self, make: Callable[[], Worker], count: int, device: DeviceFacts, policy: Policy) -> None:
-        """Start `count` threads, each with a worker of its own from `make`."""
+        """Start `count` threads, each with a worker of its own from `make`, that compile what `want` gets."""
         self._device, self._policy = device, policy
         self._waiting: deque[Case] = deque()
         self._seen: set[str] = set()  # fingerprints of what was built
@@ -473,7 +479,7 @@ class Builders:
             self._changed.notify_all()
 
     def close(self) -> None:
-        """Stop all builds and end the processes, within ten seconds."""
+        """Kill the processes, repeatedly, until all threads have ended, for at most ten seconds."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()
@@ -489,7 +495,7 @@ class Builders:
                 worker.inspect(case, self._device, self._policy)
 
     def _next(self) -> Case | None:
-        """Wait for the next case of the queue. Return None after `close`."""
+        """Wait for the next case of the queue, remove it and mark it as built. Return None after `close`."""
         with self._changed:
             self._changed.wait_for(lambda: self._closed or self._waiting)
             if self._closed:

@@ -99,7 +99,10 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
 
 
 def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
-    """Problems to compare a winner at: m, n and k of the largest one divided by 4, minus 1, and doubled."""
+    """Problems to compare a winner at: the one of most operations with m, n and k all changed alike.
+
+    One has them divided by 4, one reduced by 1 (at least 1), one doubled. Those of the search are omitted.
+    """
     base = max(problems, key=lambda problem: problem.flops)
 
     def scaled(length: Callable[[int], int]) -> Gemm:
@@ -149,10 +152,10 @@ def shares_s(budget_s: float) -> tuple[float, float]:
 def finals(
     budget_s: float, time_limit_s: float, problems: Sequence[Gemm], default_s: float, overhead_s: float
 ) -> Finals:
-    """Plan the finals within their share of the whole budget.
+    """Plan the finals within 30 % of the whole budget: sampling time, and other problems that fit.
 
     The shipped preset takes `default_s` seconds for the first problem. A row takes `overhead_s` seconds
-    besides its samples. Other problems are added while they fit.
+    besides its samples. Other problems are added in order while they fit; the rest is in `left_out`.
     """
     share_s = _FINALS_SHARE * budget_s
     one_s = {p: default_s * p.flops / problems[0].flops for p in (*problems, *other_problems(problems))}
@@ -193,11 +196,11 @@ class Hooks:
 
 
 def search(space: Space, seed: int, hooks: Hooks) -> None:
-    """Measure the shipped preset, a random sample, then the neighbours of the best.
+    """Measure the shipped preset, a random sample, then the neighbours of the best, all by `hooks.cost`.
 
     No configuration is measured twice. A climb tries all values of one parameter at a time, until no
-    parameter improves. The next climb starts at a random configuration near the best. Without a time limit
-    the whole space is measured. The same seed and costs give the same search.
+    parameter improves. The next climb starts at a random configuration near the best. The hooks say when the
+    time is over; without a limit the whole space is measured. The same seed and costs give the same search.
     """
     chance = random.Random(seed)
     shuffled = chance.sample(space.configurations, len(space.configurations))
@@ -205,7 +208,7 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
     costs: dict[tuple[int, ...], float] = {}
 
     def measure(configurations: Iterable[Configuration], over: Callable[[], bool]) -> None:
-        """Measure those that are not measured yet, until the time is over."""
+        """Measure what is not measured yet, until `over()`, and record costs, infinite for a failure."""
         waiting = [each for each in configurations if _key(each) not in costs]
         for number, each in enumerate(waiting):
             if over():
@@ -241,5 +244,4 @@ def _key(configuration: Configuration) -> tuple[int, ...]:
 
 
 def _distance(first: Configuration, second: Configuration) -> int:
-    """In how many parameters two configurations differ."""
     return sum(value != second[name] for name, value in first.items())
