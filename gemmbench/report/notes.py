@@ -16,23 +16,13 @@ from gemmbench.stats import rates
 Where = Callable[[Row], str]  # where a row appears in the table, for example its size "2048"
 
 WORDS: dict[Status, str] = {
-    "ok": "ok",
-    "wrong": "wrong",
-    "unsupported": "not supported",
-    "skipped": "skipped",
-    "failed": "failed",
-    "crashed": "crashed",
-    "timed-out": "timed out",
-}
+    "ok": "ok", "wrong": "wrong", "unsupported": "not supported", "skipped": "skipped", "failed": "failed",
+    "crashed": "crashed", "timed-out": "timed out",
+}  # fmt: skip
 STYLES: dict[Status, str] = {
-    "ok": "",
-    "wrong": "bold red",
-    "unsupported": "dim",
-    "skipped": "dim",
-    "failed": "red",
-    "crashed": "red",
+    "ok": "", "wrong": "bold red", "unsupported": "dim", "skipped": "dim", "failed": "red", "crashed": "red",
     "timed-out": "red",
-}
+}  # fmt: skip
 UNCERTAIN = "~"
 _GRAVITY: tuple[Status, ...] = ("wrong", "crashed", "timed-out", "failed", "skipped", "unsupported")
 _CHAIN = "of kernels a chain of launches, from the first start to the last end; of cuBLAS a CUDA graph"
@@ -43,10 +33,8 @@ _FEW_NAMES = 3  # combinations of a grid; more are counted
 def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
     """A note for each status and reason of rows that are not ok, the worst status first; at most eight notes.
 
-    Args:
-        rows: all rows of the table.
-        where: where a row appears in the table.
-        each: the word for all places together, as in "every size".
+    `rows` are all rows of the table, and `where` gives a row's place in it. `each` is the word for all places
+    together, as in "every size". An eighth note may count the rest.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -96,9 +84,10 @@ def is_shown(run: Run, rows: Iterable[Row]) -> bool:
 
 
 def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
-    """A note for each kind of problem with rows: failed, suspect, limited, over budget; then driver warnings.
+    """Notes on rows, each with their places: one for each bad status, suspect checks, no verification.
 
-    Arguments as of `failures_by_reason`.
+    Different reasons of a status become a hint at -v. Further notes are on a missing kernel clock, rows over
+    budget and the driver's warnings. Arguments as of `failures_by_reason`.
     """
     rows = tuple(rows)
     every = len(set(map(where, rows)))
@@ -216,7 +205,7 @@ def _limited(notes: list[Note], more: str) -> list[Note]:
 
 
 def shape(row: Row) -> str:
-    """The size of a row's problem, ``512`` or ``1024x1024x64``. Unusual alpha and beta follow."""
+    """The size of a row's problem, ``512`` or ``8x8x4``, with unusual alpha and beta; ``-`` without one."""
     problem = row.problem
     if problem is None:
         return "-"

@@ -24,7 +24,10 @@ class Progress:
     """
 
     def __init__(self, console: Console, quiet: bool, verbose: int) -> None:
-        """Create a progress bar on a console. A `quiet` one shows nothing."""
+        """Create a progress bar on a console, which starts with the context. A `quiet` one shows nothing.
+
+        There is no bar unless the console is an interactive terminal.
+        """
         self._console = console
         self._lines = verbose > 0 and not quiet
         self._label = ""
@@ -32,17 +35,16 @@ class Progress:
         self._bar: rich.progress.Progress | None = None
         if console.is_terminal and console.is_interactive and not quiet:
             self._bar = rich.progress.Progress(
-                rich.progress.SpinnerColumn(),
-                rich.progress.MofNCompleteColumn(),
-                rich.progress.BarColumn(bar_width=16),
-                rich.progress.TimeRemainingColumn(compact=True),
-                rich.progress.TextColumn("{task.description}", markup=False),
-                console=console,
-                transient=True,
-            )
+                rich.progress.SpinnerColumn(), rich.progress.MofNCompleteColumn(),
+                rich.progress.BarColumn(bar_width=16), rich.progress.TimeRemainingColumn(compact=True),
+                rich.progress.TextColumn("{task.description}", markup=False), console=console, transient=True,
+            )  # fmt: skip
 
     def handle(self, event: Event) -> None:
-        """Show an event of a session. `Planned` restarts the bar with another number of cases."""
+        """Show an event of a session. `Planned` restarts the bar with another number of cases.
+
+        A finished case advances it if it was planned and measured now. If verbose, its row is also printed.
+        """
         if isinstance(event, Planned) and self._bar:
             if self._task is not None:
                 self._bar.remove_task(self._task)
@@ -73,7 +75,11 @@ class Progress:
 
 
 def line(row: Row) -> str:
-    """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``."""
+    """A finished row in one line: ``register float 512x512x512: 38.2 GFLOPS, noise 0.4 %``.
+
+    A tuner's row has phase and parameters too. Instead of the rate stand status and reason if the row is not
+    ok, and the median time if it has no rate.
+    """
     label = row_label(row)
     if row.phase:  # a tuner's rows differ in their parameters
         label = f"{label} {row.phase} ({listed(row.parameters)})"
@@ -103,7 +109,8 @@ def row_label(row: Row) -> str:
 def sample(run: Run, row: Row, scope: str = "kernel") -> str:
     """A row's result for a point in a chart: ``tiled float 8x8x8: 12.3 GFLOPS, 83 ns``.
 
-    A GEMM uses the given scope or the next wider one that was measured. Others use their finest scope.
+    A GEMM uses the given scope or the next wider one that was measured, a probe its finest and the best
+    batch. Per cent of peak and doubts follow. Rows that are not ok have status and reason instead.
     """
     label = " ".join(filter(None, (clean(row.label), row_label(row))))
     if row.status != "ok":

@@ -68,7 +68,6 @@ class Sheet:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The headings of all columns, key columns first."""
         return (*self.keys, *(name for block in self.blocks for name in block))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -88,7 +87,10 @@ class Sheet:
             yield hanging(console, note.line, width, note.style)
 
     def _tables(self, width: int) -> Iterator[RenderableType]:
-        """Yield the table as one or several rich tables that fit the width in characters."""
+        """Yield the table as one or several rich tables that fit the width in characters.
+
+        Each has the key columns, and as many other columns as fit. The first column wraps at half the width.
+        """
         texts = ((name, *(row[at].plain for row in self.rows)) for at, name in enumerate(self.columns))
         widths = [max(map(cell_len, "\n".join(column).split("\n"))) for column in texts]
         widths[0] = min(widths[0], max(12, width // 2))
@@ -100,12 +102,9 @@ class Sheet:
                 name = self.columns[column]
                 to_left = column == 0 or name in self.left
                 table.add_column(
-                    Text(name),
-                    justify="left" if to_left else "right",
-                    no_wrap=column > 0,
-                    overflow="fold",
+                    Text(name), justify="left" if to_left else "right", no_wrap=column > 0, overflow="fold",
                     width=widths[0] if column == 0 else None,
-                )
+                )  # fmt: skip
             for row in self.rows:
                 table.add_row(*(row[column].rich() for column in (*keys, *block)))
             yield table
@@ -133,7 +132,7 @@ class _Console(Console):
 def stdout(plain: bool = False) -> Console:
     """Return a console that prints to stdout without interpreting markup.
 
-    Colours appear only on a terminal, and never if `plain`.
+    Colours appear only on a terminal, and never if `plain`. Blanks at the ends of lines are removed.
     """
     file = cast(TextIO, _Trimmed(sys.stdout)) if sys.stdout else None  # None: closed
     terminal = not plain and sys.stdout is not None and sys.stdout.isatty()
@@ -158,14 +157,9 @@ def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:
 
 
 def _split_columns(widths: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """Divide columns among tables so that each table fits the width with the key columns.
+    """Divide columns among tables so that each table fits the width with its `keys` key columns.
 
-    Args:
-        widths: characters of each column, key columns first.
-        keys: the number of key columns.
-        width: characters of the terminal.
-
-    Returns the column numbers of each table, without key columns.
+    Returns the column numbers of each table, without key columns. `widths` and `width` are in characters.
     """
     blocks: list[list[int]] = [[]]
     used = start = sum(widths[:keys]) + keys - 1
@@ -219,9 +213,9 @@ class Entry:
 
 
 def catalogue(entries: Sequence[Entry], families: Mapping[str, str]) -> list[RenderableType]:
-    """List the entries by family, one line each.
+    """List the entries by family, one line each. `families` maps each family to its heading, in order.
 
-    `families` maps each family to its heading, in order. Entries of a family keep their order.
+    Entries of a family keep their order. Those of other families are omitted.
     """
     parts: list[RenderableType] = []
     width = max((len(entry.name) for entry in entries), default=0) + 2
@@ -250,7 +244,7 @@ def entry_page(entry: Entry) -> RenderableType:
 
 
 def finite(value: object) -> object:
-    """A copy of a value for JSON, with None for NaN and infinity in it, at any depth."""
+    """A copy of a value for JSON at any depth: None for NaN and infinity, lists for tuples."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
