@@ -36,7 +36,7 @@ class Kind:
 
 
 def _compared(runs: Sequence[Run], _: Families) -> list[Pane]:
-    """Compare the last run with the others. Runs of probes alone are not compared with GEMMs."""
+    """Compare the last run with the others. No panes for one run, or if only some of the runs have GEMMs."""
     alike = len({any(row.kind == "gemm" for row in run.rows) for run in runs}) == 1
     return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
 
@@ -46,73 +46,55 @@ _SIZES = "over several sizes, square or with only k varying"
 KINDS: dict[str, Kind] = {
     "throughput": Kind(
         "GFLOPS over size, with libraries and the measured peak",
-        f"measured GEMM rows {_SIZES}",
-        gemm_chart.throughput,
+        f"measured GEMM rows {_SIZES}", gemm_chart.throughput,
     ),
     "host-device": Kind(
         "GFLOPS over size with and without transfers, and the break-even size",
-        f"GEMM rows measured in the host scope {_SIZES}",
-        gemm_chart.host_device,
+        f"GEMM rows measured in the host scope {_SIZES}", gemm_chart.host_device,
     ),
     "time": Kind("time for one problem over size", f"measured GEMM rows {_SIZES}", gemm_chart.time),
     "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", gemm_chart.energy),
     "versus": Kind(
         "the rate over that of the kernel of --versus, over size",
-        f"rows measured with --versus {_SIZES}",
-        gemm_chart.versus,
+        f"rows measured with --versus {_SIZES}", gemm_chart.versus,
     ),
     "workloads": Kind(
         "GFLOPS of the fastest kernels at every shape",
-        "measured GEMM rows of several shapes that are no sweep",
-        gemm_chart.workloads,
+        "measured GEMM rows of several shapes that are no sweep", gemm_chart.workloads,
     ),
     "precision": Kind(
         "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
-        "GEMM rows measured in two data types at the same problem",
-        gemm_chart.precision,
+        "GEMM rows measured in two data types at the same problem", gemm_chart.precision,
     ),
     "ladder": Kind(
         "every kernel at one size, the fastest first, with per cent of the measured peak",
-        "two kernels measured at the same problem",
-        gemm_chart.ladder,
+        "two kernels measured at the same problem", gemm_chart.ladder,
     ),
     "roofline": Kind(
         "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
-        "measured GEMM rows with a measured peak of their type",
-        gemm_chart.roofline,
+        "measured GEMM rows with a measured peak of their type", gemm_chart.roofline,
     ),
     "host-parts": Kind(
         "where the time goes with transfers: upload, enqueue, kernels, wait, download",
-        "rows whose host scope was timed by part",
-        gemm_chart.host_parts,
-        across=1,
+        "rows whose host scope was timed by part", gemm_chart.host_parts, across=1,
     ),
     "peak": Kind(
         "the device's measured peak by data type, vector width and matrix instruction",
-        "measured peak row",
-        peak_chart.peak,
-        of_device=True,
-        across=1,
+        "measured peak row", peak_chart.peak, of_device=True, across=1,
     ),
     "memory": Kind(
         "bandwidth and latency over the working set, transfers over size, launches",
-        "measured memory, transfer or latency row",
-        peak_chart.memory,
-        of_device=True,
+        "measured memory, transfer or latency row", peak_chart.memory, of_device=True,
     ),
     "resources": Kind(
         "work-groups as launched, and the largest that each kernel as built can have",
-        "rows with the resources of their kernels",
-        gemm_chart.resource_panes,
-        of_device=True,
+        "rows with the resources of their kernels", gemm_chart.resource_panes, of_device=True,
     ),
     "compare": Kind(
         "the change of each row's time from the other runs to the last",
-        "row in common with another run",
-        _compared,
-        across=1,
+        "row in common with another run", _compared, across=1,
     ),
-}
+}  # fmt: skip
 _NONE: Families = MappingProxyType({})
 
 
@@ -149,10 +131,9 @@ def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[
 
 
 def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure:
-    """Return a chart as a matplotlib figure.
+    """Return a chart as a matplotlib figure, with all panes of its kind. Call it inside `rc_context`.
 
-    Raise `ChartError` for an unknown kind, or without rows to draw. It changes matplotlib's style: call it
-    inside `rc_context`.
+    It changes matplotlib's style. Raise `ChartError` for an unknown kind, or without rows to draw.
     """
     if kind not in KINDS:
         raise ChartError(f"unknown kind of chart {clean(kind)!r}; there are {', '.join(KINDS)}")
@@ -175,9 +156,10 @@ _MOST, _ENOUGH = 40, 12  # rows of a pane, and without rows that changed
 
 
 def ratios(comparison: Comparison) -> list[Pane]:
-    """Return a pane for each device, with a bar for each row, the largest slowdown first.
+    """Return a pane for each device, the host last, with a bar for each row, the largest slowdown first.
 
-    Each pane has at most 40 rows. Unchanged rows fill it only up to 12 rows.
+    Each pane has at most 40 rows, those that changed most. Unchanged rows fill it only up to 12 rows. Rows
+    without a ratio or with an unknown range are omitted.
     """
     groups = by_key(
         (line.key[1], line)
@@ -195,7 +177,6 @@ def ratios(comparison: Comparison) -> list[Pane]:
 
 
 def _change(line: ComparedRow) -> float:
-    """The change of the time in per cent."""
     return 100 * (line.ratio.median - 1) if line.ratio else 0.0
 
 
@@ -208,7 +189,7 @@ def _bar(line: ComparedRow) -> Bar:
 
 
 def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
-    """Draw the bars over a grey band, the largest threshold of these rows.
+    """Draw the bars of rows, a title, and a grey band, the largest threshold of these rows.
 
     The subtitle counts the hidden rows.
     """

@@ -74,7 +74,10 @@ def _rows(entry: Bar | Group) -> float:
 def draw_bars(
     axes: Axes, entries: Sequence[Bar | Group], unit: str, text: Callable[[float], str] = units.number
 ) -> None:
-    """Draw bars from the top down over a linear axis with a unit. `text` formats the labels of its ticks."""
+    """Draw bars and groups from the top down over a linear axis, which starts at 0 or at the lowest bar.
+
+    `unit` is the label of the axis, and `text` formats its ticks. Names are at the left.
+    """
     y, names = 0.0, dict[float, str]()
     for entry in entries:
         bars, step = ((entry,), 1.0) if isinstance(entry, Bar) else (entry.bars, _THIN)
@@ -159,12 +162,14 @@ class Line:
 
     @property
     def end(self) -> Point | None:
-        """The last point with a finite figure."""
         return next((point for point in reversed(self.points) if math.isfinite(point.y)), None)
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw lines with the known intervals. Points without a figure are gaps. Named lines are strong."""
+    """Draw lines. Points without a figure are gaps. Lines with a name are thick, and show known intervals.
+
+    Points with a text get a tooltip.
+    """
     for line in lines:
         x, y, low, high = np.array([point[:4] for point in line.points], float).T
         look, strong = line.look, bool(line.name)
@@ -181,7 +186,10 @@ def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
 
 
 def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
-    """Write the names of lines in the right margin, without overlaps. Set the limits of the axes before."""
+    """Write the names of lines in the right margin, without overlaps, connected to their last points.
+
+    Lines without a name or a figure are omitted. Set the limits of the axes before.
+    """
     ends = [(line, end) for line in lines if line.name and (end := line.end)]
     fraction = axes.transData + axes.transAxes.inverted()
     aims = [float(fraction.transform((end.x, end.y))[1]) for _, end in ends]
@@ -200,16 +208,11 @@ def name_ends(axes: Axes, lines: Sequence[Line]) -> None:
 def looks(
     best: Mapping[str, float], variants: Mapping[str, str], families: pane.Families, most: int = MOST_LINES
 ) -> dict[str, Look]:
-    """Choose the lines that have a colour, at most `most`, and how they look.
+    """Choose the lines that have a colour, at most `most`, and return their looks by label.
 
-    If there are too many lines, the first variant of the ladder, the best of each family, libraries and the
-    user's own kernels have a colour.
-
-    Args:
-        best: the highest rate by label, in the order of the ladder.
-        variants: the variant by label.
-        families: the family by variant, in the order of the ladder.
-        most: the number of lines with a colour.
+    All mappings are in the order of the ladder (the list of variants): `best` rate and variant by label,
+    family by variant. The fastest lines are chosen if all fit. Else the first variant, the best of each
+    family, libraries and the user's own kernels have priority. Libraries are black and dashed.
     """
 
     def family(label: str) -> str:
@@ -238,9 +241,10 @@ def looks(
 def size_axis(
     axes: Axes, sizes: Sequence[int], text: Callable[[int], str] = str, room: float = 0.075
 ) -> dict[int, float]:
-    """Make the x axis a logarithmic axis of sizes, or one of categories if some are too close.
+    """Make the x axis a base-2 logarithmic axis of sizes, or of categories if sizes are within 1.5 %.
 
-    `text` formats labels, and `room` is as of `thinned`. Returns the position of each size on the axis.
+    `text` formats labels, and `room` is as of `thinned`. Returns the position of each size on the axis: the
+    size itself, or its index among categories.
     """
     steps = list(pairwise(sizes))
     if any(larger / smaller < _CLOSE for smaller, larger in steps):
@@ -260,9 +264,10 @@ def size_axis(
 
 
 def thinned(sizes: Sequence[int], room: float) -> list[int]:
-    """Select sizes whose labels do not touch on a logarithmic axis. The last one and powers of two go first.
+    """Select sizes whose labels do not touch on a logarithmic axis, in ascending order.
 
-    `room` is the minimum distance between labels as a fraction of the axis.
+    The last has priority, then the first, then powers of two, then small ones. `room` is the minimum distance
+    between labels as a fraction of the axis.
     """
     span = max(math.log(sizes[-1] / sizes[0]), 1e-9)
     shown: list[int] = []

@@ -51,25 +51,14 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "gemmbench",  # the same ids each time
     "pdf.fonttype": 42,
-    "text.usetex": False,
-    "text.parse_math": False,
-    "axes.formatter.use_locale": False,
-    "font.family": ["DejaVu Sans"],
-    "font.size": 9,
-    "axes.titlesize": 10,
-    "axes.titlelocation": "left",
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.edgecolor": "#444444",
-    "axes.grid": True,
-    "axes.axisbelow": True,
-    "grid.color": "#E4E4E4",
-    "grid.linewidth": 0.7,
-    "lines.linewidth": 1.6,
-    "lines.markersize": 4.5,
-    "figure.dpi": 100,
-    "savefig.dpi": 150,
-}
+    "text.usetex": False, "text.parse_math": False, "axes.formatter.use_locale": False,
+    "font.family": ["DejaVu Sans"], "font.size": 9,
+    "axes.titlesize": 10, "axes.titlelocation": "left",
+    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#444444",
+    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6, "lines.markersize": 4.5,
+    "figure.dpi": 100, "savefig.dpi": 150,
+}  # fmt: skip
 _WIDTH = 7.2  # of a pane, inches
 _METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None, "Creator": None},
@@ -97,8 +86,8 @@ def draw_panes(panes: Callable[[], Sequence[Pane]], path: Path, needs: str) -> N
 def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> Figure:
     """Draw panes as a matplotlib figure with at most `across` panes side by side.
 
-    `panes` is called after matplotlib's style is set, so call this inside ``rc_context``. Raises `ChartError`
-    with the text of `lacks` if there are no panes.
+    It sets matplotlib's style first and then calls `panes`, so call it inside ``rc_context``. Raises
+    `ChartError` with the text of `lacks` if there are no panes.
     """
     set_style()
     content = panes()
@@ -108,7 +97,10 @@ def figure_of(panes: Callable[[], Sequence[Pane]], lacks: str, across: int) -> F
 
 
 def write(paint: Callable[[], Figure], path: Path) -> None:
-    """Write a figure into a file whose suffix decides the format. Raises `ChartError` if that fails."""
+    """Replace a file with the figure that `paint` returns, without a lasting change of matplotlib's style.
+
+    The suffix decides the format. Raises `ChartError` if it is not .png, .svg or .pdf, or writing fails.
+    """
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
@@ -162,13 +154,9 @@ def mark(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def say(
-    axes: Axes,
-    text: str,
-    at: tuple[float, float],
-    offset: tuple[float, float] = (0, 0),
-    where: Coordinates = "data",
-    **style: Any,
-) -> None:
+    axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0),
+    where: Coordinates = "data", **style: Any,
+) -> None:  # fmt: skip
     """Write text next to a point.
 
     The offset is in points of the page. `where` names the coordinates of `at`. With `BELOW` its height is a
@@ -234,7 +222,8 @@ def subjects(
 ) -> list[PaneSubject]:
     """Divide wanted rows among panes, one for each run and device, and for each data type if `typed`.
 
-    Runs without a wanted row have no pane. They may provide peak and bandwidth.
+    Wanted are GEMM rows by default. Each pane also has the host's rows, and panes are ordered by run, then
+    device. A run without a wanted row on a device has no pane.
     """
     shown = [run for run in runs if any(map(wanted, run.rows))]
     result = []
@@ -256,7 +245,10 @@ def _room(axes: Axes) -> float:
 
 
 def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
-    """Write a bold title, a remark below it, and keys: words in the colours that they explain."""
+    """Write a bold title, a remark below it, and keys: words in the colours that they explain.
+
+    A long title is cut, a long remark wrapped.
+    """
     lines, height = textwrap.wrap(below, round(15.5 * _room(axes))), 7.0
     if keys:
         bold = {"fontsize": 8.5, "fontweight": "bold"}
@@ -295,10 +287,7 @@ the ends and corners of lines."""
 def to_svg(figure: Figure, label: str, number: int) -> str:
     """Convert a figure to an ``svg`` element. Each `mark` becomes an invisible circle with a tooltip.
 
-    Args:
-        figure: the figure to convert.
-        label: the description for screen readers.
-        number: a different number for each chart of a page, so that no ids are equal.
+    `label` is the description for screen readers. `number`, another one for each chart, makes ids unique.
     """
     drawn = BytesIO()
     with warnings.catch_warnings(), matplotlib.rc_context({"svg.hashsalt": f"gemmbench {number}"}):
