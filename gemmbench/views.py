@@ -72,9 +72,9 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
 
 
 def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
-    """Add a note to the last table: how many more kernels exist, what ~ means if it appears, and -v.
+    """Add a note to the last table: how many more kernels exist, what ~ means if it appears, "Details: -v".
 
-    Tuning tables stay unchanged.
+    The last part is missing if `verbose`. Tuning tables stay unchanged.
     """
     if not tables or is_tuning(run):
         return [*tables]

@@ -87,10 +87,10 @@ class Page:
 
 
 def page(runs: Sequence[Run], wanted: Wanted | None = None) -> Page:
-    """The content of a report.
+    """The content of a report: at most three sentences as summary, a chart, a table, and all sections.
 
-    Raises:
-        RunFileError: the runs of one plan cannot be put in order.
+    Runs of the same cases on one machine are compared as a group, and only the last has its own section. With
+    `wanted.comparison` all runs are one group. Peaks may come from other runs.
     """
     wanted = wanted or Wanted()
     names = dict(zip(map(id, runs), names_of(runs), strict=True))
@@ -138,7 +138,10 @@ def _about(runs: Sequence[Run]) -> str:
 
 
 def names_of(runs: Sequence[Run]) -> list[str]:
-    """Different names for runs: file names without suffix, with as many folders as necessary."""
+    """Different names for runs: file names without suffix, with as many folders as necessary.
+
+    If that does not suffice, numbers follow the names. A run without a file is "this run".
+    """
     paths = [PurePath(run.path).with_suffix("") if run.path else PurePath("this run") for run in runs]
     for depth in range(1, max((len(path.parts) for path in paths), default=1) + 1):
         names = [clean("/".join(path.parts[-depth:])) for path in paths]
@@ -164,10 +167,10 @@ def _devices(run: Run) -> list[str]:
 
 
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
-    """The fastest kernels of each device and type: a table of six rows, and a sentence about each best one.
+    """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
 
-    Each kernel is shown at its best problem. Runs of several unrelated shapes do not count. The table is None
-    without any rate. `runs` also provide peaks.
+    Each kernel is shown at its best problem. Tuning runs and runs of several unrelated shapes do not count.
+    The result is None and [] without any rate. `runs` also provide peaks.
     """
     scope, best = rates.view_scope(*shown), dict[tuple[str, str], dict[str, tuple[float, Run, Row]]]()
     for run in shown:
@@ -218,7 +221,7 @@ def _positions(run: Run, row: Row) -> Sequence[int]:
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
     """Group runs of the same cases on one machine with equal --cold, each group sorted by start time.
 
-    A tuning run is a group of its own.
+    A tuning run is a group of its own. Groups are in the order of their first runs.
     """
     groups: dict[object, list[Run]] = {}
     for run in runs:
@@ -243,7 +246,10 @@ def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw
 
 
 def side_by_side(runs: Sequence[Run], names: dict[int, str]) -> Iterator[PageSection]:
-    """Compare the runs of each device: the fastest kernel of each run at the problems that they share."""
+    """Yield a section for each device: the fastest kernel of each run at the problems that runs share.
+
+    Tuning runs do not count. No section without a shared problem. `names` has names by the `id` of a run.
+    """
     scope, by_device = rates.view_scope(*runs), dict[str, _Problems]()
     tried = [each for each in runs if not is_tuning(each)]
     for run, row in ((each, row) for each in tried for row in each.rows if row.problem):
@@ -299,13 +305,8 @@ def _peak_runs(run: Run, runs: Sequence[Run]) -> list[Run]:
 def _section(run: Run, id: str, title: str, name: str, peaks: Sequence[Run], draw: _Draw) -> PageSection:
     """Build the section of one run: its tables, charts, and a folded table of all rows.
 
-    Args:
-        run: the run to show.
-        id: the section's id in HTML.
-        title: the section's heading.
-        name: the run's name among the runs of the page.
-        peaks: runs that provide peaks and bandwidths for the charts.
-        draw: draws the charts.
+    `name` is the run's name on the page. `peaks` are other runs that provide peaks and bandwidths for the
+    charts, which `draw` draws. `id` is for HTML.
     """
     command = run.header.command
     words = command if command[:1] == ("gemmbench",) else ("gemmbench", *command)
@@ -324,7 +325,10 @@ def _without_options(sheet: Sheet) -> Sheet:
 
 
 def _subject(run: Run) -> str:
-    """What a run measured: ``float GEMM on NVIDIA H200, m = n = k = 64 to 4096``."""
+    """What a run measured: ``float GEMM on NVIDIA H200, m = n = k = 64 to 4096``.
+
+    Other examples: ``Tuning of tiled on NVIDIA H200``, ``Peaks of NVIDIA H200`` without GEMMs, ``3 shapes``.
+    """
     where = ", ".join(_devices(run))
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
     if is_tuning(run):
@@ -349,19 +353,12 @@ def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
         """The cells of a run and a device's title, by heading."""
         host = run.header.host
         return {
-            "run": names[id(run)],
-            "started (UTC)": run.header.started_utc[:19].replace("T", " "),
-            "device": device,
-            "processor": host.cpu,
-            "cores": str(host.cores),
-            "busy before": f"{host.busy:.1f}",
-            "memory": units.size(host.memory_bytes),
-            "system": host.system,
-            "Python": host.python,
-            "NumPy": host.numpy,
-            "BLAS": host.blas,
+            "run": names[id(run)], "started (UTC)": run.header.started_utc[:19].replace("T", " "),
+            "device": device, "processor": host.cpu, "cores": str(host.cores),
+            "busy before": f"{host.busy:.1f}", "memory": units.size(host.memory_bytes),
+            "system": host.system, "Python": host.python, "NumPy": host.numpy, "BLAS": host.blas,
             "gemmbench": run.header.gemmbench,
-        }
+        }  # fmt: skip
 
     titles = {id(run): dict.fromkeys(device.title for device in run.header.devices) for run in runs}
     lines = [facts(run, title) for run in runs for title in titles[id(run)] or ("host",)]
@@ -395,7 +392,10 @@ class _Draw:
             return [self._chart("", figure, caption) for figure in pane.separate_figures(panes)]
 
     def suited(self, runs: Sequence[Run]) -> Iterator[Chart]:
-        """Draw every pane of the wanted kinds that suit the runs."""
+        """Draw each kind of chart that suits the runs and is wanted, by default all but the kind "time".
+
+        Yields a chart for each pane.
+        """
         chosen = self.wanted.charts
         known = families(runs)
         for kind in chart_views.suited(runs, known):
@@ -417,12 +417,9 @@ class _Draw:
 
 
 def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
-    """Render a report as an HTML page. Equal runs give equal pages.
+    """Render a report as an HTML page, and return its text. Equal runs give equal pages.
 
     The page makes no requests. Its content security policy allows only its own script.
-
-    Raises:
-        RunFileError: the runs of one plan cannot be put in order.
     """
     script, content = _file("report.js"), page(runs, wanted)
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
@@ -439,7 +436,6 @@ def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:
 
 
 def _file(name: str) -> str:
-    """The text of a file in this folder."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
