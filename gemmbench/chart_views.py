@@ -99,7 +99,7 @@ _NONE: Families = MappingProxyType({})
 
 
 def suited(runs: Sequence[Run], families: Families = _NONE) -> list[str]:
-    """Return the kinds of charts that suit the runs, in the order of `KINDS`.
+    """Return the kinds of charts that have a pane for the runs, in the order of `KINDS`.
 
     A tuning run has none. Charts of a device are excluded if a run has GEMMs.
     """

@@ -108,7 +108,7 @@ def conditions(run: Run) -> list[Sheet]:
 
 
 def _conditions(run: Run, device: int) -> Sheet | None:
-    """Build the conditions table of a device, with a line for each clock of each row.
+    """Build the conditions table of a device, with a line for each row and clock that timed it.
 
     Return None if nothing was read. Device columns appear only if clock or power was read.
     """

@@ -99,7 +99,7 @@ def draw_bars(
 
 
 def _paint_bar(axes: Axes, y: float, bar: Bar, thickness: float) -> None:
-    """Draw a bar at height y with its interval, the text at its end, and its tooltip."""
+    """Draw a bar at height y with its segments and interval, the text at its end, and its tooltip."""
     left = 0.0
     for part in bar.parts:
         axes.barh(y, part.length, thickness, left, color=part.colour, label=part.name)

@@ -183,7 +183,7 @@ class _LogLocator(LogLocator):
 
 
 def log_ticks(axis: Axis, text: Callable[[float], str], span: float = 1000.0) -> None:
-    """Set the ticks of a logarithmic axis: 1, 2, 5 if it spans less than a factor of `span`, else decades."""
+    """Set ticks and labels of a log axis: 1, 2, 5 if it spans less than a factor of `span`, else decades."""
     low, high = axis.get_view_interval()
     steps = (1.0, 2.0, 5.0) if high / low < span else (1.0,)
     axis.set_major_locator(_LogLocator(10, subs=steps, numticks=99))

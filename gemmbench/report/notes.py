@@ -113,7 +113,7 @@ def remarks(run: Run, device: int, rows: Iterable[Row], where: Where, each: str 
 
 
 def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
-    """Notes that list GEMMs with a suspect check and GEMMs that were not verified."""
+    """Notes that list ok GEMMs with a suspect check and those that were not verified, if there are any."""
     every = len(set(map(where, rows)))
     checks = by_key((row.check.verdict, row) for row in rows if (row.kind, row.status) == ("gemm", "ok"))
     return [
@@ -169,7 +169,7 @@ def noise(row: Row) -> Cell:
 
 
 def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size") -> str:
-    """List kernels and where they appear: ``naive at 1024, 2048; tiled at 2048``. Probes have no kernels.
+    """List kernels and where they appear: ``naive at 1024, 2048; tiled at 2048``; for probes only where.
 
     `every` is the number of all places, or 0 if unknown. A kernel at all of them is ``at every size``, where
     `each` is the word ``size``.

@@ -225,7 +225,7 @@ class BreakEven:
 def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
     """From which size on each kernel, transfers included, beats the host's BLAS: by size, then by lead.
 
-    Kernels that never win come last. Libraries do not count. Empty without the host's BLAS.
+    Kernels that never win come last. Libraries do not count. Empty without a size that both were measured at.
     """
     host = baseline(panel)
     if host is None:

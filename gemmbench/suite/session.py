@@ -46,8 +46,7 @@ class Control:
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
         """Run the control kernel on the CPU, and return its seconds per 10^9 operations as a tuple of one.
 
-        Reuse a burst that ended less than 0.1 s ago. Return () for GPU cases, without a CPU device, or after
-        errors.
+        A burst less than 0.1 s old is used again. Return () for GPU cases, without a CPU, or after an error.
         """
         on_cpu = case.device == HOST or devices[case.device].type == "cpu"
         if self._device is None or not on_cpu:
@@ -82,8 +81,8 @@ def run(
     """Measure a plan case by case, and yield its events.
 
     Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
-    whose control bursts were over 5 % slow are measured again, and yielded if they improved. This stops after
-    three rows that are still slow. Raises `RunFileError` if the file has rows of other kernel sources.
+    whose control bursts were over 5 % slow are measured again, and saved and yielded if they improved. This
+    stops after three that are still slow. `RunFileError` if the file has rows of other kernel sources.
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)

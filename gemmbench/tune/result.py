@@ -103,9 +103,9 @@ class Result:
 def result(run: Run) -> Result:
     """Read attempts, winner and speedups from a tuner's rows. Only the last finals count.
 
-    The winner has the best mean rate when timed again. It is None if that is the shipped preset, or nothing
-    was. Then there are no speedups. The overall speedup is the geometric mean over the problems of the
-    search. It is None without a pair of times.
+    The winner has the best mean rate in the finals. It is None if that is the shipped preset, or there are no
+    finals; then there are no speedups either. The overall speedup is the geometric mean over the problems of
+    the search, or None if none of them gave a pair of times.
     """
     tried = _by_parameters(row for row in run.rows if row.phase == TRIAL)
     finals = _last_finals(run.rows)
@@ -150,7 +150,7 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """The rows from the start of the last sequence of finalists on, without trials; none without any."""
+    """The rows from the last sequence of finalists on, without rows of the search; empty without any."""
     starts = [
         index
         for index, row in enumerate(rows)

@@ -253,8 +253,8 @@ class Tuner:
     def finals(self) -> None:
         """Time the best five and the shipped preset again. Then alternate winner and preset in three rounds.
 
-        Nothing is timed if only the preset has a rate. There are no rounds if the preset wins or has no rate.
-        The rounds add other sizes if the budget allows. Omitted sizes are saved as skipped rows.
+        Nothing is timed unless another configuration has a rate. There are no rounds if the preset wins or
+        has none. The rounds add other sizes if the budget allows. Omitted sizes are saved as skipped rows.
         """
         task = self.task
         outcome = facts.result(self.cache.run())
