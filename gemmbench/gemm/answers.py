@@ -67,7 +67,7 @@ class Exact:
         return Matrices(self.a, self.b, self.c, generated=True)
 
     def scaled(self, digits: int) -> Exact:
-        """The same problem with C before and the smaller of A and B multiplied by 2^digits."""
+        """A copy with C before, `expected` and the smaller of A and B (A if equal) multiplied by 2^digits."""
         dtype, result = DTYPES[self.problem.dtype], self.problem.result
         a, b = self.a, self.b
         if a.size <= b.size:
@@ -78,9 +78,10 @@ class Exact:
         return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
     def error(self, c: HostArray, tile: tuple[int, int] | None = None) -> str:
-        """The first wrong element of C with its tile, and how many rows are wrong; "" if all are right.
+        """A sentence on the first wrong element of a C and the number of wrong rows, or "".
 
-        `c` is m x n of every problem, one below the other. `tile` is the rows and columns of a tile of C.
+        Freivalds' check finds wrong rows, and the first is computed again. `c` is m x n of every problem of a
+        batch, one below the other. `tile`, for the sentence, is the rows and columns of a tile of C.
         """
         problem, batch = self.problem, self.problem.batch
         wrong = np.argwhere(~(_product(stack(c, batch), problem.result, self.x) == self.expected).all(axis=2))
@@ -121,12 +122,12 @@ def exact_limit(problem: Gemm, sums: str = "") -> float:
 def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ()) -> Exact:
     """Random integer operands whose partial sums are exact, with the widest range possible.
 
-    Each process draws others, and keeps those of the last two problems. The range of A and B, and the share
-    of their elements that are not 0, satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L
-    from `exact_limit`. The host's sums in double precision are exact as well.
+    The result also holds random vectors of 0 and 1, and the products of the right C with them. The range and
+    the density of A and B satisfy 9 sqrt(k var(A) var(B)) |alpha| + |beta| max|C0| <= L, with L from
+    `exact_limit`. The host's sums in double precision are exact as well. Each process draws other numbers.
 
-    `problem` is the timed one: alpha becomes 2 or -3, and a beta other than 0 becomes -2. `without` lists
-    "alpha" and "beta" if a kernel does not take them.
+    `problem` is the timed one: alpha becomes 2 or -3 at random, and a beta other than 0 becomes -2. `without`
+    lists "alpha" and "beta" if a kernel does not take them. They are then 1 and 0.
     """
     rng = np.random.default_rng(secrets.randbits(64))
     problem = replace(
@@ -147,7 +148,7 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     density = min(1.0, 6 * variance / ((most + 1) * (2 * most + 1)))
 
     def draw(rows: int, columns: int, kind: DType, largest: int, share: float) -> HostArray:
-        """A batch of matrices of integers from -largest to largest; a share of them is not 0."""
+        """Integers from -largest to largest for every problem, as `kind` stores them; a `share` is not 0."""
         stored = np.empty((batch * rows, columns), kind.numpy)
         for part in blocks(*stored.shape):
             values = rng.integers(-largest, largest, stored[part].shape, np.int16)
@@ -173,7 +174,7 @@ def _largest_exact(dtype: DType, wanted: float) -> int:
 
 
 def _scaled_elements(stored: HostArray, dtype: DType, digits: int) -> HostArray:
-    """Stored elements times 2^digits, exactly; types of 1 or 2 bytes get it added to their exponents."""
+    """Stored elements times 2^digits (the same array for 0); in 1 or 2 bytes it is added to the exponents."""
     if not digits:
         return stored
     if dtype.itemsize > 2:
@@ -234,8 +235,7 @@ class Answers:
     """Verifies the results of one bench.
 
     `values` are the operands of the case. `sums` is the type of sums if it is not C's. `without` lists
-    "alpha" and "beta" if the kernel does not take them. `tile` is the rows and columns of C that a work-group
-    computes.
+    "alpha" and "beta" if the kernel does not take them. `tile` is the rows and columns of a tile of C.
     """
 
     def __init__(
@@ -274,7 +274,10 @@ class Answers:
         return Verified(check, matrices=self._small_matrices() if check.verdict == "ok" else {})
 
     def _small_matrices(self) -> dict[str, Elements]:
-        """A, B, C before and C by name, if they have at most `SHOWN` rows and columns; none of a batch."""
+        """A, B, C before and C by name, as rows of floats: each if it has 1 to 8 rows and columns (`SHOWN`).
+
+        C before is omitted if beta is 0, C if there is no result, and all for a batch. A and B are as stored.
+        """
         if self._problem.batch > 1:
             return {}
         dtype, result = DTYPES[self._problem.dtype], self._problem.result
@@ -298,9 +301,11 @@ class Answers:
         return self._check_repeated(left, "in a batch: ")
 
     def _check_before(self, bench: Verifiable) -> Check:
-        """Check the exact problem in every distinct scope, then the case's own operands within rounding.
+        """Check a kernel on exact integers, then on the case's own operands within the bounds of rounding.
 
-        The case's own result is stored for later comparisons.
+        Each runs in every scope (on the device, with transfers) whose launches differ. After a fault, nothing
+        runs with the case's own operands. Gaps between the rows of C are checked. The case's A and B are put
+        back, and its result is stored for later comparisons. Returns all checks as one.
         """
         exact = exact_operands(self._problem, self._sums, self._without)
         bench.put(exact.operands.stored(exact.problem))
@@ -317,9 +322,12 @@ class Answers:
         return merged(checks)
 
     def _check_after(self, bench: Verifiable) -> Check:
-        """Check what the last batch left, then a scaled exact problem on random operand sets and scopes.
+        """Check the C that the last timed batch left, then one more problem of exact integers.
 
-        If all is right, the user's ``--out`` is written.
+        They are multiplied by a random power of 2, except for integer types. The problem runs on the device
+        and with transfers, on a random operand set and the next one. If there is one set and both run the
+        same launches, one is drawn. The case's A and B are put back. If all is right, the verified result is
+        written to the user's ``--out``, if any; `NotMeasuredError` if that fails. Returns all checks as one.
         """
         left = bench.left()
         checks = [] if left is None else [self._check_repeated(left, "after the last batch: ")]
@@ -346,9 +354,10 @@ class Answers:
         return check
 
     def _check_exact(self, bench: Verifiable, scope: str, index: int, exact: Exact, what: str = "") -> Check:
-        """Freivalds' check of one run on the exact operands, which the operand set holds.
+        """Run the exact problem in a scope on operand set `index`. Check C by Freivalds' method and its gaps.
 
-        After the batches (`what` is not empty) C before holds numbers: leaving a written C alone is wrong.
+        The set must hold the exact A and B. C before is NaN if beta is 0. After the timed batches it holds
+        integers, so that leaving C alone is wrong. Then `what` is not empty, and begins the reason.
         """
         c0 = guarded(exact.problem, exact.c if what else unwritten(exact.problem, exact.c))
         result = bench.answer(scope, index, c0, exact.problem)
@@ -372,7 +381,11 @@ class Answers:
         return values.rows[0]
 
     def _check_repeated(self, left: HostArray, what: str) -> Check:
-        """Check that a later C equals the verified one, bit for bit or as another summation order allows."""
+        """Check that a later C (m x ldc) has the verified bits, or lies within `repeat_bounds` of it.
+
+        NaN and a written gap between rows are wrong. The reason begins with `what`, and names the first wrong
+        element and their number. `NotMeasuredError` if no C was verified.
+        """
         right, got = self.verified_result, np.ascontiguousarray(left)
         if same_bits(got, np.ascontiguousarray(right)):
             return Check("ok")
