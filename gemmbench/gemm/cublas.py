@@ -51,13 +51,13 @@ class Stopwatch:
 
 
 class Cuda:
-    """The GPU that OpenCL describes by these facts, as this process's current CUDA device.
-
-    Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU.
-    """
+    """The GPU that OpenCL describes by these facts, as this process's current CUDA device."""
 
     def __init__(self, facts: DeviceFacts) -> None:
-        """Start CUDA on the GPU, with one stream and two stopwatches."""
+        """Load CUDA, make the GPU of `facts` current, and create a stream and two stopwatches (event pairs).
+
+        Raises `NotMeasuredError` (unsupported) if there is no CUDA, or it does not show this GPU.
+        """
         self._library = opened("CUDA", _CUDA_FILES, _CUDA_ADVICE)
         self._call("cuInit", 0)
         device = self._find(facts)
@@ -71,10 +71,7 @@ class Cuda:
 
     @contextmanager
     def memory(self, nbytes: int) -> Iterator[int]:
-        """The address of `nbytes` bytes on the device, freed at the end.
-
-        `NotMeasuredError` if out of memory.
-        """
+        """The address of `nbytes` on the device, freed at the end. `NotMeasuredError` if memory runs out."""
         address = ctypes.c_uint64()
         self._call("cuMemAlloc_v2", ctypes.byref(address), ctypes.c_size_t(max(nbytes, _LEAST_BYTES)))
         try:
@@ -84,7 +81,7 @@ class Cuda:
 
     @contextmanager
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Iterator[HostArray]:
-        """An uninitialised array in page-locked host memory, freed at the end."""
+        """A new array in page-locked host memory, freed at the end. `NotMeasuredError` if memory runs out."""
         nbytes = max(int(np.prod(shape)) * dtype.itemsize, _LEAST_BYTES)
         address = ctypes.c_void_p()
         self._call("cuMemHostAlloc", ctypes.byref(address), ctypes.c_size_t(nbytes), 0)
@@ -112,10 +109,7 @@ class Cuda:
         self._call("cuStreamSynchronize", self.stream)
 
     def start(self) -> Stopwatch:
-        """A stopwatch that starts when the device gets there.
-
-        The previous one may still run: two alternate.
-        """
+        """Enqueue the start of a stopwatch and return it. Two alternate: the previous one may still run."""
         watch = next(self._watches)
         self._call("cuEventRecord", watch.begin, self.stream)
         return watch
@@ -124,7 +118,7 @@ class Cuda:
         self._call("cuEventRecord", watch.end, self.stream)
 
     def graph(self, enqueue: Callable[[], None]) -> ctypes.c_void_p:
-        """What a function enqueues, captured as a CUDA graph: nothing runs before `replay`.
+        """A function's launches, captured as a CUDA graph: nothing runs before `replay`. `forget` frees it.
 
         Raises the function's errors, and `NotMeasuredError` if the driver cannot capture it.
         """
@@ -167,10 +161,7 @@ class Cuda:
         return watch
 
     def _find(self, facts: DeviceFacts) -> ctypes.c_int:
-        """The GPU in the device's PCI slot, or the only one of its name.
-
-        `NotMeasuredError` if there is none.
-        """
+        """The GPU at `facts.pci`, else the only one called `facts.name`. `NotMeasuredError` without one."""
         device = ctypes.c_int()
         if facts.pci:
             if self._library.cuDeviceGetByPCIBusId(ctypes.byref(device), facts.pci.encode()):
@@ -191,7 +182,10 @@ class Cuda:
         return name.value.decode(errors="replace")
 
     def _call(self, function: str, *arguments: Any) -> None:
-        """Call the driver. Errors become `NotMeasuredError`; all but a lack of memory need a new process."""
+        """Call a function of the driver. If it fails, raise `NotMeasuredError` with CUDA's message.
+
+        It is unsupported if CUDA does not start. Else it asks for a new process, unless memory ran out.
+        """
         status = getattr(self._library, function)(*arguments)
         if status:
             text = ctypes.c_char_p()
@@ -257,16 +251,13 @@ _ALGORITHM_BYTES, _HEURISTIC_BYTES = 64, 96  # of a cublasLtMatmulAlgo_t, and of
 
 
 class CublasLt:
-    """The part of cuBLAS that multiplies fp8, in the same stream.
+    """The part of cuBLAS that multiplies fp8, in the same stream. The scale factors of A and B are 1.
 
-    It accumulates as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does. The
-    scale factors of A and B are 1. `workspace` is the device address of `WORKSPACE_BYTES`.
-
-    Raises `NotMeasuredError` (unsupported) if it is not installed, or not for this GPU.
+    It accumulates as the tensor cores do, with about 14 bits ("fast accumulation"), as nv-wgmma does.
     """
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
-        """Load the library and create a handle."""
+        """Load cuBLASLt and create a handle. `NotMeasuredError` if it is missing, or not for this GPU."""
         self._library = opened("cuBLASLt", _candidates(_LT_FILES), _CUBLAS_ADVICE)
         self._stream, self._workspace = stream, ctypes.c_void_p(workspace)
         self._handle = ctypes.c_void_p()
@@ -276,9 +267,10 @@ class CublasLt:
         self._held = ExitStack()  # what the plan is made of
 
     def enqueue(self, problem: Gemm, layout: Layout, a: int, b: int, c: int) -> None:
-        """As `Cublas.enqueue`, for a B that is stored transposed.
+        """Enqueue C = alpha A op(B) + beta C of fp8 A and B, given addresses; B is stored transposed.
 
-        A plan is reused for its shape and layout.
+        The plan (descriptors, algorithm) of the last call is reused for its shape and layout, else replaced.
+        Raises `NotMeasuredError`: unsupported for a type, shape or layout that it does not take, else failed.
         """
         key = replace(problem, alpha=1.0, beta=0.0), layout  # one algorithm, whatever the scalars are
         if key != self._planned:
@@ -296,9 +288,9 @@ class CublasLt:
         )
 
     def _made_plan(self, problem: Gemm, layout: Layout) -> tuple[Any, ...]:
-        """Descriptors of the product and its three matrices, and the algorithm that the library prefers.
+        """Descriptors of the product and of B, A, C (in this order), and the algorithm that cuBLAS prefers.
 
-        Raises `NotMeasuredError` (unsupported) for a type, shape or layout that it does not take.
+        `NotMeasuredError` (unsupported) for a type, shape or layout that it does not take.
         """
         if lacks := self._lacks(problem, layout):
             raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
@@ -331,7 +323,10 @@ class CublasLt:
 
     @staticmethod
     def _lacks(problem: Gemm, layout: Layout) -> str:
-        """What a problem lacks for fp8, as the end of the sentence "cuBLAS takes ... only"; or ""."""
+        """What a problem lacks for fp8, as the end of the sentence "cuBLAS takes ... only"; or "".
+
+        It must be one product of e4m3 with only B stored transposed. n, k, row bytes are multiples of 16.
+        """
         if not problem.dtype.startswith("e4m3"):
             return "by e4m3, not two matrices of it"
         if problem.batch > 1:
@@ -360,15 +355,10 @@ class CublasLt:
 
 
 class Cublas:
-    """The library, enqueueing into one stream of the current CUDA device.
-
-    `workspace` is the device address of `WORKSPACE_BYTES` for its use.
-
-    Raises `NotMeasuredError` (unsupported) if it is not installed, or not for this GPU.
-    """
+    """The library, enqueueing into one stream of the current CUDA device."""
 
     def __init__(self, stream: ctypes.c_void_p, workspace: int) -> None:
-        """Load the library, and create a handle with the stream and workspace."""
+        """Load cuBLAS; create a handle with stream and workspace. `NotMeasuredError` if it is missing."""
         self._library = opened("cuBLAS", _candidates(), _CUBLAS_ADVICE)
         self._library.cublasGetStatusString.restype = ctypes.c_char_p
         self._handle = ctypes.c_void_p()
@@ -376,11 +366,9 @@ class Cublas:
         self._call("cublasSetStream_v2", self._handle, stream)
         # Its own workspace would be allocated within every graph, and be one more node of it.
         self._call(
-            "cublasSetWorkspace_v2",
-            self._handle,
-            ctypes.c_void_p(workspace),
+            "cublasSetWorkspace_v2", self._handle, ctypes.c_void_p(workspace),
             ctypes.c_size_t(WORKSPACE_BYTES),
-        )
+        )  # fmt: skip
         self._stream, self._workspace = stream, workspace
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
@@ -388,10 +376,8 @@ class Cublas:
         """Enqueue C = alpha op(A) op(B) + beta C, row-major, given the device addresses of A, B and C.
 
         cuBLAS stores columns, so it computes the transpose of C: B is passed first, and n before m. An empty
-        C enqueues nothing.
-
-        Raises `NotMeasuredError`: unsupported for a type or shape that it does not take, failed with its
-        status.
+        C enqueues nothing. cuBLASLt multiplies fp8. Raises `NotMeasuredError`: unsupported for a type or
+        shape that it does not take, else failed with its status.
         """
         if not problem.m or not problem.n:
             return
@@ -504,7 +490,7 @@ class CublasExecutor:
         return CublasBench(self._cuda, self._library, case, policy, self._facts, exact_error)
 
     def _exact_error(self, case: Case) -> str:
-        """What is wrong on small exact problems, or "". One test for each type, layout and kind of batch."""
+        """What is wrong on small exact problems, or "". Cached by data type, layout, and batch or not."""
         batch = BATCH if case.gemm.batch > 1 else 1
         key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
@@ -514,7 +500,7 @@ class CublasExecutor:
         return self._exact[key]
 
     def _result(self, test: ExactTest) -> HostArray:
-        """C of an exact test after its problem has run: flat, with the guard cells."""
+        """Run an exact test's problem in memory of its own; returns C, flat, with the guard cells."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
             device = {
@@ -559,7 +545,11 @@ class CublasBench:
         self, cuda: Cuda, library: Cublas, case: Case, policy: Policy, facts: DeviceFacts,
         exact_error: Callable[[], str],
     ) -> None:  # fmt: skip
-        """Load the case's operands, and allocate and fill every operand set."""
+        """Load the case's operands, and fill every operand set in host memory and on the device.
+
+        There is one set, or enough to fill the caches twice if `policy.cold`. Host memory is pinned, unless
+        `policy.memory` is pageable. `exact_error` runs the exact test. `NotMeasuredError` if out of memory.
+        """
         problem = case.gemm
         self._cuda, self._library, self._problem = cuda, library, problem
         self._exact_error = exact_error
@@ -590,7 +580,7 @@ class CublasBench:
         self._stack.close()
 
     def _made(self, stack: ExitStack) -> _Set:
-        """A new operand set: A, B and C in host memory (pinned or pageable) and on the device."""
+        """Allocate A, B and C (NaN if beta is 0) in host memory and on the device. Enqueue their copies."""
         values = {"A": self._stored.a, "B": self._stored.b, "C": self._answers.before}
         made = _Set({}, {})
         for name, matrix in values.items():
@@ -622,7 +612,10 @@ class CublasBench:
             self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run a scope's timed call once after C was filled; returns C. The device's time is stored."""
+        """Fill C of an operand set with `c`, run a scope's timed call once, and return a copy of C.
+
+        The scope "device" has no transfers, and its wall time is stored. `left` returns None afterwards.
+        """
         problem = problem or self._problem
         operands, self._last = self._operands[index], ""
         operands.host["C"][...] = c
@@ -639,7 +632,7 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def left(self) -> HostArray | None:
-        """C as the last batch left it; None if it was filled since, or device batches added to it."""
+        """A copy of C after the last batch; None if it was filled since, or device batches added to it."""
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         index = (self._next - 1) % self.sets
@@ -649,7 +642,10 @@ class CublasBench:
         return np.array(operands.host["C"])
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
-        """Run a batch in the host scope, or enqueue it in the device's: several problems as a CUDA graph."""
+        """Enqueue a batch on the device and return at once (clock "device"), or run it with transfers.
+
+        On the device it is a CUDA graph if `count` exceeds 1 and the number of operand sets.
+        """
         self._last = clock
         if clock != "device":
             return host_batch(partial(self._next_host_run, clock), clock, count)
@@ -665,11 +661,11 @@ class CublasBench:
         return _Queued(self._cuda, watch, count, begin)
 
     def _graph(self, count: int) -> ctypes.c_void_p:
-        """A CUDA graph of `count` problems, captured once for each number of them and first operand set.
+        """The CUDA graph of `count` problems from the next operand set on, captured once for both.
 
         A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256: a loop would time the
-        host. Graphs begin at set 0 or half-way, so few are captured. That skips up to half of the sets; the
-        others still fill the caches.
+        host. `_next` moves on to set 0 or half-way first, so few graphs are captured. That skips up to half
+        of the sets; the others still fill the caches.
         """
         step = max(1, self.sets // 2)
         self._next = ceil_div(self._next % self.sets, step) * step % self.sets
@@ -679,7 +675,6 @@ class CublasBench:
         return self._graphs[key]
 
     def _enqueue_all(self, count: int) -> None:
-        """Enqueue problems back to back, rotating among the operand sets."""
         for number in range(count):
             self._enqueue(self._operands[(self._next + number) % self.sets], self._problem)
 
@@ -694,9 +689,10 @@ class CublasBench:
         self._library.enqueue(problem, Layout.of(self._problem), a, b, c)
 
     def _host_run(self, operands: _Set, clock: str, problem: Gemm) -> dict[str, float]:
-        """One problem from host memory to host memory, with its seconds: see `Laps`.
+        """Copy a problem's operands to the device, multiply, and copy C back. Returns wall seconds by part.
 
-        Short problems are timed as a whole, unless `clock` asks for the parts.
+        The parts are upload, enqueue, passes (the wait for the device) and download. A problem under 5 ms on
+        the device is timed as a whole, unless `clock` asks for parts. C is only uploaded if beta is not 0.
         """
         host = operands.host
         names = ("A", "B", "C") if self._problem.beta != 0 else ("A", "B")
