@@ -66,7 +66,6 @@ class Sweep:
 
     @cached_property
     def panel(self) -> Panel:
-        """The first run's."""
         return self.parts[0][1]
 
     @cached_property
@@ -84,14 +83,14 @@ class Sweep:
 
     @cached_property
     def scope(self) -> str:
-        """What the lines are compared in."""
         return derive.view_scope(*(run for run, _ in self.parts))
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """The looks of the lines that get a colour, by label: eight in all runs together, the best of them.
+        """The colour, dashes and marker of the best lines by label; lines that are not in it are grey.
 
-        With several runs, only lines that all of them have get one, if there are such lines.
+        `marks.looks` chooses 8 divided by the number of runs, but at least 2. With several runs, it chooses
+        from lines that all of them have, if there are any.
         """
         labels = [{curve.label for curve in panel.series} for _, panel in self.parts]
         common = set[str].intersection(*labels) or set[str].union(*labels)
@@ -119,7 +118,6 @@ class Sweep:
         return f"Grey: {units.counted(len(others), 'other kernel')}." if others else ""
 
     def rate_unit(self, largest: float) -> tuple[float, str]:
-        """The divisor and the axis label for rates, by the largest."""
         return _flops(largest, [self.panel.dtype], self.scope)
 
     def having(self, values: Values) -> Sweep:
@@ -131,7 +129,6 @@ class Sweep:
         return self.with_series(lambda panel: tuple(filter(shown, panel.series)))
 
     def with_series(self, chosen: Callable[[Panel], tuple[Series, ...]]) -> Sweep:
-        """The sweep with the lines of each panel that a function chooses."""
         parts = ((run, replace(panel, series=chosen(panel))) for run, panel in self.parts)
         return replace(self, parts=tuple(parts))
 
@@ -143,7 +140,7 @@ def _best(curve: Series, scope: str) -> float:
 
 
 def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
-    """The runs that are sweeps, grouped by device, type and shape into panes."""
+    """A `Sweep` for each device, type and shape, of the runs whose problems vary in one size only."""
     keyed = [
         ((pane.device_name(run, panel.device), panel.dtype, panel.shape), (run, panel))
         for run in runs
@@ -157,7 +154,7 @@ def _sweeps(runs: Sequence[Run], families: pane.Families) -> list[Sweep]:
 def _drawn(
     run: Run, curve: Series, values: Values, scope: str, at: Mapping[int, float], divisor: float = 1.0
 ) -> list[Point]:
-    """A line's points at its sizes, divided by `divisor`, with NaN where a row has no value."""
+    """A line's points at the sizes in `at`, with intervals, over `divisor`; NaN where a row has no value."""
     points = []
     for size, row in curve.rows.items():
         if size in at:
@@ -174,15 +171,15 @@ def _over_size(
     scale: Literal["zero", "log", ""] = "log",
     more: Callable[[Sweep, Sequence[Run]], list[Line]] = lambda *_: [],
 ) -> list[pane.Pane]:  # fmt: skip
-    """A pane for each sweep that has values, over size.
+    """A pane for each device, data type and shape with values over several sizes: a line for each kernel.
 
-    `values` are of a row in a scope. `unit` returns the divisor and the axis label, given the largest value.
-    `text` formats the ticks. `scale` is of the axis: linear from zero, logarithmic, or linear. `more` adds
-    horizontal lines, in the unit of the values.
+    `values` are of a row in a scope. Lines without any are omitted. `unit` returns the divisor and the axis
+    label, given the largest value. `text` formats the ticks. `scale` is of the axis: linear from zero,
+    logarithmic, or linear. `more` adds horizontal lines, in the unit of the values.
     """
 
     def paint(axes: Axes, sweep: Sweep) -> None:
-        """Draw one sweep: its lines, the further lines, and both axes."""
+        """Draw one sweep: its lines and the horizontal ones, both axes, titles, and names at line ends."""
         measured = [value.median for row in sweep.rows if (value := values(row, sweep.scope))]
         divisor, name = unit(sweep, max(measured))
         at = size_axis(axes, sweep.sizes)
@@ -218,12 +215,11 @@ def _over_size(
 
 def throughput(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Rates over size, with libraries and the measured peak."""
-
     return _over_size(runs, families, derive.shown_rate, Sweep.rate_unit, scale="zero", more=_peaks)
 
 
 def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
-    """The measured peak of each run as a line, if a kernel comes near it."""
+    """A line at the measured peak of each run whose fastest kernel exceeds a quarter of that peak."""
     drawn = {}
     for run, panel in sweep.parts:
         peak = derive.peak(run, panel.device, panel.dtype, others=runs)
@@ -234,7 +230,7 @@ def _peaks(sweep: Sweep, runs: Sequence[Run]) -> list[Line]:
 
 
 def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """Seconds for one problem over size."""
+    """Panes of the median seconds for one problem over size, of ok rows, with intervals."""
 
     def values(row: Row, scope: str) -> Interval | None:
         return derive.summary(row, derive.shown_samples(row, scope)) if row.status == "ok" else None
@@ -246,7 +242,7 @@ def time(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def energy(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """Joules for one problem over size."""
+    """Panes of joules for one problem over size, without intervals; none if no ok row has joules."""
 
     def values(row: Row, _: str) -> Interval | None:
         joules = row.energy.joules if row.status == "ok" else None
@@ -268,7 +264,7 @@ def why_no_energy(runs: Sequence[Run]) -> str:
 
 
 def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """The rate over that of the kernel of ``--versus``, over size, with a line at 1."""
+    """Panes of the rate over that of ``--versus``'s kernel, over size, with a line at 1; none without it."""
 
     def unit(sweep: Sweep, _: float) -> tuple[float, str]:
         names = dict.fromkeys(clean(name) for row in sweep.rows if (name := derive.partner(row)))
@@ -281,7 +277,10 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """Rates with and without transfers over size: the fastest kernels and the host's BLAS, if both ran."""
+    """Panes of rates with and without transfers over size, for each sweep in which a kernel was measured.
+
+    They show the two kernels fastest with transfers, the first to break even, and the host's BLAS, if it ran.
+    """
     chosen = [sweep.with_series(partial(_contenders, families=families)) for sweep in _sweeps(runs, families)]
     return [
         pane.Pane(LINES_HEIGHT, partial(_host_device, sweep=sweep))
@@ -322,9 +321,9 @@ def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
 
 
 def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
-    """Mark the size from which a kernel with transfers beats the host's BLAS, its interval, and a sentence.
+    """Mark the smallest size from which a kernel with transfers beats the host's BLAS, with its interval.
 
-    Nothing if there is no such size, or the axis has categories.
+    A sentence says so. Nothing is drawn if there is none, or the axis has categories.
     """
     even = next(iter(break_evens(sweep.panel)), None)
     if even is None or even.size is None or sweep.sizes[0] not in at.values():  # categories have no between
@@ -348,9 +347,10 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
 
 
 def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type with measured GEMM rows and a peak.
+    """Panes of rates over flop per byte, below peak and bandwidth: one for each run, device and type.
 
-    Peak and bandwidth may be another run's of the same device. On a CPU the host's BLAS is included.
+    It needs rates and a peak. Peak and bandwidth may be another run's of the same device. Without a bandwidth
+    only the peak is drawn. On a CPU the host's BLAS is included.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -426,7 +426,7 @@ def _paint_roofs(
 def _pane(
     title: str, below: str, entries: Sequence[Bar | Group], unit: str, keys: Sequence[tuple[str, str]] = ()
 ) -> pane.Pane:
-    """A pane of bars with its title, and what the colours mean."""
+    """A pane of bars with a title and a remark `below` it. `keys` are words and the colours of their bars."""
 
     def paint(axes: Axes) -> None:
         draw_bars(axes, entries, unit)
@@ -453,9 +453,10 @@ _FAMILIES = {LIBRARIES: pane.DARK, OWN: pane.OWN_COLOUR}  # other kernels are bl
 
 
 def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type: bars of the kernels at one problem, the fastest first.
+    """A pane for each run, device and type: bars of kernels and libraries at one problem, the fastest first.
 
-    The measured peak is the first bar. Panes with fewer than two rows on the device are omitted.
+    The problem is the largest that more than half have a rate for. The measured peak is the first bar, and
+    rates are also given in per cent of it. Panes with fewer than two rows on the device are omitted.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -495,9 +496,11 @@ def colour_of(dtype: str) -> str:
 
 
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
-    """A pane for each run and device with several data types at one problem: a group of bars for each kernel.
+    """A pane for each run and device with several data types at one problem: bars grouped by kernel.
 
-    The fastest of a type is bold. The group of measured peaks appears if some kernel comes near them.
+    The problem is the largest that more than half have a rate for. At most eight appear (`marks.looks`), the
+    fastest first. The fastest of a type is bold. Measured peaks appear if a kernel exceeds a quarter of the
+    highest.
     """
     drawn = []
     for subject in pane.subjects(runs, typed=False):
@@ -544,7 +547,7 @@ _MOST_VARIANTS = 5
 
 
 def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type with several problems that are no sweep: see `_workloads`."""
+    """Panes of bars by shape, for each device and type of runs with several problems that are no sweep."""
     drawn = []
     for subject in pane.subjects(runs):
         gemms = [row for row in subject.run.rows if row.kind == "gemm"]
@@ -554,9 +557,10 @@ def workloads(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
-    """A group of bars for each shape: up to five kernels, those that are fastest most often.
+    """A pane with a group of bars for each shape: up to five kernels, those that are fastest most often.
 
-    The fastest of a shape is bold. Nothing if no row has a rate.
+    Many shapes have fewer kernels, but at least two. Ties go to the higher rates on the other shapes. The
+    fastest of a shape is bold. An empty list if no row has a rate.
     """
     run, scope = subject.run, derive.view_scope(subject.run)
     shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]] = {}
@@ -605,9 +609,10 @@ _DRAWN = 0.2  # per cent: less cannot be seen
 
 
 def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each run, device and type with a timed split of the host scope: a bar of parts in per cent.
+    """Panes for each run, device and type with a timed split of the host scope: bars of parts in per cent.
 
-    One problem has a bar for each kernel, of several each one for its fastest. A map cycle has its own.
+    The host scope is a problem with transfers. One problem has a bar for each kernel, of several each one for
+    its fastest. A timed map cycle (map, fill, multiply, map back) has its own.
     """
     drawn = []
     for subject in pane.subjects(runs):
@@ -638,7 +643,7 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _parts_bar(name: str, split: derive.Split) -> Bar:
-    """The bar of one split: parts in per cent of the whole, and the whole's time as its text."""
+    """A bar of one split: parts in per cent (all kernels as one), with the whole's time as text, if known."""
     shares: dict[str, float] = {}
     for part in split.seconds:
         shown = _PART_NAMES.get(part, part)
@@ -653,7 +658,7 @@ def _parts_bar(name: str, split: derive.Split) -> Bar:
 
 
 def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
-    """A pane for each device and type: work-groups as launched, and the largest allowed, of each kernel."""
+    """Panes for each run, device and type: each kernel's work-group at its largest problem, and its limit."""
     drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
         entries = {}
@@ -669,7 +674,7 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
 
 
 def _group_bar(row: Row) -> Bar:
-    """The bar of a row's multiply kernel: its work-group, and up to the largest that the kernel allows."""
+    """A bar of a row's multiply kernel (else its last): its work-group, then up to the largest allowed."""
     kernel = next((each for each in row.resources if each.role == "multiply"), row.resources[-1])
     colour = pane.COLOURS[1] if kernel.most < kernel.group else pane.COLOURS[0]
     rest = BarPart(max(0, kernel.most - kernel.group), pane.PALE, "largest")
