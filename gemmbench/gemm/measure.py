@@ -45,21 +45,19 @@ Stages = Generator[Staged, None, Row]
 def _with_samples(
     row: Row, handle: Handle, sampled: Sequence[Sampled], device: DeviceFacts | None, policy: Policy
 ) -> Row:
-    """The row with the samples, notes and conditions of its windows; wrong if its rate exceeds the peak."""
+    """The row with the samples, notes and conditions of every clock; wrong if its rate exceeds the peak."""
     samples, notes = _checked_samples(sampled)
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
     row = replace(
-        row,
-        samples=samples,
-        notes=(*row.notes, *handle.prepared.notes, *notes),
+        row, samples=samples, notes=(*row.notes, *handle.prepared.notes, *notes),
         conditions=joined_conditions([window.conditions for window in sampled]),
-    )
+    )  # fmt: skip
     return checked_against_peak(row, device)
 
 
 def checked_against_peak(row: Row, device: DeviceFacts | None) -> Row:
-    """Mark a row wrong if the median of its finest scope exceeds the theoretical peak."""
+    """The row, marked wrong if the median rate of its finest scope exceeds the peak; otherwise unchanged."""
     reached = rates.shown_rate(row, "kernel")
     if device is None or reached is None:
         return row
@@ -79,10 +77,10 @@ class WrongError(Exception):
 
 
 def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Verify a case, measure it and verify it again, yielding its stages.
+    """Verify a case, measure it and verify it again. Yields its stages, and returns its row, even if wrong.
 
-    A case with `former` or `versus` is interleaved with the other kernel. If the other kernel of ``--versus``
-    cannot run, the case is measured alone, with a note. Raises `NotMeasuredError` if there is no rate.
+    Batches alternate with those of its previous version (`former`) or another kernel (`versus`), if given. If
+    that of ``--versus`` cannot run, the case is timed alone. Raises `NotMeasuredError` if there is no rate.
     """
     try:
         if case.former or case.versus:
@@ -96,7 +94,11 @@ def measured(instrument: Instrument, case: Case, device: DeviceFacts | None, pol
 
 
 def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case that is compared with no other, in one window for each clock."""
+    """Verify, time and verify again a case that is compared with no other. Yields stages, returns its row.
+
+    The clocks share the budget equally. A product without operations is not timed. Raises `NotMeasuredError`
+    if one problem takes longer than the budget, `WrongError` if it is wrong before.
+    """
     yield Staged("building")
     refuse_if_too_slow(instrument, case, device, policy)
     with instrument.prepare(case, device, policy) as handle:
@@ -120,7 +122,7 @@ def _measure_alone(instrument: Instrument, case: Case, device: DeviceFacts | Non
 def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy: Policy) -> Stages:
     """Yield stages, and return the row with energy, the host scope's parts and the map cycle, verified again.
 
-    The map cycle is last, so that its C is verified.
+    All need an ok row, and energy needs its policy. The map cycle is last, so that its C is verified.
     """
     if policy.energy and row.status == "ok":
         yield Staged("measuring energy")
@@ -138,13 +140,13 @@ def _after_samples(handle: Handle, row: Row, device: DeviceFacts | None, policy:
 
 
 def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> Stages:
-    """Measure a case interleaved with its `former` version or with its `versus` kernel.
+    """Measure a case interleaved with its previous version (`former`) or its `versus` kernel.
 
-    Both are verified before and after. Clocks that both have are interleaved, the others time the case alone.
-    Which side is prepared first is random.
-
-    Raises `NotMeasuredError` if there is nothing to compare with, and `_OtherKernelError` if only the other
-    kernel of ``--versus`` cannot run.
+    Yields stages, and returns the row. Both kernels are verified before and after. Clocks that both have
+    alternate, the others time the case alone. Which side is prepared first is random. A product without
+    operations is not timed. Energy and parts follow only with `versus`. Raises `NotMeasuredError` if there is
+    nothing to compare with, and `WrongError` if the case's answer is wrong. If only the kernel of
+    ``--versus`` cannot run, raises `_OtherKernelError`.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -187,14 +189,14 @@ _Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved ke
 def _prepared_pair(
     held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
 ) -> tuple[Handle, Handle]:
-    """Prepare the case's own kernel and the other one, which must pass its exact test.
+    """Prepare the case's own kernel and the other one, which must pass its exact test. Returns both handles.
 
-    They share operands if they run on one instrument and can. Which is prepared first is random, because it
-    gets other memory. Errors are those of `_measure_pair`.
+    `held` releases them. They share operands if they run on one instrument and can. Which is prepared first
+    is random, because it gets other memory. If the other one fails, `_other_kernel_error` is raised. For a
+    previous version, the case's own kernel is verified before that, and its errors come first.
     """
 
     def prepare(side: _Side, first: Handle | None) -> Handle:
-        """Prepare one side, on the operands of the side that was prepared first if possible."""
         instrument, its_case, device = side
         shares = first is not None and first.instrument is instrument and _can_share(own[1], other[1])
         like = first.number if first and shares else None
@@ -217,7 +219,7 @@ def _prepared_pair(
 
 
 def _verified_other(former: Handle, when: When) -> Verified:
-    """Verify the other kernel. `NotMeasuredError` with its handle if an answer is wrong."""
+    """Verify the other kernel and return the result. `NotMeasuredError` with its handle if it is wrong."""
     verified = former.verify(when)
     if verified.check.verdict == "wrong":
         error = NotMeasuredError("unsupported", "; ".join(verified.check.reasons))
@@ -229,10 +231,11 @@ def _verified_other(former: Handle, when: When) -> Verified:
 def _timed_in_pairs(
     now: Handle, former: Handle, device: DeviceFacts | None, policy: Policy
 ) -> Generator[Staged, None, tuple[tuple[list[Sampled], list[Sampled]], Collection[str]]]:
-    """Sample both kernels in alternating batches, in every clock that both have.
+    """Sample both kernels in alternating batches, in every clock that both have. Yields a stage for each.
 
-    Returns the windows of the case's own kernel and those of the other one, and the shared clocks. The other
-    clocks time the case's own kernel alone.
+    Returns the batches of the case's own kernel and of the other one by clock, and the shared clocks. Other
+    clocks time the case alone. The host clock gets 15 % of the budget (1 s at least). If the other kernel is
+    the host's BLAS, it gets 85 %. On a CPU it then gets half, and "device" is shared.
     """
     on_host = former.prepared.clocks == ("host",)
     clocks, host_share = set(former.prepared.clocks), _HOST_SHARE
@@ -260,7 +263,10 @@ def _with_pairs(
     row: Row, case: Case, former: Handle, verified: Verified,
     sides: tuple[Sequence[Sampled], Sequence[Sampled]], clocks: Collection[str],
 ) -> Row:  # fmt: skip
-    """The row with the samples of both sides, which are all events or all wall-clock times."""
+    """The row with the samples of both sides (the other's as `former`), and with notes and conditions.
+
+    If one side's events contradict the wall clock, both get wall-clock times; with the host's BLAS always.
+    """
     name, on_host = (case.versus.title if case.versus else ""), former.prepared.clocks == ("host",)
     (samples, notes), (before, doubts) = map(_checked_samples, sides)
     if bool(notes) != bool(doubts):  # one clock for both
@@ -273,12 +279,9 @@ def _with_pairs(
     if case.versus:
         partner = replace(partner, variant=case.versus.variant, parameters=case.versus.parameters)
     return replace(
-        row,
-        samples=samples,
-        former=partner,
-        notes=(*row.notes, *library, *(notes or doubts)),
+        row, samples=samples, former=partner, notes=(*row.notes, *library, *(notes or doubts)),
         conditions=joined_conditions([sampled.conditions for sampled in sides[0]]),
-    )
+    )  # fmt: skip
 
 
 def _can_share(present: Case, other: Case) -> bool:
@@ -294,7 +297,11 @@ class _OtherKernelError(NotMeasuredError):
 
 
 def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
-    """The error to raise if the other kernel failed: nothing is known about the case's own kernel."""
+    """The error to raise if the other kernel failed: nothing is known about the case's own kernel.
+
+    It is unsupported, with the reason of `error`. With ``--versus`` it is an `_OtherKernelError` and keeps
+    `restart`.
+    """
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     status, reason = of.status, of.reason
@@ -308,12 +315,11 @@ def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> Not
 def refuse_if_too_slow(
     instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
 ) -> None:
-    """Refuse a case that is predicted to take longer than the budget, by flops and a smaller problem's time.
+    """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
-    The smaller problem is the case's `measured` one, or a trial of at most 256 x 256 x 256 if the case has 8
-    times its flops.
-
-    Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if the trial's exact test fails.
+    The time of a smaller problem is scaled by flops. That is the case's `measured` one, or a trial of at most
+    256 x 256 x 256, which runs here. A case with less than 8 times the trial's flops is not predicted. Raises
+    `NotMeasuredError` (skipped) with the predicted time, `WrongError` if the trial's exact test fails.
     """
     problem = case.gemm
     if case.measured:
@@ -333,16 +339,13 @@ def refuse_if_too_slow(
 
 
 def row_of(case: Case, handle: Handle) -> Row:
-    """The row of a prepared case, without samples: build time, resources, choice, memory."""
+    """The ok row of a prepared case, without samples: build time, resources, choice of parameters, memory."""
     prepared = handle.prepared
     return replace(
-        case.row("ok"),
-        build_s=prepared.built.build_s,
-        choice=dict(prepared.built.choice),
-        resources=prepared.built.resources,
-        memory=prepared.memory,
+        case.row("ok"), build_s=prepared.built.build_s, choice=dict(prepared.built.choice),
+        resources=prepared.built.resources, memory=prepared.memory,
         work=None if case.kind == "gemm" else prepared.unit,
-    )
+    )  # fmt: skip
 
 
 def check_exact(case: Case, handle: Handle) -> None:
@@ -354,9 +357,9 @@ def check_exact(case: Case, handle: Handle) -> None:
 
 
 def verified_row(case: Case, handle: Handle) -> Row:
-    """The row, with launches, of a case whose kernel passes its checks.
+    """Run a case's exact tests, then its checks before timing. Returns its row with check and launches.
 
-    `WrongError` with the row otherwise.
+    Small matrices are included. `WrongError` with the row if an answer is wrong.
     """
     check_exact(case, handle)
     verified = handle.verify("before")
@@ -369,7 +372,7 @@ def verified_row(case: Case, handle: Handle) -> Row:
 
 
 def verified_row_after(row: Row, handle: Handle) -> Row:
-    """The row with its check after the batches. If that is wrong, the row is wrong and loses its samples."""
+    """Verify after the batches, and add the check to the row. A wrong row loses its samples and energy."""
     verified = handle.verify("after")
     check = verified.check
     row = replace(row, check_after=check, launches=verified.launches or row.launches)
@@ -387,10 +390,10 @@ def _untimed_row(row: Row, handle: Handle) -> Row:
 
 
 def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
-    """The clocks that time a row, the finest first.
+    """The clocks that time a row, the finest first: all of the handle, or only "host" for a long problem.
 
-    Only the host's if ten batches of each clock exceed the budget: its launches have events too. Not with
-    images, which the host's upload fills without a launch.
+    That is if `policy.min_batches` batches of each clock exceed the budget: the host clock reads events too.
+    Kernels with images keep all, because the host's upload fills an image without a launch.
     """
     clocks = handle.prepared.clocks
     is_long = len(clocks) * policy.min_batches * one_s > policy.budget_s and "host" in clocks
@@ -404,7 +407,7 @@ def _parts_count(row: Row, policy: Policy) -> int:
 
 
 def _checked_samples(windows: Sequence[Sampled]) -> tuple[dict[str, Scope], tuple[str, ...]]:
-    """The samples of windows, checked against the wall clock, and a note if they had to be replaced.
+    """The samples by scope from the batches of each clock, and a note if they had to be replaced.
 
     If the events of most batches contradict the wall clock, kernel and device scope get wall-clock times.
     """
@@ -428,7 +431,7 @@ def _clocks_agree(batch: Batch) -> bool:
 
 
 def _by_wall_clock(windows: Sequence[Sampled]) -> dict[str, Scope]:
-    """The samples with wall-clock times in place of device times."""
+    """The samples by scope, where the kernel scope, device scope and chain get wall-clock times."""
     samples: dict[str, Scope] = {}
     for sampled in reversed(windows):
         walls = tuple(batch.wall_s for batch in sampled.batches)
