@@ -41,7 +41,7 @@ class NumpyExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
     ) -> NumpyBench:
-        """A bench of the case, or of the trial `problem`. All BLAS threads are pinned afterwards."""
+        """A bench of the case, or of `problem` with generated operands. Then pins all BLAS threads."""
         if problem:
             case = replace(case, problem=problem, operands=Operands())
         bench = NumpyBench(case, policy)
@@ -50,17 +50,17 @@ class NumpyExecutor:
 
 
 class NumpyBench:
-    """One problem on the host: a `measure.instrument.Bench`.
-
-    numpy multiplies. If alpha is not 1 or beta is not 0, scipy does, unless rows have gaps. With a cold
-    policy batches rotate among operand sets larger than the caches.
-    """
+    """One problem on the host by numpy or scipy: a `measure.instrument.Bench`."""
 
     scopes = distinct = ("host",)
     sets = 1
 
     def __init__(self, case: Case, policy: Policy) -> None:
-        """Load the operands, copy them for every operand set, and decide between numpy and scipy."""
+        """Load the operands, copy them for every operand set, and decide between numpy and scipy.
+
+        scipy multiplies if alpha is not 1 or beta is not 0, unless rows have gaps. There is one set, or
+        enough to fill the caches twice if `policy.cold`.
+        """
         self._problem = problem = case.gemm
         self._values = load_operands(case, policy.seed)
         self._answers = Answers(case, self._values)
@@ -96,7 +96,7 @@ class NumpyBench:
         self._sets[0] = (values.a, values.b, *self._sets[0][2:])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the problem once on the first operand set, with C before filled; returns C."""
+        """Fill C, run the problem, or another, once on the first operand set, and return a copy of C."""
         self._has_run = False
         *_, before, out = self._sets[0]
         out[...] = c
@@ -113,7 +113,7 @@ class NumpyBench:
     def _inside(
         self, a: HostArray, b: HostArray, c: HostArray, out: HostArray
     ) -> tuple[HostArray, HostArray, HostArray, HostArray]:
-        """op(A), op(B), C and the result without gaps between rows: views; for a batch, stacks."""
+        """Views of op(A), op(B), C and the result without gaps between rows; for a batch of three axes."""
         wide_a, wide_b, n = self._problem.tight
         views = a[:, :wide_a], b[:, :wide_b], c[:, :n], out[:, :n]
         batch = self._problem.batch
@@ -124,7 +124,7 @@ class NumpyBench:
     # --- batches ---
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
-        """Run `count` problems, rotating among operand sets.
+        """Run `count` problems, rotating among operand sets; a batch with the mean seconds under `clock`.
 
         If scipy adds to C, the last problem's C is restored before it, outside the measured time.
         """
@@ -152,7 +152,7 @@ class NumpyBench:
     ) -> list[Callable[[], object]]:
         """The calls that compute a problem: one of numpy, or one of scipy for each problem of the batch.
 
-        scipy updates `out` in place, so it must hold C before.
+        They write `out`. scipy adds to it in place if beta is not 0, so it must hold C before.
         """
         a, b, c, out = self._inside(a, b, c, out)
         if problem.alpha == 1 and problem.beta == 0:
@@ -177,7 +177,7 @@ def gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray, out: HostArray
 
 
 def scipy_gemm(problem: Gemm, a: HostArray, b: HostArray, c: HostArray) -> Callable[[], object]:
-    """A call that computes C = alpha op(A) op(B) + beta C in place, by scipy.
+    """A call that computes C = alpha A B + beta C in place, by scipy. `a` and `b` are op(A) and op(B).
 
     The BLAS stores columns, so it computes the transpose of C from views: op(B)^T op(A)^T.
     """

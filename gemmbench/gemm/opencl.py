@@ -49,9 +49,10 @@ class GemmExecutor:
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
-        """Compile a case and put its operands in place, or share those of `like`.
+        """Compile a case, and return a bench with its operands in place, or with those of `like`.
 
-        A trial `problem` has generated operands. Without event times the bench uses the wall clock.
+        A trial `problem` replaces the case's, with generated operands and beta 0. Without event times the
+        bench uses the wall clock. Raises `NotMeasuredError` for errors of compiler, driver and operands.
         """
         variant, parameters = _variant(case), self._compiled(case)
         with errors(), _refusing_other_folders(case):
@@ -59,14 +60,11 @@ class GemmExecutor:
             smaller = self._smaller_groups(case, programs)
             bind = partial(self.bind, variant, parameters, programs, fixed=_is_group_chosen(case))
             timed = Timed(
-                bind,
-                partial(self._exact_error, variant, case, parameters, bind),
+                bind, partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
                 (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
-                variant.sums.get(case.dtype, ""),
-                variant.without,
-                self._tile(variant, case.gemm, parameters),
-            )
+                variant.sums.get(case.dtype, ""), variant.without, self._tile(variant, case.gemm, parameters),
+            )  # fmt: skip
             if like is not None:
                 return like.sharing(timed, case)
             if problem is not None:
@@ -81,10 +79,7 @@ class GemmExecutor:
     def _built(
         self, case: Case, programs: Mapping[str, BuiltProgram], smaller: Iterable[tuple[Pass, Group, Group]]
     ) -> instrument.Built:
-        """Build time, resources, chosen parameters and hash of a case's compiled kernels.
-
-        A smaller work-group of the multiply pass replaces WX and WY in the chosen parameters.
-        """
+        """Build time, resources, chosen parameters (WX, WY if smaller) and hash of a case's kernels."""
         variant, numbers, is_fixed = _variant(case), case.numbers, _is_group_chosen(case)
         chosen: dict[str, int | float | str] = {**variant.chosen(case.gemm, self.runtime.facts, numbers)}
         for step, _, group in smaller:
@@ -112,7 +107,6 @@ class GemmExecutor:
         return tuple(each for each in groups if each[1] != each[2])
 
     def _compiled(self, case: Case) -> dict[str, int]:
-        """The parameters that the kernels of a case's problem are compiled with."""
         return variant_of(case).compiled(case.gemm, self.runtime.facts, case.numbers)
 
     def programs(
@@ -120,10 +114,8 @@ class GemmExecutor:
     ) -> dict[str, BuiltProgram]:
         """The programs of a variant by file, each built once.
 
-        Variants share the programs of their pre- and post-processing kernels, which have no target. `root` is
-        another kernels folder than gemmbench's own.
-
-        Raises `NotMeasuredError` if they do not compile, or kernels in `root` do not take transposed
+        Pre- and post-processing kernels are shared by variants and have no PTX target. `root` is another
+        kernels folder. `NotMeasuredError` if they do not compile, or `root` has no kernel for transposed
         operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
@@ -144,8 +136,10 @@ class GemmExecutor:
     ) -> Sequence[Step]:  # fmt: skip
         """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
-        Temporaries are allocated unless `buffers` has them. Passes that only describe arguments are enqueued
-        here. Images in `buffers` count as filled. `fixed` is as for `Runtime.fitted`.
+        Temporaries and images are allocated unless `buffers` has them; its images count as filled. Passes
+        that only describe arguments are enqueued here. `fixed` keeps the planned work-group of the
+        multiplication. `NotMeasuredError` if a kernel does not take that group, or a user's kernel these
+        arguments.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -164,7 +158,6 @@ class GemmExecutor:
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
-
         described = {
             step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
         }
@@ -218,7 +211,7 @@ class GemmExecutor:
         return variant.tile_of({**parameters, **chosen})
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
-        """C of an exact test after its problem has run: flat, with the guard cells."""
+        """Run an exact test's problem in new buffers, and wait; returns C, flat, with the guard cells."""
         with errors():
             queue = self.runtime.queue
             buffers = {name: self.runtime.buffer(values.nbytes) for name, values in test.host.items()}
@@ -234,7 +227,7 @@ class GemmExecutor:
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
-    """Raise `NotMeasuredError` unless a user's kernel takes the described arguments, in number and type."""
+    """Set a user's kernel's arguments; `NotMeasuredError` if their number or a type is not as `step` says."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
         counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
@@ -269,9 +262,9 @@ def _variant(case: Case) -> Variant:
 
 @contextmanager
 def _refusing_other_folders(case: Case) -> Iterator[None]:
-    """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported).
+    """Turn any error of another folder's kernels into `NotMeasuredError` (unsupported), without paths.
 
-    Such kernels may take other arguments than today's host code passes. Own kernels' errors pass unchanged.
+    They may take other arguments than today's host code. Own kernels' errors and `NotMeasuredError` pass.
     """
     try:
         yield
@@ -326,10 +319,7 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """C = alpha op(A) op(B) + beta C, row-major, as a call that can be enqueued into any of these queues.
-
-        No length may be 0. A batch is one call, too.
-        """
+        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         several = problem.batch > 1
@@ -339,17 +329,13 @@ class Clblast:
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
         arguments = (
-            _ROW_MAJOR,
-            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _ROW_MAJOR, _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *map(length, (problem.m, problem.n, problem.k)),
-            scalar(made(problem.alpha)),
-            *matrix("A", problem.stored_a[0], layout.lda),
-            *matrix("B", problem.stored_b[0], layout.ldb),
-            scalar(made(problem.beta)),
-            *matrix("C", problem.m, layout.ldc),
+            *map(length, (problem.m, problem.n, problem.k)), scalar(made(problem.alpha)),
+            *matrix("A", problem.stored_a[0], layout.lda), *matrix("B", problem.stored_b[0], layout.ldb),
+            scalar(made(problem.beta)), *matrix("C", problem.m, layout.ldc),
             *((length(problem.batch),) if several else ()),
-        )
+        )  # fmt: skip
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
         pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)
@@ -424,7 +410,7 @@ class ClblastExecutor(GemmExecutor):
     def prepare(
         self, case: Case, policy: Policy, like: GemmBench | None = None, problem: Gemm | None = None
     ) -> GemmBench:
-        """As `GemmExecutor.prepare`; products without operations and shared virtual memory are refused."""
+        """A bench of a case or trial; `NotMeasuredError` for empty products and shared virtual memory."""
         if case.problem is not None and not case.problem.flops:
             raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
         if policy.memory in SVM:
