@@ -106,22 +106,22 @@ class Rotation:
         return (self._next + after) % self._sets
 
     def took(self, count: int, clock: str, by: object) -> None:
-        """Record that a bench has run `count` problems."""
         self.last = self.index(count - 1), clock, by
         self._next += count
 
 
 class QueuedBatch:
-    """A batch in the queue: a `measure.instrument.Running`.
-
-    `events` are roles and events of all launches, except those of `silent` problems, which follow the first.
-    `look` checks what the last problem left, if not None. `wait` is of the kernel that kept the device busy.
-    """
+    """A batch in the queue: a `measure.instrument.Running`."""
 
     def __init__(
         self, bench: GemmBench, events: Sequence[tuple[str, Any]], count: int, begin: float,
         look: Callable[[], None] | None = None, silent: int = 0, wait: Any = None,
     ) -> None:  # fmt: skip
+        """Describe a batch of `count` problems, enqueued from `begin` until now.
+
+        `events` are roles and events of all launches, except of `silent` problems, which follow the first.
+        `look` checks the last problem's C, if not None. `wait` is of the kernel that kept the device busy.
+        """
         self._bench, self._events, self._count, self._begin = bench, events, count, begin
         self._silent, self._wait = silent, wait
         self._check_last = look
@@ -133,10 +133,11 @@ class QueuedBatch:
         return int(status) <= int(cl.command_execution_status.COMPLETE)
 
     def finish(self) -> Batch:
-        """Wait for the batch, and read its events and the wall clock.
+        """Wait for the batch, and read its events and the wall clock. Times are in seconds of one problem.
 
-        Times are in seconds of one problem. If the last problem ran on an erased C, it is checked, and it is
-        only timed in batches of up to three. GPUs also get the time of the chain of launches.
+        If the last problem ran on an erased C, it is checked, and timed only in batches of up to three. GPUs
+        also get the time of the chain of launches. It is the device scope if some were silent, and the first
+        is not timed.
         """
         with errors():
             self._events[-1][1].wait()
@@ -180,7 +181,11 @@ class GemmBench:
     def __init__(
         self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
     ) -> None:
-        """Load the operands, allocate and fill every operand set, and bind the launches."""
+        """Load the operands, allocate and fill every operand set, and bind the launches of `timed`.
+
+        There is one set, or enough to fill the caches twice if `policy.cold`. `mode` is the memory mode. An
+        operand that kernels read as an image has a buffer, too. Waits for the device.
+        """
         problem = case.gemm
         self.runtime, self._problem, self._policy = runtime, problem, policy
         self._values = load_operands(case, policy.seed)
@@ -217,7 +222,7 @@ class GemmBench:
             self._fill()
 
     def _fill(self) -> None:
-        """Fill every operand set: A, B, an unwritten C, and guard bytes behind C. Wait for the device."""
+        """Fill A, B, C (NaN if beta is 0) and guards of every set, forget what ran. Wait for the device."""
         queue, unwritten = self.runtime.queue, self._answers.before
         for index, (_, _, c) in enumerate(self._operands):
             self.put(self._stored, index)
@@ -229,7 +234,7 @@ class GemmBench:
         self._rotation.last, self._rotation.written = None, ""
 
     def _bind_launches(self, timed: Timed, case: Case) -> None:
-        """Bind the launches of both scopes for every operand set, and reset what was measured."""
+        """Bind the launches of both scopes for every operand set, and reset what was measured or verified."""
         layout = Layout.of(self._problem)
         self._timed = timed
         self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
@@ -253,17 +258,11 @@ class GemmBench:
 
     @property
     def prepared(self) -> instrument.Prepared:
-        """The clocks, memory mode, operand sets and notes, for the parent."""
+        """The clocks, those that can be enqueued ahead, build, memory mode, operand sets and notes."""
         return instrument.Prepared(
-            self.scopes,
-            self._ahead,
-            self._timed.built,
-            self._memory,
-            self.sets,
-            self._timed.notes,
-            parts=True,
-            cycle=self._cycles,
-        )
+            self.scopes, self._ahead, self._timed.built, self._memory, self.sets, self._timed.notes,
+            parts=True, cycle=self._cycles,
+        )  # fmt: skip
 
     @property
     def _ahead(self) -> tuple[str, ...]:
@@ -276,9 +275,11 @@ class GemmBench:
     def verify(self, when: instrument.When) -> instrument.Verified:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
-        ``exact`` runs the small exact problems instead. What a batch's own check found wrong comes first. A
-        forbidden write refills the operands. If several benches share them, a write after the batches cannot
-        be attributed, and raises `NotMeasuredError`.
+        Returns the check, with launches and their median times. ``exact`` runs the small exact problems
+        instead. What a batch's own check found wrong comes first. A forbidden write refills the operands. If
+        several benches share them, a write after the batches cannot be attributed, and raises
+        `NotMeasuredError`. If all is right before, later batches are compared with the result on the device,
+        if there is room.
         """
         if when == "exact":
             wrong = self._timed.exact_error()
@@ -305,7 +306,10 @@ class GemmBench:
         return replace(verified, launches=tuple(timed) if self.timed else self._stamped)
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | QueuedBatch:
-        """Run a batch in the host scope, or enqueue it in the device's. Its last problem may be checked."""
+        """Run a batch with transfers, or enqueue it for the clock "device" (a CPU waits for it, too).
+
+        Its last problem may run on an erased C and be checked. Transfers first check for forbidden writes.
+        """
         with errors():
             if clock == "device":
                 return self._device_batch(count)
@@ -316,7 +320,7 @@ class GemmBench:
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
 
     def _compared_with(self) -> ResultComparer:
-        """What compares a C with the verified one on the device; made when first needed."""
+        """What compares a C with the verified one on the device; made with its buffers at the first call."""
         if self._comparer is None:
             verified, is_read = self._answers.verified_result, self._problem.beta != 0
             self._comparer = ResultComparer(self.runtime, self.runtime.filled(verified), verified.nbytes)
@@ -325,10 +329,7 @@ class GemmBench:
         return self._comparer
 
     def _checks_next(self, count: int) -> bool:
-        """Whether the last problem of the next batch is to run on an erased C and be checked.
-
-        Always in batches of several problems. Of batches of one, every second stays undisturbed.
-        """
+        """Count a batch; whether to check its last problem on an erased C: of batches of one every second."""
         self._batches += 1
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
@@ -346,7 +347,7 @@ class GemmBench:
             self._comparer = None  # wrong, or summed in another order each time
 
     def _enqueue_compared(self) -> tuple[list[Any], Callable[[], bool]]:
-        """Enqueue a problem on an erased C and its comparison: the events, and whether C differs."""
+        """Enqueue a problem on an erased C: its events, and a function that waits for whether C differs."""
         queue, comparer, index = self.runtime.queue, self._compared_with(), self._rotation.index()
         c = self._buffers[index][0]["C"]
         cl.enqueue_copy(queue, c, self._erased, byte_count=self._stored.c.nbytes)
@@ -356,7 +357,7 @@ class GemmBench:
         return events, comparer.compare(c)
 
     def _forbidden_writes(self) -> Iterator[str]:
-        """Sentences on what launches wrote where nothing may be written: behind C, or into A or B."""
+        """Read back all operand sets. Yield a sentence for each write behind C, or into A or B."""
         queue, self._rotation.on_device = self.runtime.queue, False
         for (a, b, c), (plain, _) in zip(self._operands, self._buffers, strict=True):
             behind = np.full(c.behind, _GUARD)
@@ -387,7 +388,11 @@ class GemmBench:
             erase(self.runtime.queue, buffer)
 
     def _device_batch(self, count: int) -> Batch | QueuedBatch:
-        """Enqueue `count` problems back to back; on a CPU also wait for them."""
+        """Enqueue `count` problems back to back; on a CPU also wait for them.
+
+        The last may run on an erased C, to be checked. On NVIDIA GPUs only the first and the last few have
+        events. Before problems under 0.2 ms, a kernel keeps the GPU busy until all are queued.
+        """
         plan, looks = self._on_device(), self._checks_next(count)
         assert self.runtime.launch_s  # measured before the batch, not in it
         begin, look = time.perf_counter(), None
@@ -420,7 +425,7 @@ class GemmBench:
         return ("device", "host") if self._images else ("device",)
 
     def put(self, values: Matrices, index: int = 0) -> None:
-        """Replace A and B of an operand set in host memory, and in the plain buffers of images."""
+        """Replace A and B of an operand set in host memory (copied later), and in the buffers for images."""
         a, b, _ = self._operands[index]
         a.fill(values.a)
         b.fill(values.b)
@@ -432,10 +437,10 @@ class GemmBench:
         self._rotation.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Fill C, erase all temporaries, run the timed launches of a scope once, and return C.
+        """Fill C, erase all temporaries, run the timed launches of a scope once, and return a copy of C.
 
-        With another `problem`, which differs in alpha or beta, the launches get its arguments. The device
-        scope's time and stamps are stored.
+        With another `problem`, which differs in alpha or beta, the launches get its arguments. The wall time
+        and event times of the device scope are stored. `left` returns None afterwards.
         """
         queue, self._rotation.last = self.runtime.queue, None
         matrix = self._operands[index][2]
@@ -473,7 +478,7 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
-        """C as this bench's last batch left it; None if it was filled since, or device batches add to it."""
+        """A copy of C after this bench's last batch; None if it changed since or device batches add to it."""
         if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
         index, clock, _ = self._rotation.last
@@ -488,7 +493,7 @@ class GemmBench:
         return self._operands[index][2].read().reshape(self._stored.c.shape)
 
     def _enqueue(self, plan: Sequence[Sequence[Step]], count: int, silent: range) -> list[tuple[str, Any]]:
-        """Enqueue ``count`` problems, rotating among operand sets; roles and events of those not `silent`."""
+        """Enqueue `count` problems, rotating among operand sets; roles and events of those not `silent`."""
         events: list[tuple[str, Any]] = []
         for number in range(count):
             for step in plan[self._rotation.index(number)]:
@@ -500,9 +505,9 @@ class GemmBench:
         return events
 
     def _next_host_run(self, clock: str, looks: bool) -> dict[str, float]:
-        """Run the next operand set in the host scope; seconds by part.
+        """Run a problem with transfers on the next operand set. Returns wall seconds by part.
 
-        With `looks` C is erased and checked.
+        With `looks` C is erased and checked. Without, C before is restored if beta is not 0.
         """
         index = self._rotation.index()
         if looks:
@@ -524,10 +529,10 @@ class GemmBench:
         return self._prepared
 
     def _host_run(self, index: int, clock: str, launches: Sequence[Step]) -> dict[str, float]:
-        """One problem from host memory to host memory, with its seconds: see `Laps`.
+        """Run one problem from host memory to host memory. Returns its wall seconds by part.
 
-        It is timed by part if `clock` asks for that or it takes 5 ms or more, else only as a whole. A map
-        cycle also maps and fills the operands first, and maps them all at the end.
+        It is timed as a whole if it is under 5 ms or has images, unless `clock` asks for parts. A map cycle
+        also maps and fills the operands first, and maps them all at the end.
         """
         a, b, c = operands = self._operands[index]
         self._rotation.on_device = False
@@ -582,7 +587,7 @@ class WallBench(GemmBench):
     def _device_batch(self, count: int) -> Batch:
         """Run `count` problems back to back and wait; wall seconds of one as the device scope.
 
-        Of several, the last is not timed: it runs on an erased C and is checked.
+        Of several, the last may run on an erased C and be checked. It is then not timed.
         """
         plan, looks = self._on_device(), count > 1 and self._checks_next(count)
         count -= looks
@@ -611,7 +616,7 @@ def _device_seconds(events: Iterable[tuple[str, Any]]) -> dict[str, float]:
 
 
 def _durations(event: Any) -> tuple[float, float, float]:
-    """QueuedBatch, submitted and running durations of an event in seconds, at least 0."""
+    """Queued, submitted and running durations of an event in seconds, at least 0."""
     profile = event.profile
     stamps = (profile.queued, profile.submit, profile.start, profile.end)
     queued, submitted, running = (max(0, b - a) * 1e-9 for a, b in pairwise(stamps))
@@ -628,7 +633,7 @@ class ResultComparer:
     """Compares buffers of one size with a reference, on the device."""
 
     def __init__(self, runtime: Runtime, reference: Any, nbytes: int) -> None:
-        """Build the comparison with a buffer of `nbytes` bytes, which is not copied."""
+        """Build the comparison with `reference`, a buffer of `nbytes` bytes, which is not copied."""
         self._queue, self._reference = runtime.queue, reference
         width = next(width for width in _WORDS if nbytes % width == 0)
         self._words = np.uint32(nbytes // width)
