@@ -85,8 +85,8 @@ LONG_S = 0.005
 def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> Batch:
     """Run `count` problems in the host scope, and return a batch of mean seconds.
 
-    `run` runs one of them and returns its seconds as `Laps.end` does. If those are split, the batch has
-    kernel and device scopes too. Clocks in `SPLIT` keep the seconds of every problem.
+    `run` runs one and returns its seconds as `Laps.end` does. If they are split, the clock "host" also gets
+    the device scope, and the kernel scope if known. "parts" and "cycle" keep the seconds of all problems.
     """
     begin = time.perf_counter()
     runs = [run() for _ in range(count)]
@@ -106,15 +106,12 @@ def host_batch(run: Callable[[], dict[str, float]], clock: str, count: int) -> B
 
 @dataclass(frozen=True)
 class Matrices:
-    """op(A) (m x k), op(B) (k x n), C before (m x n), and whether they are gemmbench's own, uniform ones.
-
-    For a batch they hold every problem, one below the other.
-    """
+    """op(A) (m x k), op(B) (k x n) and C before (m x n) of every problem, one below the other."""
 
     a: HostArray
     b: HostArray
     c: HostArray
-    generated: bool
+    generated: bool  # gemmbench's own, uniform ones
     rows: list[DrawnRows] = field(default_factory=list, compare=False)  # of the reference, once it is made
 
     def stored(self, problem: Gemm) -> Matrices:
@@ -144,7 +141,7 @@ class MatrixHeader:
 
 
 def load_operands(case: Case, seed: int = 1) -> Matrices:
-    """The matrices of a case: the user's files, others generated from a seed.
+    """op(A), op(B) and C of a case: the user's files, others random. They are cached: do not change them.
 
     Raises `NotMeasuredError` if a file cannot be read, does not fit the problem, or holds NaN or infinity.
     """
@@ -160,7 +157,7 @@ _LARGE_BYTES = 1 << 28
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials
 def _load(problem: Gemm, files: Operands, seed: int) -> Matrices:
-    """The matrices of a problem, cached for the last four; large ones only for the last."""
+    """op(A), op(B) and C of a problem: the user's files, others random. `OperandError` for a bad file."""
     a, b, c = random_operands(problem, seed)
     if files.a:
         a = read_matrix(files.a, MatrixHeader(*problem.stored_a, problem.dtype))
@@ -179,7 +176,7 @@ _load_large = lru_cache(maxsize=1)(_load.__wrapped__)
 def read_header(path: str) -> MatrixHeader:
     """Shape and type of the matrix in a .npy file, without reading its elements.
 
-    Raises `OperandError` if it is no complete .npy file, not two-dimensional, or of another type.
+    Raises `OperandError` if it is no complete .npy file, or no matrix of float, double or half.
     """
     try:
         values = np.load(path, mmap_mode="r", allow_pickle=False)

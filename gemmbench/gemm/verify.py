@@ -32,7 +32,7 @@ def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray,
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
     def draw(rows: int, columns: int, dtype: DType) -> HostArray:
-        """A stored matrix of random numbers, for every problem of the batch."""
+        """A stored random matrix for every problem: in [-1, 1), or the range of a char for integer types."""
         rows *= problem.batch
         if not dtype.is_float:
             return rng.integers(-_CHAR, _CHAR, (rows, columns), dtype.numpy)
@@ -54,7 +54,7 @@ def _draw_operands(
 
 
 def integer_operands(problem: Gemm) -> tuple[HostArray, HostArray, HostArray]:
-    """As `random_operands`, with integers from -2 to 2 (a char's range for integers): every sum is exact.
+    """op(A), op(B) and C of every problem: integers from -2 to 2, for integer types a char's range.
 
     Raises `ValueError` if k is so large that a sum could exceed the integers that C's type holds exactly.
     """
@@ -123,9 +123,9 @@ def transposed(matrix: HostArray, batch: int = 1) -> HostArray:
 
 
 def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
-    """A shape around a tile of at most `edge`: no dimension is a multiple of it; alpha is 2, beta -1.
+    """A problem around tiles of up to `edge`: m = 2 edge + 3, n = edge + 5, k = edge + 1, at most 201.
 
-    k is at most 201, so that sums are exact in every data type. `ops` is as `Gemm.ops`.
+    Sums are then exact in every data type. alpha is 2, beta -1. `ops` is as `Gemm.ops`: NN, NT, TN, TT.
     """
     trans_a, trans_b = (each == "T" for each in ops)
     k = min(edge + 1, 201)
@@ -133,10 +133,7 @@ def edge_problem(dtype: str, edge: int, ops: str = "NN") -> Gemm:
 
 
 def compare_exactly(expected: HostArray, got: HostArray, tile: tuple[int, int] | None = None) -> str:
-    """The first element that differs from the expected ones, with its tile, or "". NaN differs.
-
-    Both matrices are m x n; `tile` is the rows and columns of C that a work-group computes, if known.
-    """
+    """A sentence: how many elements differ from the expected ones (NaN does), the first, its tile; or ""."""
     wrong = ~(got.astype(np.float64) == expected)
     if not wrong.any():
         return ""
@@ -185,10 +182,11 @@ class ExactTest:
 
     @classmethod
     def of(cls, problem: Gemm, layout: Layout | None = None, room: int = 0, unread: int = 0) -> ExactTest:
-        """The test of a problem that is small enough for exact sums.
+        """The test of a problem that is small enough for exact sums; `ValueError` if it is not.
 
-        `layout` is the leading dimensions, None for odd ones. `room` rows behind A, B and C belong to nobody,
-        and `unread` elements behind A and B may not be read.
+        Gaps between rows of A and B, and C if beta is 0, are NaN. Guards are around the rows of C. `layout`
+        is the leading dimensions, None for odd ones. `room` rows behind A, B and C belong to nobody. `unread`
+        elements behind A and B may not be read.
         """
         lda, ldb, ldc = problem.tight
         layout = layout or Layout(lda + 3, ldb + 5, ldc + 7)
@@ -220,7 +218,7 @@ class ExactTest:
         )
 
     def error(self, result: HostArray, tile: tuple[int, int] | None = None) -> str:
-        """The fault in a flat C and its guard cells: a cell written outside, or a wrong element; else ""."""
+        """A sentence on a cell written outside a flat C or its first wrong element (with its tile); or ""."""
         batch, n, ldc = self.problem.batch, self.problem.n, self.layout.ldc
         m = self.problem.m * batch
         written = result != result.dtype.type(GUARD)
@@ -273,7 +271,10 @@ class Kernel:
     step: int = 1  # leading dimensions must be a multiple of this
 
     def tests(self, dtype: str) -> Iterator[ExactTest]:
-        """Its tests: with ragged rows and with aligned ones, each with alpha and beta and with 1 and 0."""
+        """Yield its tests: with ragged rows and with aligned ones, each with alpha, beta of 2, -1 and 1, 0.
+
+        Aligned m, n and k are multiples of 16. What the kernel does not take is 1, 0, or rows without gaps.
+        """
         odd = edge_problem(dtype, self.edge, self.ops)
         alpha = 1.0 if "alpha" in self.without else odd.alpha
         beta = 0.0 if "beta" in self.without else odd.beta
@@ -358,14 +359,14 @@ class RoundingModel:
 
 
 class DrawnRows:
-    """32 random rows of C in double precision, computed once for the operands of a problem.
-
-    `a` and `b` are op(A) and op(B) of every problem of the batch, one below the other, as stored. `generated`
-    says whether they are gemmbench's own, uniform ones.
-    """
+    """Up to 32 random rows of C in double precision, computed once for the operands of a problem."""
 
     def __init__(self, problem: Gemm, a: HostArray, b: HostArray, generated: bool) -> None:
-        """Draw the rows, and compute their products and bounds' sizes block by block."""
+        """Draw up to 32 rows of C of all problems, and compute A B and its errors' size there.
+
+        `a` and `b` are op(A) and op(B) of every problem, one below the other, as stored. `generated` ones are
+        gemmbench's own, uniform ones: their size is a sum of squares, else of absolute values.
+        """
         self._problem, self._generated = problem, generated
         every = problem.batch * problem.m
         rng = np.random.default_rng()
@@ -383,11 +384,10 @@ class DrawnRows:
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power
 
     def check(self, c: HostArray, c0: HostArray, sums: str = "") -> Check:
-        """Check that every element of the rows is within its bound; the figure is the largest error over its
-        bound.
+        """Check that every element of the rows is within its bound of rounding. NaN is outside.
 
-        `c` is C after, m x n of every problem. `c0` is C before, which is not read if beta is 0. `sums` is
-        the type of sums if it is not C's. NaN is outside.
+        `c` is C after, m x n of every problem. `c0` is C before, not read if beta is 0. `sums` is the type of
+        sums if it is not C's. The figure, if there are elements, is the largest error over its bound.
         """
         problem, result = self._problem, self._problem.result
         got = numbers(c[self._rows], result)
@@ -412,7 +412,7 @@ class DrawnRows:
         return Check("wrong", {"element": worst} if math.isfinite(worst) else {}, (reason,))
 
     def _bound(self, product: HostArray, added: HostArray, sums: str) -> HostArray:
-        """The bound of each element of the rows: 0.5 for integers, else by `RoundingModel`."""
+        """Bounds of elements: 0.5 for integers, of random errors for generated operands, else the worst."""
         problem, model = self._problem, RoundingModel.of(self._problem, sums)
         if not problem.result.is_float:
             return np.full(product.shape, 0.5)
@@ -433,7 +433,7 @@ def repeat_bounds(
     dtype, batch, model = DTYPES[problem.dtype], problem.batch, RoundingModel.of(problem, sums)
 
     def bounds(number: int, verified: HostArray) -> HostArray:
-        """The bound of each element of some verified rows."""
+        """The bound of each element of some verified rows of C of a problem; 0 for integer types."""
         if not problem.result.is_float:
             return np.zeros_like(verified)
         largest = np.abs(numbers(stack(a, batch)[number], dtype)).max(initial=0)
@@ -459,7 +459,7 @@ def _limits(dtype: DType) -> Any:
 
 
 def merged(checks: Sequence[Check]) -> Check:
-    """Several checks as one: the largest of each figure, and every reason once."""
+    """Several checks as one: the largest of each figure and every reason once; wrong if there is a reason."""
     figures: dict[str, float] = {}
     for check in checks:
         for name, value in check.figures.items():
