@@ -26,8 +26,8 @@ _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
 def workloads_sheets(run: Run, scope: str = "kernel", order: Sequence[str] = ()) -> list[Sheet]:
     """The tables of shapes for each device and data type.
 
-    Each has a line for every shape, in the order of the run. If several kernels were interleaved with that of
-    ``--versus``, a table of their ratios follows.
+    Each has a line for every shape, in the order of the run, with its best kernel in `scope`. If several
+    kernels were interleaved with that of ``--versus``, a table of ratios follows, in the `order` of variants.
     """
     rows = [row for row in run.rows if row.kind == "gemm" and row.problem]
     sheets = []
@@ -66,7 +66,6 @@ class _ShapeLine:
 
     @property
     def cells(self) -> tuple[Cell, ...]:
-        """Its name, m, n and k."""
         lengths = (self.problem.m, self.problem.n, self.problem.k)
         return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
 
@@ -90,7 +89,11 @@ def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequen
 def _workloads_sheet(
     run: Run, device: int, dtype: str, rows: Sequence[Row], lines: Sequence[_ShapeLine], scope: str
 ) -> Sheet:
-    """The table of one device and data type: a line for each shape, their geometric means, conclusions."""
+    """The table of one device and data type: a line for each shape, their geometric means, conclusions.
+
+    Lines have the best kernel's rates in the scope (not "host") and with transfers, and numpy's. Share of
+    peak, ratios to ``--versus`` and energy follow if known. A single shape has no means.
+    """
     inner = scope if scope != "host" else "device"  # next to the host scope
     figures = [line.figures(run, inner) for line in lines]
     divisor, unit = rates.table_unit(dtype, (each[at] for each in figures for at in (0, 1, 3)))
@@ -122,15 +125,13 @@ def _workloads_sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
         blocks=(("m", "n", "k", "best"), *(tuple(part) for part in parts if part)),
-        rows=tuple(body if len(lines) > 1 else body[:1]),
-        left=frozenset({"best"}),
+        rows=tuple(body if len(lines) > 1 else body[:1]), left=frozenset({"best"}),
         notes=(
             *_workloads_conclusion(lines, scope, lambda value: f"{rate_text(value)} {unit}"),
-            *sweep_table.net_notes(run, device, dtype),
-            *notes.remarks(run, device, shown, _place, "shape"),
+            *sweep_table.net_notes(run, device, dtype), *notes.remarks(run, device, shown, _place, "shape"),
             *([] if energy else sweep_table.energy_notes(run, shown)),
         ),
-    )
+    )  # fmt: skip
 
 
 def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
@@ -142,7 +143,7 @@ def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) 
 
 
 def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
-    """A table of each kernel's ratio to that of ``--versus`` by shape, if two kernels or more have one."""
+    """A table of each kernel's ratio to that of ``--versus`` by shape; none for fewer than two kernels."""
     rows = [row for line in lines for row in line.rows if rates.versus(row, scope)]
     titles = list(dict.fromkeys(row.title for row in rows))
     if len(titles) < 2:
@@ -184,7 +185,10 @@ def _best_kernel(run: Run, line: _ShapeLine) -> Cell:
 def _workloads_conclusion(
     lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
 ) -> list[Note]:
-    """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays."""
+    """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays.
+
+    The first needs several shapes and kernels, one with rates on all. The second needs numpy's rates.
+    """
     conclusions = []
     measured = [line for line in lines if line.best]
     reached = by_key(

@@ -33,7 +33,10 @@ def sheets(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = ()
 
 
 def _shown(run: Run, panel: Panel, scope: str) -> Panel:
-    """Only kernels that can run or were named, the fastest first unless the whole ladder was measured."""
+    """A copy of the panel with only the kernels that can run or were named; all if only the host's can.
+
+    The fastest is first, unless the whole ladder (all kernels in their order) was measured.
+    """
     able = [series for series in panel.series if notes.is_shown(run, series.rows.values())]
     if all(series.is_host for series in able):
         able = list(panel.series)
@@ -84,7 +87,7 @@ SCOPE_WORDS = {"kernel": "in the kernel alone", "device": "on the device", "host
 
 
 def _about(panel: Panel) -> str:
-    """What was measured: ``float GEMM, m = n = 1024, NT``."""
+    """A caption: ``float GEMM, m = n = k``, or if only k varies ``float GEMM, m = n = 1024, NT``."""
     problem = next((row.problem for row in panel.rows if row.problem), None)
     if panel.axis == "m" or problem is None:
         return f"{panel.dtype} GEMM, {panel.shape}"
@@ -119,15 +122,13 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
     share = {"of peak": lambda series: Cell(units.share(of_peak(series)))}
     return replace(
-        _by_size(panel, cell, share if has_peak else {}),
-        heading=heading(run, panel.device, panel.dtype),
+        _by_size(panel, cell, share if has_peak else {}), heading=heading(run, panel.device, panel.dtype),
         caption=f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
         notes=(
-            *_conclusion(run, panel, scope),
-            *notes.remarks(run, panel.device, rows, where),
+            *_conclusion(run, panel, scope), *notes.remarks(run, panel.device, rows, where),
             *([] if any_joules(rows) else energy_notes(run, rows)),
         ),
-    )
+    )  # fmt: skip
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
@@ -150,7 +151,8 @@ class _Best:
 def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
     """Sentences on what is fastest, and from which size a kernel with transfers beats the host's BLAS.
 
-    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too.
+    If the fastest changes once, both are named. If libraries win everywhere, the fastest kernel is too. With
+    rates of a single kernel or library, nothing is said about the fastest.
     """
     rated = [
         _Best(rate, size, series)
@@ -231,9 +233,10 @@ def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
 def by_device(
     rows: Sequence[Row], part: Callable[[Row], _T], order: Sequence[str] = ()
 ) -> Iterator[tuple[int, _T, list[Row]]]:
-    """Device, part and rows for each device and part, sorted by the order of variants, the host's rows last.
+    """Yield device, part and rows for each device and each value of `part`, a function of a row.
 
-    `part` is a function of a row, such as its data type. The host is the device if nothing else ran.
+    `part` may be its data type. Rows are sorted by the `order` of variants. The host's rows are last for
+    every device. The host is the device if nothing else ran.
     """
     rank = {name: position for position, name in enumerate(order)}
     parts = dict.fromkeys(map(part, rows))
@@ -265,7 +268,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
                 best[row.problem, scope] = max(best.get((row.problem, scope), 0.0), rate.median)
 
     def rate_cell(row: Row, scope: str) -> Cell:
-        """A row's rate in a scope; its status in the first column if it is not ok."""
+        """A row's rate in a scope, or ``-``; in the first column, the status of a row that is not ok."""
         rate = rate_of(row, scope)
         if row.status != "ok" and scope == SCOPES[0]:
             return Cell(WORDS[row.status], style=STYLES[row.status])
@@ -293,17 +296,12 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         notes=(
-            *_parameters(rows),
-            *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
-            *notes.gaps(rows, compared),
-            *notes.failures_by_reason(rows, shape),
-            *notes.doubts(rows, shape),
-            *energy_notes(run, rows),
-            *notes.row_notes(rows, shape),
-            *notes.warnings(run, device),
+            *_parameters(rows), *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
+            *notes.gaps(rows, compared), *notes.failures_by_reason(rows, shape), *notes.doubts(rows, shape),
+            *energy_notes(run, rows), *notes.row_notes(rows, shape), *notes.warnings(run, device),
             *net_notes(run, device, dtype),
         ),
-    )
+    )  # fmt: skip
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
@@ -339,7 +337,7 @@ def versus_cell(row: Row | None, scope: str, interval: bool = False) -> Cell:
 
 
 def _parameters(rows: Sequence[Row]) -> list[Note]:
-    """The parameters of each variant, once if all its rows have the same."""
+    """Notes with the parameters of each variant, one if all its rows have the same, else one for each set."""
     texts = (listed({**row.kernel_parameters, **row.choice}) for row in rows)
     groups = by_key(((row.variant, text), row) for row, text in zip(rows, texts, strict=True) if text)
     several = {variant for variant, _ in groups if sum(variant == other for other, _ in groups) > 1}
@@ -387,30 +385,21 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     scalars = f", alpha = {problem.alpha:g}, beta = {problem.beta:g}"
     scalars = scalars if (problem.alpha, problem.beta) != (1.0, 0.0) else ""
     sheet = table(
-        able,
-        {"": name},
-        {SCOPE_WORDS[s]: partial(rate_cell, s=s) for s in scopes},
-        share if has_peak else {},
-        versus_columns(able, scope),
-        energy_columns(able),
-    )
+        able, {"": name}, {SCOPE_WORDS[s]: partial(rate_cell, s=s) for s in scopes},
+        share if has_peak else {}, versus_columns(able, scope), energy_columns(able),
+    )  # fmt: skip
     return replace(
-        sheet,
-        heading=heading(run, device, dtype),
-        caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
+        sheet, heading=heading(run, device, dtype), caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.remarks(run, device, able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
         ),
-    )
+    )  # fmt: skip
 
 
 def pages(run: Run) -> list[Sheet]:
-    """Detailed tables for each row: scopes and checks, the host scope by part, launches, small matrices.
-
-    Of a parameter grid, only the fastest combination gets them.
-    """
+    """Detailed tables of times and checks for each row; of a parameter grid, only for the fastest."""
     scope = rates.view_scope(run)
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
 
@@ -424,7 +413,7 @@ def pages(run: Run) -> list[Sheet]:
 
 
 def _page(row: Row, scope: str) -> Iterator[Sheet]:
-    """The tables of one row; those without contents are omitted."""
+    """Yield the tables of one row: its scopes, then if known host parts, map cycle, launches, matrices."""
     rate = rates.median_rate(row, scope)
     shown = f"{units.rate(rate or 0, rates.is_integer(row.dtype))} ({rates.shown_scope(row, scope)} scope)"
     yield _scopes(row, f"{clean(row.title)} {row.dtype} {shape(row)}: {shown if rate else WORDS[row.status]}")
@@ -457,12 +446,9 @@ def _element(value: float) -> str:
 
 _LONGEST = 1e9  # a whole number below it is shown whole
 _CLOCKS = {
-    "kernel": "kernel",
-    "device": "device",
-    CHAIN: "device, with gaps",
-    GRAPH: "device, as a graph",
+    "kernel": "kernel", "device": "device", CHAIN: "device, with gaps", GRAPH: "device, as a graph",
     "host": "host",
-}
+}  # fmt: skip
 
 
 def _scopes(row: Row, title: str) -> Sheet:
@@ -510,7 +496,7 @@ def _launches(row: Row) -> Sheet:
     whole = sum(timed) if rates.helpers_share(row) is not None else 0.0
 
     def line(launch: Launch) -> tuple[Cell, ...]:
-        """The cells of a launch."""
+        """The cells of a launch: name, durations, and if known its time in batches and its share."""
         seconds = [launch.queued_s, launch.submitted_s, launch.running_s]
         share = [] if launch.timed_s is None or not whole else [launch.timed_s]
         return (

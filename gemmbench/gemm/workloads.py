@@ -224,7 +224,10 @@ def read_shapes(path: Path, trans_a: bool = False, trans_b: bool = False) -> tup
 
 
 def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool) -> list[Shape]:
-    """The shapes of a CSV file's lines; empty lines are skipped. `UsageError` names file, line and column."""
+    """The shapes of a CSV file's lines; empty lines are skipped. `trans_a` and `trans_b` are defaults.
+
+    `UsageError` names file, line and column of a wrong header or value. It is also for a file without shapes.
+    """
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
     known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
@@ -299,7 +302,7 @@ class Net:
 def nets(run: Run) -> tuple[Net, ...]:
     """AlexNet's products on every device and in every type for which the run has all layers.
 
-    Each layer has its fastest row in the device scope, and the seconds of all its towers.
+    Each layer has its fastest row in the device scope, and the seconds of all its towers (halves of the net).
     """
     layers: dict[tuple[int, str], dict[str, list[Row]]] = {}
     for row in run.rows:
