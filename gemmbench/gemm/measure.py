@@ -193,7 +193,8 @@ def _prepared_pair(
 
     `held` releases them. They share operands if they run on one instrument and can. Which is prepared first
     is random, because it gets other memory. If the other one fails, `_other_kernel_error` is raised. For a
-    previous version, the case's own kernel is verified before that, and its errors come first.
+    previous version, the case's own kernel is verified before that, unless the process is lost or must
+    restart. Its errors come first.
     """
 
     def prepare(side: _Side, first: Handle | None) -> Handle:
@@ -299,8 +300,8 @@ class _OtherKernelError(NotMeasuredError):
 def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
     """The error to raise if the other kernel failed: nothing is known about the case's own kernel.
 
-    It is unsupported, with the reason of `error`. With ``--versus`` it is an `_OtherKernelError` and keeps
-    `restart`.
+    It is unsupported, with the reason and `restart` of `error`. With ``--versus`` it is an
+    `_OtherKernelError`.
     """
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
