@@ -240,7 +240,7 @@ _SHAPES: Mapping[tuple[bool, int], Mapping[str, int]] = {
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
 """For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
-_WAVES = {False: 4, True: 1}  # groups for each unit where k is cut into parts, by whether rows run along k
+_CROWDED = 3  # groups for each unit, from which on those of one row have half of the work-items
 
 
 def along_k(v: Values) -> bool:
@@ -255,8 +255,9 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     work-item keeps, is the smallest of 1, 2, 4, 8 and 16 that is not below C's short side, or 16. A table by
     THIN and layout gives the group (LX x LY), the depth KC and more. KC, then LY, then LX are halved until
     local memory suffices, and LY also until the device allows the group. ASYNC is 1 where NVIDIA's
-    asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has groups
-    for less than 90 % of its units, k is cut into PARTS, at most 64, of 256 steps or more.
+    asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has fewer
+    groups than units, k is cut into PARTS, at most 64, of 256 steps or more. The groups for each unit are
+    then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -288,10 +289,14 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     full = {"MANY": _MANY * is_many, "ASYNC": int(_has_copies(device)), **full}
     blocks = _many_blocks if full["MANY"] else _thin_blocks
     groups = problem.batch * max(1, math.prod(blocks({**full, **lies, "m": problem.m, "n": problem.n})))
-    parts, waves = 1, 1 if full["MANY"] else _WAVES[along]
-    if device.type == "gpu" and groups < _BUSY * device.compute_units:
-        parts = round(waves * device.compute_units / groups)
-    return {**full, "PARTS": max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))}
+    waves = 1 if full["MANY"] or along else 4 if kept == 1 else 2
+    is_cut = device.type == "gpu" and groups < device.compute_units
+    parts = round(waves * device.compute_units / groups) if is_cut else 1
+    full["PARTS"] = max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))
+    is_crowded = groups * full["PARTS"] >= _CROWDED * device.compute_units
+    if kept == 1 and not along and is_crowded and "LY" not in p:
+        full["LY"] = ceil_div(full["LY"], 2)
+    return full
 
 
 def _thin_tile(v: Values) -> tuple[int, int]:

@@ -142,7 +142,7 @@ _WARP = 32
 _MOST_PARTS = 64
 _LEAST_STEPS = 8  # tiles along k that a part has
 _FLOPS_PER_ELEMENT = 60  # that a GPU computes in the time that it moves an element to memory or from it
-_LAUNCH = 1.5e6  # multiply-adds of a unit in the time that a second kernel takes to start and end: 6 us
+_LAUNCH = 8e5  # multiply-adds of a unit in the time that a second kernel takes to start and end: 3 us
 _LEAST_GAIN = 0.01  # of the time: for less, a second kernel is not worth starting
 _SCHEDULERS = 4  # of a unit, each with warps of its own
 
@@ -155,11 +155,11 @@ _FORM = ("BM", "BN", "BK", "TM", "TN", "PAD", "STAGES", "LX")
 _FORMS: Mapping[tuple[float, ...], Values] = {
     rates: dict(zip(_FORM, sizes, strict=True))
     for rates, sizes in {
-        (0.66, 0.76, 0.82): (96, 128, 32, 12, 8, 0, 2, 8),
-        (0.367, 0.662, 0.598, 0.76): (64, 128, 8, 8, 16, 0, 3, 4),
-        (0.327, 0.654, 0.53, 0.67): (128, 64, 8, 16, 8, 0, 3, 4),
-        (0.618, 0.72, 0.746, 0.8): (128, 64, 16, 8, 8, 0, 4, 4),
-        (0.64, 0.7, 0.74, 0.79): (128, 64, 16, 8, 8, 0, 3, 4),
+        (0.7, 0.78, 0.82): (96, 128, 32, 12, 8, 0, 2, 8),
+        (0.36, 0.689, 0.586, 0.772): (64, 128, 8, 8, 16, 0, 3, 4),
+        (0.319, 0.598, 0.516, 0.68): (128, 64, 8, 16, 8, 0, 3, 4),
+        (0.654, 0.729, 0.795, 0.804): (128, 64, 16, 8, 8, 0, 4, 4),
+        (0.427, 0.583, 0.686, 0.727): (128, 64, 16, 8, 8, 0, 3, 4),
     }.items()
 }
 """Of float, by the share of a unit's multiply-adds that 1, 2, ... groups do, to as many as it holds."""
