@@ -41,38 +41,44 @@ def _compared(runs: Sequence[Run], _: Families) -> list[Pane]:
     return ratios(compare(runs[:-1], runs[-1:])) if len(runs) > 1 and alike else []
 
 
-_SIZES = "over several sizes, square or with only k varying"
+_SIZES = "at several sizes, square or with only k varying"
 # If several suit a run, the first is its default.
 KINDS: dict[str, Kind] = {
     "throughput": Kind(
-        "GFLOPS over size, with libraries and the measured peak",
-        f"measured GEMM rows {_SIZES}", gemm_chart.throughput,
+        "GFLOPS versus size, with libraries and the measured peak",
+        f"measured GEMM rows {_SIZES}",
+        gemm_chart.throughput,
     ),
     "host-device": Kind(
-        "GFLOPS over size with and without transfers, and the break-even size",
-        f"GEMM rows measured in the host scope {_SIZES}", gemm_chart.host_device,
+        "GFLOPS versus size, with and without transfers, and the break-even size",
+        f"GEMM rows measured in the host scope {_SIZES}",
+        gemm_chart.host_device,
     ),
-    "time": Kind("time for one problem over size", f"measured GEMM rows {_SIZES}", gemm_chart.time),
-    "energy": Kind("joules for one problem over size", f"measured energy {_SIZES}", gemm_chart.energy),
+    "time": Kind("time for one problem versus size", f"measured GEMM rows {_SIZES}", gemm_chart.time),
+    "energy": Kind("joules for one problem versus size", f"measured energy {_SIZES}", gemm_chart.energy),
     "versus": Kind(
-        "the rate over that of the kernel of --versus, over size",
-        f"rows measured with --versus {_SIZES}", gemm_chart.versus,
+        "the rate relative to that of the --versus kernel, at each size",
+        f"rows measured with --versus {_SIZES}",
+        gemm_chart.versus,
     ),
     "workloads": Kind(
-        "GFLOPS of the fastest kernels at every shape",
-        "measured GEMM rows of several shapes that are no sweep", gemm_chart.workloads,
+        "GFLOPS of the fastest kernels for each shape",
+        "measured GEMM rows of several shapes that are not a sweep",
+        gemm_chart.workloads,
     ),
     "precision": Kind(
         "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
         "GEMM rows measured in two data types at the same problem", gemm_chart.precision,
     ),
     "ladder": Kind(
-        "every kernel at one size, the fastest first, with per cent of the measured peak",
-        "two kernels measured at the same problem", gemm_chart.ladder,
+        "every kernel at one size, fastest first, with the percentage of measured peak",
+        "two kernels measured at the same problem",
+        gemm_chart.ladder,
     ),
     "roofline": Kind(
-        "GFLOPS over arithmetic intensity, under the measured bandwidth and peak",
-        "measured GEMM rows with a measured peak of their type", gemm_chart.roofline,
+        "GFLOPS versus arithmetic intensity, under the measured bandwidth and peak",
+        "measured GEMM rows with a measured peak of their type",
+        gemm_chart.roofline,
     ),
     "host-parts": Kind(
         "where the time goes with transfers: upload, enqueue, kernels, wait, download",
@@ -83,16 +89,22 @@ KINDS: dict[str, Kind] = {
         "measured peak row", peak_chart.peak, of_device=True, across=1,
     ),
     "memory": Kind(
-        "bandwidth and latency over the working set, transfers over size, launches",
-        "measured memory, transfer or latency row", peak_chart.memory, of_device=True,
+        "bandwidth and latency versus working set, transfers versus size, launches",
+        "measured memory, transfer or latency row",
+        peak_chart.memory,
+        of_device=True,
     ),
     "resources": Kind(
-        "work-groups as launched, and the largest that each kernel as built can have",
-        "rows with the resources of their kernels", gemm_chart.resource_panes, of_device=True,
+        "work-group sizes as launched, and the largest that each built kernel allows",
+        "rows with the resources of their kernels",
+        gemm_chart.resource_panes,
+        of_device=True,
     ),
     "compare": Kind(
-        "the change of each row's time from the other runs to the last",
-        "row in common with another run", _compared, across=1,
+        "the change in each row's time from the other runs to the last",
+        "row in common with another run",
+        _compared,
+        across=1,
     ),
 }  # fmt: skip
 _NONE: Families = MappingProxyType({})

@@ -139,7 +139,7 @@ def _math(run: Run) -> str:
         base = strict.get(row.variant)
         if base and row.parameters.get("math") == "fast" and (ratio := rates.versus(row)):
             before, after = rates.residual(base), rates.residual(row)
-            change = f", residual {after / before:.3g}x" if before and after is not None else ""
+            change = f", error {after / before:.3g}x" if before and after is not None else ""
             texts.append(f"{row.variant} {ratio.median:.3g}x{change}")
     return "; ".join(texts) or _lacking(run)
 
@@ -182,38 +182,38 @@ EXPERIMENTS = (
                "gemm -m 1024 --kernel padded-160x160 --versus padded --budget 10", _versus),
     Experiment("helpers", TUTORIAL, "the helper kernels take 3 %",
                "gemm -m 2048 --kernel padded,padded-fused --budget 10", _helpers),
-    Experiment("pointers", ANDROID, "pointers that advance: 11 against 10 GFLOPS, 1.1x",
+    Experiment("pointers", ANDROID, "pointers that advance: 11 versus 10 GFLOPS, 1.1x",
                "gemm -m 1024 --kernel dot-v8 --versus dot-v8-indexed", _versus),
-    Experiment("blocks", ANDROID, "blocks of 2 x 2: 17.4 against 11.1 GFLOPS, 1.56x",
+    Experiment("blocks", ANDROID, "blocks of 2 x 2: 17.4 versus 11.1 GFLOPS, 1.56x",
                "gemm -m 1024 --kernel block2x2-v4 --versus dot-v8 --budget 10", _versus),
-    Experiment("host", ANDROID, "host to host 15.6 of the device's 30.7 GFLOPS, 51 %",
+    Experiment("host", ANDROID, "host to host: 15.6 GFLOPS, 51 % of the device's 30.7",
                "gemm -m 1024 --kernel block2x2-v4", _host),
     Experiment("alexnet", ANDROID, "convolutions take about 90 % of AlexNet's time (lowering excluded)",
                "workloads --set alexnet --batch 16 --kernel best", _alexnet),
     Experiment("widths", ANDROID, "float16 154 GFLOPS, float 12.3: 12.5x", "peak --types float", _widths),
-    Experiment("precision", ANDROID, "half, float and double side by side (a picture)",
+    Experiment("precision", ANDROID, "half, float and double side by side (a chart)",
                "square --sizes 512 --kernel best --dtype half,float,double", _precision),
-    Experiment("energy", ANDROID, "joules of CPU and GPU (a picture)",
+    Experiment("energy", ANDROID, "energy of CPU and GPU (a chart)",
                "square --sizes 1024 --kernel best --energy", _energy),
-    Experiment("numbers", ARM, "a 4 x 4 example, numbers in, numbers out",
+    Experiment("numbers", ARM, "a 4 x 4 example: the matrices are printed",
                "gemm -m 4 --kernel mali-sgemm --seed 7", _printed),
-    Experiment("mali", ARM, "n = 1024 runs 1,316 ms",
+    Experiment("mali", ARM, "n = 1024 takes 1,316 ms",
                "gemm -m 1024 --kernel mali-sgemm --budget 10", _kernel_time),
     Experiment("image", ADRENO, "B through the texture cache (no figure)",
                "gemm -m 1024 --kernel image-4x8 --versus buffer-4x8", _versus),
     Experiment("pitches", ADRENO, "row pitches longer than the width (no figure)",
                "gemm -m 1024 --kernel image-4x8 --lda 1056 --ldb 1056 --ldc 1056", _host_rate),
-    Experiment("cycle", ADRENO, "the cycle of mapping, filling, running, mapping back (no figure)",
+    Experiment("cycle", ADRENO, "the cycle of mapping, filling, running and mapping back (no figure)",
                "gemm -m 1024 --kernel image-4x8 --memory mapped", _cycle),
     Experiment("svm", ADRENO, "shared virtual memory (no figure)",
                "gemm -m 1024 --kernel padded --memory svm", _host_rate),
     Experiment("math", ADRENO, "fast math is recommended (no figure)",
                "gemm -m 512 --kernel naive,tiled,image-4x8 --math strict,fast", _math),
-    Experiment("groups", ADRENO, "work-group sizes by trying them (no figure)",
+    Experiment("groups", ADRENO, "work-group sizes by trial and error (no figure)",
                "gemm -m 1024 --kernel image-4x8 --param WX=4,8,16,32 --param WY=1,2,4", _grid),
 )  # fmt: skip
 OTHERS = (
-    (ANDROID, "registers times work-items is bounded (a picture)", "kernels --resources --plot bound.png"),
+    (ANDROID, "registers times work-items is limited (a chart)", "kernels --resources --plot bound.png"),
     (ARM, "copy the folder to the board ([steps](devices.md)) and run it", "peak"),
 )
 """Experiments without a run: what they show is a chart or a folder."""

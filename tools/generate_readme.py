@@ -35,7 +35,7 @@ PAGES = {
 }
 #   column  device                                               saved runs; later ones add missing kernels
 RUNS = (
-    ("CPU", "a server CPU (2 cores, AVX-512) under Intel's runtime", ("plots/cpu-intel-square.jsonl",)),
+    ("CPU", "a server CPU (2 cores, AVX-512) with Intel's runtime", ("plots/cpu-intel-square.jsonl",)),
     ("H200", "an NVIDIA H200", ("plots/h200-square.jsonl", "plots/h200-limit.jsonl")),
 )
 PEAK = "plots/cpu-intel-peak.jsonl"
@@ -92,14 +92,14 @@ def figures(runs: Sequence[Run]) -> tuple[int, str, dict[str, Figure]]:
 def ladder(runs: Sequence[tuple[str, str, Sequence[Run]]]) -> str:
     """The ladder: name, idea, GFLOPS on each device; the best of a device in bold."""
     columns = [(column, device, *figures(saved)) for column, device, saved in runs]
-    sizes = " and ".join(f"{size} on {device}" for _, device, size, *_ in columns)
+    sizes = ", and at ".join(f"{size} on {device}" for _, device, size, *_ in columns)
     scopes = {scope for *_, scope, _ in columns}
     if len(scopes) > 1:
         raise ReadmeError(f"the columns of the ladder are of several scopes: {', '.join(sorted(scopes))}")
     about = (
-        f"Rates are GFLOPS in {DTYPE} at m = n = k = {sizes}. Each is the largest size that most "
-        f"kernels have. The scope is {scopes.pop()}, or host for `numpy`. The best rate is "
-        "in bold. `-` means not measured."
+        f"Rates are {DTYPE} GFLOPS: at m = n = k = {sizes}. These are the largest sizes at which most "
+        f"kernels were measured. The [scope](reading-results.md#scopes) is `{scopes.pop()}`, or `host` for "
+        "`numpy`. The best rate is in bold. `-` means not measured."
     )
     lines = _head(["kernel", "idea", *(column for column, *_ in columns)], left=2)
     for variant in VARIANTS:
@@ -151,8 +151,8 @@ def versus(runs: Sequence[Run], paths: Sequence[str]) -> str:
         both = zip(titles, (*key, *values), strict=True)
         lines.append(f"| {' | '.join(cell for title, cell in both if title in shown)} |")
     about = (
-        f"On an {runs[0].header.devices[0].name}, device scope, interleaved, with the 95 % interval of the "
-        f"ratio (`{'`, `'.join(paths)}`)."
+        f"On an {runs[0].header.devices[0].name}, device scope, interleaved, with the 95 % confidence "
+        f"interval of the ratio (`{'`, `'.join(paths)}`)."
     )
     return "\n".join([*lines, "", *_prose(about)])
 

@@ -61,7 +61,7 @@ _MULTIPLY = multiply(
 NV_THIN = Variant(
     name="nv-thin",
     family=OURS,
-    idea="few rows or columns, by mma.sync",
+    idea="few rows or columns, via mma.sync",
     source="gemmbench; the instruction as NVIDIA's PTX ISA describes it",
     passes=(
         replace(

@@ -150,7 +150,7 @@ NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
     batches=True,
-    idea="tensor cores by mma.sync",
+    idea="tensor cores via mma.sync",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
         _PAD_A,
@@ -366,7 +366,7 @@ NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
     batches=True,
-    idea="tensor cores by wgmma (Hopper)",
+    idea="tensor cores via wgmma (Hopper)",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
     passes=(
         _PAD_A,

@@ -409,7 +409,7 @@ MOBILE_VARIANTS = (
         _along_rows(_dot_products(f"{name}-v{width}", idea, file, kernel))
         for name, widths, idea, file, kernel in (
             ("dot", (4, 8, 16), "dot products of rows, width {}", "11_dot.cl", "dot_rows"),
-            ("dotf", (8, 16), "the same by the built-in dot, width {}", "12_dotf.cl", "dotf_rows"),
+            ("dotf", (8, 16), "the same with built-in dot(), width {}", "12_dotf.cl", "dotf_rows"),
         )
         for width in widths
     ),
@@ -559,7 +559,7 @@ NAIVE_FP8 = replace(
     NAIVE,
     name="naive-fp8",
     family=OURS,
-    idea="naive for fp8, with a table of values",
+    idea="naive for fp8, with a lookup table",
     source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
     passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
     dtypes=FP8_DTYPES,

@@ -226,9 +226,15 @@ class MatrixProbe:
 
 
 MMA = MatrixProbe(
-    family=dtypes.MMA, idea="tensor cores by mma.sync: a warp multiplies tiles that it holds in registers",
-    file="peak/mma.cl", warps=1, chains=(2, 4, 8), unrolls=(4, 16), groups=(6, 8, 12), tiles=16,
-)  # fmt: skip
+    family=dtypes.MMA,
+    idea="tensor cores via mma.sync: a warp multiplies tiles that it holds in registers",
+    file="peak/mma.cl",
+    warps=1,
+    chains=(2, 4, 8),
+    unrolls=(4, 16),
+    groups=(6, 8, 12),
+    tiles=16,
+)
 
 WGMMA = MatrixProbe(
     family=dtypes.WGMMA, idea="Hopper's tensor cores: four warps multiply tiles that lie in local memory",
