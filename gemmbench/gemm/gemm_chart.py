@@ -332,7 +332,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     axes.axvspan(
         even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0
     )
-    where = "at every size" if even.from_start else f"from {sweep.panel.axis} = {round(even.size)}"
+    where = "at every size" if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
     text = f"{clean(even.kernel.label)} with transfers beats numpy {where}"
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines

@@ -218,7 +218,7 @@ def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[s
         return [f"With transfers no kernel beats {rival}: {reaches}."]
     it = " it" if is_subject and even.kernel is fastest else f", {clean(even.kernel.label)}"
     if not even.from_start:
-        return [f"With transfers{it} beats {rival} from {axis} = {round(even.size)}."]
+        return [f"With transfers{it} beats {rival} for {axis} >= {round(even.size)}."]
     every = f" at every {axis}" if len(panel.sizes) > 1 else ""
     unsure = ", though within the noise" if even.high != even.size else ""
     return [f"With transfers{it} beats {rival}{every}{unsure}."]

@@ -297,7 +297,7 @@ def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) ->
     ("gflops", "sentence"),
     [
         (1000.0, "With transfers, register beats numpy at every m."),
-        (200.0, "With transfers, register beats numpy from m = "),
+        (200.0, "With transfers, register beats numpy for m >= "),
         (1.0, "With transfers no kernel beats numpy: register reaches 3."),
     ],
 )
