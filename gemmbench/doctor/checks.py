@@ -382,7 +382,8 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     names = ", ".join(f"{clean(name)} ({process}) {number(cores)}" for process, name, cores in busiest)
     yield Finding(
         f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
-        "too low." + (f"\nMost of it: {names} cores" if names else ""), "Stop them or wait",
+        "too low." + (f"\nMainly: {names} cores" if names else ""),
+        "Stop them or wait",
         f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
         if busiest else "top", (f"processor times over half a second: {number(others)} cores",),
     )  # fmt: skip

@@ -443,7 +443,7 @@ def install_command() -> str:
     return "conda install -c conda-forge pocl"
 
 
-GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/getting-started.md#drivers-of-the-system"
+GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/getting-started.md#system-drivers"
 """The drivers and the packages that contain them, by system."""
 
 # PoCL compiles for one of these where its LLVM does not know the processor.
