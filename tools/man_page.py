@@ -14,14 +14,14 @@ from gemmbench import __version__, cli
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "gemmbench.1"
 COLUMNS = 72
 STATUSES = {
-    0: "Done.",
+    0: "Success.",
     cli.EXIT_WRONG: "A regression, or a wrong result.",
-    cli.EXIT_USAGE: "Usage, environment, or nothing compared; one sentence on standard error says which.",
-    cli.EXIT_INCONCLUSIVE: "It could not tell, with --strict.",
-    cli.EXIT_INTERNAL: "An internal error, to be reported.",
+    cli.EXIT_USAGE: "Bad usage, a problem with the environment, or nothing measured; stderr says which.",
+    cli.EXIT_INCONCLUSIVE: "Possibly slower, with --strict.",
+    cli.EXIT_INTERNAL: "An internal error. Please report it.",
     cli.EXIT_INTERRUPTED: "Interrupted.",
 }
-FILES = "~/.cache/gemmbench: peaks, tuned parameters and the list of devices; XDG_CACHE_HOME moves it."
+FILES = "~/.cache/gemmbench: peaks, tuned parameters and the list of devices. XDG_CACHE_HOME moves it."
 
 
 def helps(columns: int) -> Iterator[tuple[str, str]]:
@@ -50,7 +50,7 @@ def page(date: str) -> str:
     lines = [
         f'.TH GEMMBENCH 1 "{date}" "gemmbench {escaped(__version__)}" "User Commands"',
         ".SH NAME",
-        "gemmbench \\- how fast is an OpenCL device really at matrix multiplication",
+        "gemmbench \\- measure how fast an OpenCL device is at matrix multiplication",
         ".SH DESCRIPTION",
         *verbatim(texts.pop("")),
         ".SH COMMANDS",
@@ -59,7 +59,7 @@ def page(date: str) -> str:
         lines += [f".SS \\fBgemmbench {escaped(name)}\\fR", *verbatim(text)]
     statuses = "\n".join(f"{status:>3}  {text}" for status, text in STATUSES.items())
     lines += [".SH EXIT STATUS", *verbatim(statuses), ".SH ENVIRONMENT"]
-    lines += [escaped("GEMMBENCH_DEVICE: what --device is where it is not given.")]
+    lines += [escaped("GEMMBENCH_DEVICE: the default of --device.")]
     lines += [".SH FILES", escaped(FILES), ".SH SEE ALSO", "clinfo(1)"]
     return "\n".join(lines) + "\n"
 

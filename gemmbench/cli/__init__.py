@@ -22,19 +22,19 @@ from gemmbench import NothingMeasured, UsageError, __version__
 #            name        module     what it does, one line
 COMMANDS: dict[str, tuple[str, str]] = {
     "devices": ("kernels", "List the OpenCL devices and their drivers."),
-    "doctor": ("kernels", "Find what slows this machine down and how to fix it."),
+    "doctor": ("kernels", "Find what is slowing this machine down and how to fix it."),
     "peak": ("measuring", "Measure what the device can do: arithmetic, memory, transfers."),
     "kernels": ("kernels", "List the GEMM kernels, or explain one."),
     "gemm": ("measuring", "Measure one problem, with generated matrices or your own."),
     "square": ("measuring", "Sweep square problems: m = n = k."),
     "sweep-k": ("measuring", "Sweep k with m and n fixed."),
-    "workloads": ("measuring", "Measure real shapes: AlexNet, a transformer, or your own."),
+    "workloads": ("measuring", "Measure real-world shapes: AlexNet, a transformer, or your own."),
     "tune": ("measuring", "Search for a kernel's best parameters on this device."),
     "show": ("compare", "Show a saved run as a table, or in a format for other programs."),
-    "plot": ("compare", "Draw charts from saved runs."),
-    "report": ("compare", "Write one page about saved runs, to send or keep."),
+    "plot": ("compare", "Draw charts of saved runs."),
+    "report": ("compare", "Write an HTML report on saved runs, in a single file."),
     "compare": ("compare", "Compare a saved run with baseline runs."),
-    "check": ("compare", "Measure a baseline's cases again and compare."),
+    "check": ("compare", "Measure a baseline's cases again and compare the results."),
 }
 
 COMMAND_WORDS = "gemmbench.command"  # in the context's meta
@@ -212,4 +212,4 @@ def _click_sentence(error: click.ClickException) -> str:
 )
 @click.version_option(__version__, "--version", prog_name="gemmbench")
 def main() -> None:
-    """How fast is an OpenCL device really at matrix multiplication?"""
+    """Measure how fast an OpenCL device is at matrix multiplication."""

@@ -37,9 +37,9 @@ def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
 
     The last file is the new run and the others are baselines. For several new runs, use `--`: compare
     base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
-    on a CPU without other programs. It also fails if it takes longer than --threshold allows. The run fails
-    if half of its rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong
-    result, 2 nothing compared, 3 possibly slower (with --strict).
+    on a CPU that other programs did not disturb. It also fails if it takes longer than --threshold allows.
+    The run fails if at least half of its rows take over 1.5 times as long. Exit status: 0 no regression, 1 a
+    regression or a wrong result, 2 nothing compared, 3 possibly slower (with --strict).
     """
     bases, news = _split(files)
     finish(api.compared(api.runs_of(bases), api.runs_of(news), options), options)
@@ -97,13 +97,13 @@ def _rendered(comparison: Comparison, form: str, options: CompareOptions | Check
 @click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
 @takes(CheckOptions)
 def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
-    """Measure a baseline's cases again and compare.
+    """Measure a baseline's cases again and compare the results.
 
-    Suspicious rows are measured twice more, interleaved with a control row. A row fails if every measurement
-    is above the limits of compare. --against interleaves each kernel with its old version, which finds much
-    smaller changes. --aa measures how much rows vary from run to run on this machine. Its --save file is a
-    good baseline. Devices, budget, --cold and --memory default to the baseline's. The exit status is the same
-    as for compare.
+    Suspicious rows are measured twice more, in turn with a control row. A row fails if every measurement is
+    above the limits that `gemmbench compare` uses. --against interleaves each kernel with its old version,
+    which finds much smaller changes. --aa measures how much rows vary from run to run on this machine. The
+    file that it saves (--save) makes a good baseline. Devices, budget, --cold and --memory default to the
+    baseline's. The exit status is the same as for compare.
     """
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
@@ -150,10 +150,10 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click_option(PeakOptions, "format")
 @click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to a file, replacing it."
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file, replacing it."
 )
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
-@click.option("-v", "--verbose", is_flag=True, help="Print every row and every scope.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
 def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
@@ -178,8 +178,8 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
 @click.option(
     "--kind",
     metavar="KIND",
-    help="What to draw. `list` names the kinds. `all` draws every applicable kind, each to its own file: "
-    "out-ladder.png.  [default: what suits the run]",
+    help="What to draw. `list` names the kinds. `all` draws every applicable kind, each in its own file, "
+    "such as out-ladder.png.  [default: chosen to suit the run]",
 )
 @click.option(
     "-o",
@@ -191,7 +191,7 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
     help="Chart file.  [default: the first run's name, .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
-    """Draw charts from saved runs.
+    """Draw charts of saved runs.
 
     Sweeps from several runs share a chart. A run of `peak --all` provides peak and bandwidth for the others.
     """
@@ -234,10 +234,9 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 @click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
 @takes(ReportOptions)
 def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
-    """Write one page about saved runs, to send or keep.
+    """Write an HTML report on saved runs, in a single file.
 
-    It starts with a summary, a chart and the fastest kernels. Then come comparisons of runs on the same
-    device, and a section for each run. The page makes no network requests. For a folder, every
-    .jsonl file in it is included.
+    It starts with a summary, a chart and the fastest kernels. Comparisons of runs on the same device follow,
+    then a section for each run. The report makes no network requests. A folder means all .jsonl files in it.
     """
     api.say(f"Wrote {api.reported(files, options)}.")

@@ -44,7 +44,7 @@ from gemmbench.suite.run import every_device, header_of
 def kernels(options: KernelsOptions) -> None:
     """List the GEMM kernels, or explain one.
 
-    --device, --kernel and --dtype apply to --resources.
+    --device, --kernel and --dtype apply only to --resources.
     """
     if new := options.new:
         context = click.get_current_context()

@@ -136,9 +136,9 @@ def tune(options: TuneOptions) -> None:
     """Search for a kernel's best parameters on this device.
 
     The search takes a random sample of the space, then hill-climbs from the best. It verifies every
-    configuration in a separate process, so a crash does not end the search. The best few then alternate with
-    the shipped preset. The winner is saved for all commands if it is clearly faster. The same command resumes
-    an interrupted search.
+    configuration in a separate process, so a crash does not end the search. The best few and the shipped
+    preset are then measured again, and the winner alternates with the preset. The winner is saved for all
+    commands if it is clearly faster. The same command resumes an interrupted search.
     """
     if options.forget:
         _forget(options)

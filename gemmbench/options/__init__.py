@@ -108,9 +108,8 @@ CHART = Output(
     "FILE.png|svg|pdf", suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file"
 )
 PAGE = Output("FILE.html", suffixes=(".html", ".htm"), what="a report is an .html file")
-GROUPS = ("Problem", "Kernels", "Timing", "Comparison", "Output")
-"""Of options in ``--help``, in this order."""
-PROBLEM, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS
+GROUPS = ("Problem", "Device", "Kernels", "Timing", "Comparison", "Output")  # of options in --help
+PROBLEM, DEVICE, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS
 
 
 @dataclass(frozen=True)

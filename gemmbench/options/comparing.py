@@ -27,6 +27,7 @@ from gemmbench.options import (
     CHART,
     COMPARISON,
     COUNT,
+    DEVICE,
     FILE,
     KERNELS,
     LENGTH,
@@ -131,7 +132,7 @@ class ComparisonOptions(Options):
 
     threshold: str | None = _threshold_option("How much longer a row may take")
     scope: str = comparison_option(
-        "Time to compare. finest: the kernel's, or the host's for host libraries.",
+        "Which time to compare. finest: the kernel's time, or the host's for host libraries.",
         click.Choice(("finest", *SCOPES)),
         "finest",
     )
@@ -141,12 +142,12 @@ class ComparisonOptions(Options):
         names=tuple(DIFFERENCES),
     )
     missing: str = comparison_option(
-        "What to do if a baseline row has no new result.", click.Choice(("tell", "fail")), "tell", shell=True
+        "What to do if a baseline row has no new result.", click.Choice(("warn", "fail")), "warn", shell=True
     )
     fail_on: str | None = comparison_option(
         "Fail if a kernel uses different registers, spills or local memory.", click.Choice(("resources",))
     )
-    strict: bool = flag("Exit 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
+    strict: bool = flag("Exit with 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
     format: str = option(
         f"What to print: {', '.join(COMPARISON_FORMATS)}.",
         click.Choice(COMPARISON_FORMATS), "table", metavar="FORMAT", shell=True, common=True,
@@ -195,7 +196,7 @@ class CompareOptions(ComparisonOptions):
 
     command: ClassVar[str] = "compare"
 
-    plot: Path | None = option("Draw the changes.", CHART, common=True)
+    plot: Path | None = option("Draw a chart of the changes.", CHART, common=True)
     verbose: bool = flag("Also print unchanged rows.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
@@ -210,14 +211,16 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
     )
     against: Path | None = comparison_option(
         "Alternate each kernel with its old version. PATH is a folder of kernels, or a checkout (a folder "
-        "with gemmbench/). It may also be driver:LIBRARY (another OpenCL driver), or the old .cl of a "
-        "--kernel-file. For several files, give their folder.",
-        FILE, metavar="PATH", common=True,
-    )  # fmt: skip
-    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "The current version of your own kernel in the baseline; may be repeated."
+        "with gemmbench/). It may also be driver:LIBRARY (another OpenCL driver), or the old version "
+        "of a --kernel-file. For several files, give their folder.",
+        FILE,
+        metavar="PATH",
+        common=True,
     )
-    device: str = measuring.device_option("the baseline's, by name")
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
+        "The current file of your own kernel that the baseline measured; may be repeated."
+    )
+    device: str = measuring.device_option("the baseline's, by name", DEVICE)
     resume: bool = hidden(False)
     budget: float | None = measuring.seconds_option(
         "Sampling time for each row.  [default: the baseline's; 2 s with --against]", common=True
@@ -227,7 +230,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "budget]"
     )
     memory: str | None = measuring.memory_option("the baseline's")
-    cold: bool = flag("Rotate operands past the last-level cache.  [default: the baseline's]", group=TIMING)
+    cold: bool = flag(f"{measuring.COLD}  [default: the baseline's]", group=TIMING)
 
     def __post_init__(self) -> None:
         """Raise `UsageError` if --aa has a chart, report, JUnit or GitHub output, or --against is unusable.
@@ -344,13 +347,13 @@ class TuneOptions(Options):
         "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "Your own kernel, described in its file (see kernels --new)."
+        "A file with your own kernel (see kernels --new)."
     )
     dtype: str | None = problem_option(
         "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True
     )
     sizes: str | None = problem_option(
-        "Comma-separated m = n = k.  [default: 4096 on a graphics card, else 1024]",
+        "Comma-separated m = n = k.  [default: 4096 on a GPU with its own memory, else 1024]",
         metavar="LIST",
         common=True,
     )
@@ -361,28 +364,28 @@ class TuneOptions(Options):
     trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
-        "Time for the whole search. The last third is for measuring the best again.", 300.0, common=True
+        "Time for the whole search. The last third is for measuring the best few again.", 300.0, common=True
     )
     seed: int = timing_option("Seed for the search.", LENGTH, 1)
     device: str = measuring.device_option()
     cache: Path | None = option(
-        "File for all measured configurations. The same command resumes the search.  [default: in the "
+        "File that holds all measured configurations. The same command resumes the search.  [default: in the "
         "user's cache folder]",
         Output("FILE.jsonl", folder=False),
     )
     force: bool = flag("Discard the measured configurations.")
     time_limit: float = measuring.seconds_option("Stop a configuration after this time.", 30.0)
     builders: int | None = timing_option(
-        "Processes that compile ahead.  [default: half the cores, at most 4; none on a CPU device]",
+        "Number of processes that compile ahead.  [default: half the cores, at most 4; none on a CPU device]",
         Whole(0, 8),
     )
-    top: int = option("Configurations to show.", SIZE, 10, shell=True, common=True)
-    report: Path | None = option("Write a page with all tables.", PAGE, common=True)
+    top: int = option("Number of configurations to show.", SIZE, 10, shell=True, common=True)
+    report: Path | None = option("Write an HTML report with all tables.", PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
     forget: bool = flag(
-        "Delete the device's tuned parameters; with --kernel or --dtype, only those.", shell=True
+        "Delete this device's tuned parameters, or only those of --kernel or --dtype.", shell=True
     )
-    quiet: bool = flag("Print the table only, without progress and advice.", flags=("-q", "--quiet"))
+    quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
     verbose: int = option(
         "Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True
     )
@@ -453,10 +456,12 @@ class ReportOptions(Options):
     command: ClassVar[str] = "report"
 
     out: Path | None = option(
-        "The page; replaced if it exists.  [default: the first file or folder's name, .html]",
-        PAGE, flags=("-o", "--out"), common=True,
-    )  # fmt: skip
-    title: str | None = option("Page title.  [default: the devices]", metavar="TEXT", common=True)
+        "File to write; replaced if it exists.  [default: the first file or folder's name, .html]",
+        PAGE,
+        flags=("-o", "--out"),
+        common=True,
+    )
+    title: str | None = option("Title of the report.  [default: the devices]", metavar="TEXT", common=True)
     charts: str = option(
         "all, none, or comma-separated kinds (see plot --kind list).  [default: all but time]",
         default="", metavar="KINDS", common=True,
@@ -474,7 +479,7 @@ class ReportOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions(Options):
-    """Find what slows this machine down and how to fix it.
+    """Find what is slowing this machine down and how to fix it.
 
     Doctor checks clocks, limits, other programs, drivers, numpy's BLAS and NVIDIA boards. It changes nothing
     and measures nothing. The exit status is 0, with or without warnings.
@@ -482,7 +487,7 @@ class DoctorOptions(Options):
 
     command: ClassVar[str] = "doctor"
 
-    device: str = measuring.device_option()
+    device: str = measuring.device_option(group=DEVICE)
     json: bool = flag("Print a JSON object.", shell=True, common=True)
     verbose: bool = flag(
         "Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True
@@ -498,8 +503,8 @@ class KernelsOptions(Options):
     describe: str | None = kernel_option(
         "Explain one kernel: idea, tiles, parameters.", metavar="NAME", names=names.KERNELS, common=True
     )
-    resources: bool = flag("Build kernels and show registers and memory.", group=KERNELS, common=True)
-    plot: Path | None = option("With --resources: draw work-group sizes.", CHART, common=True)
+    resources: bool = flag("Build the kernels and show registers and memory.", group=KERNELS, common=True)
+    plot: Path | None = option("With --resources: plot work-group sizes.", CHART, common=True)
     new: Path | None = kernel_option(
         "Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True
     )

@@ -67,6 +67,7 @@ FAMILIES: dict[str, str] = {COMPUTE: "what arithmetic and matrix units can do", 
 """What ``peak --only`` takes, in the order of the tables."""
 
 TRANS_A = "Store A as k x m: op(A) is its transpose, as in BLAS."
+COLD = "Keep caches cold: cycle through more operands than the last-level cache holds."
 TRANS_B = "Store B as n x k: op(B) is its transpose."
 RUN_FORMATS = ("table", "json", "csv", "markdown", "google-benchmark", "openmetrics")
 EVERY_PROBE = "all"  # of --describe without a name
@@ -75,19 +76,23 @@ DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
 
 
-def device_option(default: str = "the best found") -> Any:
-    """The dataclass field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default`."""
-    return problem_option(
+def device_option(default: str = "the best found", group: str = PROBLEM) -> Any:
+    """Which device; `default` is what help says is used without it."""
+    return option(
         "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
         f"comma-separated.  [default: {default}]",
-        default="", common=True, env=DEVICE_VARIABLE, metavar="WHICH",
-    )  # fmt: skip
+        default="",
+        common=True,
+        env=DEVICE_VARIABLE,
+        group=group,
+        metavar="WHICH",
+    )
 
 
 def kernels_option(
-    help: str = "Comma-separated: names, default, ladder, best or all. default: ten steps from naive on, and "
-    "the best kernel of every other family. ladder: every published kernel. best: gemmbench's own kernels. "
-    "all: every kernel that the device can run. `gemmbench kernels` lists the names.",
+    help: str = "Comma-separated: names, default, ladder, best or all. default: the ten kernels from naive "
+    "to padded, and a selection of the others. ladder: every published kernel. best: gemmbench's own "
+    "kernels. all: every kernel that the device can run. `gemmbench kernels` lists the names.",
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
@@ -97,8 +102,8 @@ def kernels_option(
 
 
 def kernel_files_option(
-    help: str = "Your own kernel, described in its file; may be repeated. It is added to the kernels of "
-    "--kernel, unless named there. `gemmbench kernels --new` writes an example.",
+    help: str = "A file with your own kernel and a comment that describes it; may be repeated. It is added "
+    "to the kernels of --kernel, unless --kernel names it. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """The option --kernel-file: files with the user's own kernels."""
     return kernel_option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
@@ -115,19 +120,20 @@ def seconds_option(help: str, default: float | None = None, common: bool = False
 
 
 def memory_option(default: str) -> Any:
-    """The dataclass field of --memory, None by default. The help shows `default`."""
-    modes = ("auto", *MEMORY_MODES)
-    return timing_option(
-        f"How operands reach the device: {', '.join(modes)}.  [default: {default}]",
-        click.Choice(modes),
-        metavar="MODE",
+    """The option --memory; `default` is shown in the help."""
+    text = (
+        "How operands reach the device. mapped: filled in place. staged, pageable: copied from pinned or "
+        "ordinary memory. svm, svm-fine: in coarse- or fine-grained shared virtual memory. auto: mapped if "
+        "host and device share memory, otherwise staged."
     )
+    modes = click.Choice(("auto", *MEMORY_MODES))
+    return timing_option(f"{text}  [default: {default}]", modes, metavar="MODE")
 
 
 def batch_option() -> Any:
     """``--batch``."""
     return problem_option(
-        "Independent problems of this shape in one launch or call.", Whole(1, MOST_PROBLEMS), 1
+        "Number of independent problems of this shape in one launch or call.", Whole(1, MOST_PROBLEMS), 1
     )
 
 
@@ -141,8 +147,8 @@ class MeasurementOptions(Options):
     save: Path | None = option("Save every sample.", Output("FILE.jsonl"), common=True)
     resume: bool = flag("Continue an interrupted --save file.")
     force: bool = flag("Replace an existing --save file.")
-    plot: Path | None = option("Draw the result.", CHART, common=True)
-    report: Path | None = option("Write a page with all tables and charts.", PAGE)
+    plot: Path | None = option("Draw a chart of the results.", CHART, common=True)
+    report: Path | None = option("Write an HTML report with all tables and charts.", PAGE)
     budget: float | None = seconds_option(
         "Sampling time for each row. Problems that take longer than both this and 2 s are skipped.  "
         f"[default: {Policy.budget_s}]",
@@ -152,13 +158,11 @@ class MeasurementOptions(Options):
         "Stop a row after this time, including builds.  [default: 60 + 20 x budget]"
     )
     memory: str | None = memory_option("auto")
-    cold: bool = flag("Rotate operands past the last-level cache.  [default: warm]", group=TIMING)
-    energy: bool = flag("Also measure joules; adds 2 to 3 s per row.", group=TIMING)
+    cold: bool = flag(f"{COLD}  [default: warm]", group=TIMING)
+    energy: bool = flag("Also measure energy, in joules. Adds 2 to 3 s per row.", group=TIMING)
     dry_run: bool = flag("List what would be measured, and stop.", shell=True, common=True)
-    quiet: bool = flag("Print the table only, without progress and advice.", flags=("-q", "--quiet"))
-    verbose: int = option(
-        "Print every row and every scope.", COUNT, 0, flags=("-v", "--verbose"), common=True
-    )
+    quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
+    verbose: int = option("Print every row and scope.", COUNT, 0, flags=("-v", "--verbose"), common=True)
 
     def __post_init__(self) -> None:
         """Raise `UsageError` if an output cannot be written, or --save, --resume and --force do not fit.
@@ -204,10 +208,10 @@ class MeasurementOptions(Options):
 class PeakOptions(MeasurementOptions):
     """Measure what the device can do: arithmetic, memory, transfers.
 
-    For each data type, several multiply-add forms, chain counts and unroll depths compete. A rate is shown
-    only if the results match the host's and twice the work takes twice the time. --all adds the other types,
-    bandwidths, caches, transfers and latencies. Peaks are cached, so sweeps can show the percentage of peak
-    without measuring again.
+    For each data type, gemmbench tries several forms of multiply-add, numbers of independent chains and
+    unroll depths, and keeps the fastest. A rate is shown only if the results match the host's and twice the
+    work takes twice the time. --all adds the other types, bandwidths, caches, transfers and latencies. Peaks
+    are cached, so sweeps can show the percentage of peak without measuring it again.
     """
 
     command: ClassVar[str] = "peak"
@@ -280,32 +284,37 @@ class GemmCommandOptions(MeasurementOptions):
         default=names.DEFAULT, metavar="NAMES", names=names.BASELINES,
     )  # fmt: skip
     params: tuple[str, ...] = kernel_option(
-        "Set a kernel parameter; may be repeated. Comma-separated values measure every valid "
-        f"combination, at most {names.MOST_COMBINATIONS}.",
-        default=(), flags=("--param",), metavar="NAME=VALUES", many=True,
-    )  # fmt: skip
+        "Set a kernel parameter; may be repeated. With comma-separated values, every valid combination is "
+        f"measured, at most {names.MOST_COMBINATIONS}.",
+        default=(),
+        flags=("--param",),
+        metavar="NAME=VALUES",
+        many=True,
+    )
     math: str | None = kernel_option(
         "Compile OpenCL kernels with strict or fast math (-cl-fast-relaxed-math). With both, batches "
-        "alternate and the table shows the ratio.  [default: strict; image-4x8 and buffer-4x8 fast]",
+        "alternate and the table shows the ratio.  [default: strict, but fast for image-4x8 and buffer-4x8]",
         metavar="strict,fast",
         names=MATHS,
     )
     versus: str | None = kernel_option(
-        "Alternate with this kernel and show the ratio.", metavar="NAME", names=ladder.ORDER, common=True
+        "Compare with this kernel by alternating batches.", metavar="NAME", names=ladder.ORDER, common=True
     )
     tuned: bool = flag(
         "Use the parameters that `gemmbench tune` saved for this device.",
-        default=True, flags=("--tuned/--no-tuned",), group=KERNELS,
-    )  # fmt: skip
-    alpha: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 1.0)
-    beta: float = problem_option("C = alpha op(A) op(B) + beta C.", Number(), 0.0)
+        default=True,
+        flags=("--tuned/--no-tuned",),
+        group=KERNELS,
+    )
+    alpha: float = problem_option("The factor alpha in C = alpha op(A) op(B) + beta C.", Number(), 1.0)
+    beta: float = problem_option("The factor beta in C = alpha op(A) op(B) + beta C.", Number(), 0.0)
     trans_a: bool = flag(TRANS_A, group=PROBLEM)
     trans_b: bool = flag(TRANS_B, group=PROBLEM)
     batch: int = batch_option()
     seed: int = problem_option("Seed for generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
-        "Time to show: the kernel alone, all device work, or from host memory to host memory.  "
-        "[default: kernel; device with a library, which reports no kernel time]",
+        "Which time to show: of the kernel alone, of all device work, or from host memory to host memory.  "
+        "[default: kernel, or device with a library, because libraries report no kernel time]",
         click.Choice((*SCOPES, "all")),
     )
     peak: bool = flag(
@@ -467,7 +476,7 @@ class SquareOptions(GemmCommandOptions):
     """Sweep square problems: m = n = k.
 
     Sizes are the powers of two from --min to --max, or those in --sizes. Every kernel is verified before it
-    is timed. The summary gives the size from which the device beats the host's BLAS, including transfers.
+    is timed. The summary gives the size at which the device starts to beat the host's BLAS, with transfers.
     """
 
     command: ClassVar[str] = "square"
@@ -505,7 +514,7 @@ class SweepKOptions(GemmCommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsOptions(GemmCommandOptions):
-    """Measure real shapes: AlexNet, a transformer, or your own.
+    """Measure real-world shapes: AlexNet, a transformer, or your own.
 
     The sets include AlexNet's layers as GEMMs and the projections of a 7B transformer. They also include the
     layers of two language models (llm), and odd sizes. --file reads your own shapes. The table names the best
