@@ -35,10 +35,12 @@ ALL = (
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
 ROOMS: dict[str, Room] = {
     "model": Room("plain data: problem, data types, device, case, instrument protocol, row, run file, units"),
-    "stats": Room("samples to intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)),
+    "stats": Room(
+        "statistics of samples: intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)
+    ),
     "ladder": Room("the GEMM variants as data; no other package knows a kernel's name", ("model", "stats")),
-    "report": Room("builders: table, notes, progress", BASE),
-    "charts": Room("builders: panes, bars and lines, log axes", BASE),
+    "report": Room("builders for tables, notes and progress", BASE),
+    "charts": Room("builders for panes, bars, lines and log axes", BASE),
     "opencl": Room("drivers, discovery, building and launching, PTX, resources", BASE),
     "measure": Room(
         "the instrument (the child process), sampling, conditions, energy, the host", (*BASE, "opencl")
@@ -49,11 +51,13 @@ ROOMS: dict[str, Room] = {
     "options": Room("every command's options, declared once, and the plan built from them", (*SUITE, "plan")),
     "suite": Room("one run: session, request, cached results", (*SUITE, "plan", "options")),
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
-    "regress": Room("compare, check, their tables", (*MACHINE, "plan", "options", "suite")),
+    "regress": Room("`compare` and `check`, with their tables", (*MACHINE, "plan", "options", "suite")),
     "doctor": Room(
-        "checks for what slows a machine down, with their inputs and findings", (*MACHINE, "probes")
+        "checks for causes of a slow machine, with their inputs and findings", (*MACHINE, "probes")
     ),
-    "views": Room("chooses a run's table, in the terminal and as markdown", (*SUITE, "suite", "tune")),
+    "views": Room(
+        "chooses the table that shows a run, in the terminal or as Markdown", (*SUITE, "suite", "tune")
+    ),
     "exports": Room(
         "exports to other programs: formats, flat records, schemas", (*SUITE, "suite", "tune", "views")
     ),
@@ -63,7 +67,7 @@ ROOMS: dict[str, Room] = {
         (*SUITE, "options", "suite", "tune", "regress", "views", "exports", "chart_views"),
     ),
     "api": Room("the commands as functions: what `import gemmbench` offers", ALL),
-    "cli": Room("parse, call the API, show, exit", (*ALL, "api")),
+    "cli": Room("the command line: parses options, calls the API, shows the result and exits", (*ALL, "api")),
     "__main__": Room("`python -m gemmbench`", ("cli",)),
     "": Room("the API's names, loaded when first used", ("api",)),
 }
