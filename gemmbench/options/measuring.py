@@ -77,7 +77,7 @@ _DEFAULT_SIZE = 1024
 
 
 def device_option(default: str = "the best found", group: str = PROBLEM) -> Any:
-    """Which device; `default` is what help says is used without it."""
+    """The dataclass field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
     return option(
         "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
         f"comma-separated.  [default: {default}]",
@@ -120,7 +120,7 @@ def seconds_option(help: str, default: float | None = None, common: bool = False
 
 
 def memory_option(default: str) -> Any:
-    """The option --memory; `default` is shown in the help."""
+    """The dataclass field of --memory, None by default. The help shows `default`."""
     text = (
         "How operands reach the device. mapped: filled in place. staged, pageable: copied from pinned or "
         "ordinary memory. svm, svm-fine: in coarse- or fine-grained shared virtual memory. auto: mapped if "
