@@ -68,7 +68,8 @@ KINDS: dict[str, Kind] = {
     ),
     "precision": Kind(
         "GFLOPS of the fastest kernels in each data type, with each type's measured peak",
-        "GEMM rows measured in two data types at the same problem", gemm_chart.precision,
+        "GEMM rows measured in two data types at the same problem",
+        gemm_chart.precision,
     ),
     "ladder": Kind(
         "every kernel at one size, fastest first, with the percentage of measured peak",
@@ -82,11 +83,16 @@ KINDS: dict[str, Kind] = {
     ),
     "host-parts": Kind(
         "where the time goes with transfers: upload, enqueue, kernels, wait, download",
-        "rows whose host scope was timed by part", gemm_chart.host_parts, across=1,
+        "rows whose host scope was timed by part",
+        gemm_chart.host_parts,
+        across=1,
     ),
     "peak": Kind(
         "the device's measured peak by data type, vector width and matrix instruction",
-        "measured peak row", peak_chart.peak, of_device=True, across=1,
+        "measured peak row",
+        peak_chart.peak,
+        of_device=True,
+        across=1,
     ),
     "memory": Kind(
         "bandwidth and latency versus working set, transfers versus size, launches",
@@ -106,7 +112,7 @@ KINDS: dict[str, Kind] = {
         _compared,
         across=1,
     ),
-}  # fmt: skip
+}
 _NONE: Families = MappingProxyType({})
 
 

@@ -55,10 +55,14 @@ Reach = Literal["plain", "matrix", "quick", "every"]
 
 
 def gemm_plan(
-    devices: Sequence[DeviceFacts], chosen: Sequence[Variant], problems: Iterable[Gemm],
-    overrides: Mapping[str, int] | None = None, operands: Operands | None = None,
-    tuned: FindTuned = lambda *_: None, axes: Axes = Axes(),
-) -> Plan:  # fmt: skip
+    devices: Sequence[DeviceFacts],
+    chosen: Sequence[Variant],
+    problems: Iterable[Gemm],
+    overrides: Mapping[str, int] | None = None,
+    operands: Operands | None = None,
+    tuned: FindTuned = lambda *_: None,
+    axes: Axes = Axes(),
+) -> Plan:
     """Plan every variant on every problem and device, problem by problem, so that variants are interleaved.
 
     A variant is a kernel or a library. A step is a case to measure, or a row with the reason why it cannot
@@ -72,9 +76,7 @@ def gemm_plan(
     for name in (*overrides, *axes.grid):
         if not any(name in variant.parameters for variant in chosen):
             known = sorted({parameter for variant in chosen for parameter in variant.parameters})
-            raise ParameterError(
-                f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
-            )
+            raise ParameterError(f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})")
     plan: list[Case | Skip] = []
     problems = tuple(problems)
     _check_scalars(problems)
@@ -103,9 +105,14 @@ def _alternating_with_first(steps: Iterable[Case | Skip]) -> tuple[Case | Skip, 
 
 
 def alternating_with(
-    plan: Plan, devices: Sequence[DeviceFacts], partner: Variant, overrides: Mapping[str, int],
-    operands: Operands | None, tuned: FindTuned, axes: Axes = Axes(),
-) -> Plan:  # fmt: skip
+    plan: Plan,
+    devices: Sequence[DeviceFacts],
+    partner: Variant,
+    overrides: Mapping[str, int],
+    operands: Operands | None,
+    tuned: FindTuned,
+    axes: Axes = Axes(),
+) -> Plan:
     """Return a plan whose kernels alternate with `partner` batch by batch, as the `versus` of their cases.
 
     Host cases, skipped rows and the partner's own cases without a grid are unchanged. A case whose partner
@@ -163,10 +170,10 @@ def fitting(
             if isinstance(step, Case):
                 served |= {(device, dtype, problem), (HOST, dtype, problem)}
     return tuple(
-        step for step, variant, target in asked
-        if isinstance(step, Case) or variant in named or step.row.status != "unsupported"
-        or target not in served
-    )  # fmt: skip
+        step
+        for step, variant, target in asked
+        if isinstance(step, Case) or variant in named or step.row.status != "unsupported" or target not in served
+    )
 
 
 def measured_by(plan: Plan) -> set[str]:
@@ -175,9 +182,8 @@ def measured_by(plan: Plan) -> set[str]:
 
 
 def peak_plan(
-    devices: Sequence[DeviceFacts], dtypes: Sequence[str], widths: Sequence[int], first: int = 0,
-    reach: Reach = "quick",
-) -> Plan:  # fmt: skip
+    devices: Sequence[DeviceFacts], dtypes: Sequence[str], widths: Sequence[int], first: int = 0, reach: Reach = "quick"
+) -> Plan:
     """Plan compute probes for every device, type and vector width; `first` is the first device's position.
 
     `plain` selects multiply-adds, `matrix` the tensor cores, and `quick` both. Only `every` adds the other
@@ -218,9 +224,16 @@ def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Ma
 
 
 def _gemm_case(
-    index: int, device: DeviceFacts, variant: Variant, problem: Gemm, overrides: Mapping[str, int],
-    operands: Operands | None, tuned: FindTuned, math: str = "", grid: tuple[str, ...] = (),
-) -> Case | Skip:  # fmt: skip
+    index: int,
+    device: DeviceFacts,
+    variant: Variant,
+    problem: Gemm,
+    overrides: Mapping[str, int],
+    operands: Operands | None,
+    tuned: FindTuned,
+    math: str = "",
+    grid: tuple[str, ...] = (),
+) -> Case | Skip:
     """Plan a device variant on a problem, or a row with the reason why it cannot run.
 
     Explicit overrides replace tuned parameters, which replace the preset. If a preset exceeds the device, use
@@ -269,9 +282,7 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
     return case
 
 
-def _smaller_preset(
-    device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]
-) -> dict[str, int]:
+def _smaller_preset(device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]) -> dict[str, int]:
     """Return the valid parameters nearest to a preset that fit the device.
 
     Return {} if none do, or if a smaller work-group would not help.
@@ -323,9 +334,7 @@ def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
     return ""
 
 
-def _exceeds(
-    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool
-) -> str:
+def _exceeds(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool) -> str:
     """Return which local memory or work-group limit of the device a variant exceeds, or "".
 
     `fixed` forbids shrinking the groups; see `Pass`.
@@ -373,9 +382,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     return ""
 
 
-def _lacks_host_memory(
-    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]
-) -> str:
+def _lacks_host_memory(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Return the required and the free host memory as text, or "" if the case fits.
 
     Three copies of the operands are required. On a CPU device, its buffers count too.
@@ -394,8 +401,7 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
         for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
             if not problem.result.is_float and not float(value).is_integer():
                 raise ParameterError(
-                    f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
-                    f"not {value:g}"
+                    f"{name} must be a whole number for {problem.dtype}, whose products are integers, not {value:g}"
                 )
             scalar = DTYPES[DTYPES[problem.dtype].scalar]
             if abs(value) > scalar.largest:
@@ -486,10 +492,13 @@ def _plain(text: str) -> str:
 
 
 def rebuild(
-    rows: Iterable[Row], devices: Sequence[DeviceFacts], positions: Mapping[int, int], former: str = "",
+    rows: Iterable[Row],
+    devices: Sequence[DeviceFacts],
+    positions: Mapping[int, int],
+    former: str = "",
     user_kernels: Mapping[str, Variant] = MappingProxyType({}),
     old_kernels: Mapping[str, Variant] = MappingProxyType({}),
-) -> Plan:  # fmt: skip
+) -> Plan:
     """Return the cases that would measure rows of a saved run again, in their order.
 
     A parameter that was the preset's is today's preset again, and one that the user gave stays.

@@ -51,14 +51,25 @@ _STYLE: dict[Any, Any] = {
     "svg.fonttype": "none",  # text stays text
     "svg.hashsalt": "gemmbench",  # the same ids each time
     "pdf.fonttype": 42,
-    "text.usetex": False, "text.parse_math": False, "axes.formatter.use_locale": False,
-    "font.family": ["DejaVu Sans"], "font.size": 9,
-    "axes.titlesize": 10, "axes.titlelocation": "left",
-    "axes.spines.top": False, "axes.spines.right": False, "axes.edgecolor": "#444444",
-    "axes.grid": True, "axes.axisbelow": True, "grid.color": "#E4E4E4", "grid.linewidth": 0.7,
-    "lines.linewidth": 1.6, "lines.markersize": 4.5,
-    "figure.dpi": 100, "savefig.dpi": 150,
-}  # fmt: skip
+    "text.usetex": False,
+    "text.parse_math": False,
+    "axes.formatter.use_locale": False,
+    "font.family": ["DejaVu Sans"],
+    "font.size": 9,
+    "axes.titlesize": 10,
+    "axes.titlelocation": "left",
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": "#444444",
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#E4E4E4",
+    "grid.linewidth": 0.7,
+    "lines.linewidth": 1.6,
+    "lines.markersize": 4.5,
+    "figure.dpi": 100,
+    "savefig.dpi": 150,
+}
 _WIDTH = 7.2  # of a pane, inches
 _METADATA: dict[str, dict[str, None]] = {
     ".svg": {"Date": None, "Creator": None},
@@ -154,17 +165,19 @@ def mark(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def say(
-    axes: Axes, text: str, at: tuple[float, float], offset: tuple[float, float] = (0, 0),
-    where: Coordinates = "data", **style: Any,
-) -> None:  # fmt: skip
+    axes: Axes,
+    text: str,
+    at: tuple[float, float],
+    offset: tuple[float, float] = (0, 0),
+    where: Coordinates = "data",
+    **style: Any,
+) -> None:
     """Write text next to a point.
 
     The offset is in points of the page. `where` names the coordinates of `at`. With `BELOW` its height is a
     fraction of the axis.
     """
-    axes.annotate(
-        text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style
-    )
+    axes.annotate(text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style)
 
 
 def tick_texts(axis: Axis, text: Callable[[float], str]) -> None:

@@ -149,9 +149,7 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 @click.command(cls=Grouped)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click_option(PeakOptions, "format")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file, replacing it."
-)
+@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file, replacing it.")
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
 def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:

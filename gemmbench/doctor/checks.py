@@ -68,10 +68,11 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         return
     if not machine.devices:
         yield Finding(
-            "No OpenCL driver has a device, so nothing can be measured.\n"
-            f"Packages of this system: {drivers.GUIDE}", "Install a driver", drivers.install_command(),
+            f"No OpenCL driver has a device, so nothing can be measured.\nPackages of this system: {drivers.GUIDE}",
+            "Install a driver",
+            drivers.install_command(),
             ("clGetPlatformIDs: no device",),
-        )  # fmt: skip
+        )
     for problem, fix in machine.problems:
         yield Finding(f"{problem[:1].upper()}{problem[1:]}.", fix)
     for maker, slots in _pci_gpus(machine).items():
@@ -94,10 +95,14 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         elif maker == "nvidia" and machine.in_container():
             fix, command = "Pass it to the container", "docker run --gpus all"
         yield Finding(
-            f"The {_TITLES[maker]} GPU has no OpenCL device, so it cannot be measured.", fix, command,
-            (*(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
-             *(f"/{path}: this user may not use it" for path in nodes[:1] if closed)),
-        )  # fmt: skip
+            f"The {_TITLES[maker]} GPU has no OpenCL device, so it cannot be measured.",
+            fix,
+            command,
+            (
+                *(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
+                *(f"/{path}: this user may not use it" for path in nodes[:1] if closed),
+            ),
+        )
 
 
 def _pci_gpus(machine: ExaminedMachine) -> dict[str, list[str]]:
@@ -140,9 +145,12 @@ def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fin
         f"be up to {percent(1 - bits / offered)} slower.",
         "Unset the variable" if forced else "Install a newer driver",
         f"env -u {_INTEL_TARGET} gemmbench peak" if forced else drivers.install_command(),
-        (seen, *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
-         f"/proc/cpuinfo: {offered} bits"),
-    )  # fmt: skip
+        (
+            seen,
+            *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
+            f"/proc/cpuinfo: {offered} bits",
+        ),
+    )
 
 
 # --- the host's clock ---------------------------------------------------------------------------------------
@@ -205,9 +213,7 @@ def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
     for each in machine.allowed:
         folder = f"{CPU}/cpu{each}/cpufreq"
-        limit, most = (
-            machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq")
-        )
+        limit, most = (machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq"))
         base = machine.optional(f"{folder}/base_frequency")
         turbo_only = turbo_is_off and limit >= (int(base) if base.isdecimal() else most)
         if limit < NEAR * most and not turbo_only:
@@ -279,10 +285,11 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
         command = f"docker update --cpuset-cpus {ranges(online)} CONTAINER" if machine.in_container() else ""
     yield Finding(
         f"This process may use {len(allowed)} of {len(online)} processors{cores}: CPU rates may be up to "
-        f"{percent(missing / len(online))} too low.", fix, command,
-        (f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
-         f"/{CPU}/online: {machine.read(f'{CPU}/online')}"),
-    )  # fmt: skip
+        f"{percent(missing / len(online))} too low.",
+        fix,
+        command,
+        (f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}", f"/{CPU}/online: {machine.read(f'{CPU}/online')}"),
+    )
 
 
 def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
@@ -330,11 +337,9 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
         f"A control group limits this process to {number(cores)} of {processors} processors: CPU rates will "
         f"be at least {percent(1 - cores / processors)} too low.",
         "Raise it on the container's host" if from_outside else "Remove the limit",
-        f"docker update --cpus {processors} CONTAINER"
-        if from_outside else f"echo {unlimited} | sudo tee /{path}",
-        (f"/{path}: {text}",
-         *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else [])),
-    )  # fmt: skip
+        f"docker update --cpus {processors} CONTAINER" if from_outside else f"echo {unlimited} | sudo tee /{path}",
+        (f"/{path}: {text}", *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else [])),
+    )
 
 
 # --- what others take ---------------------------------------------------------------------------------------
@@ -360,11 +365,14 @@ def steal(machine: ExaminedMachine) -> Iterator[Finding]:
         return
     yield Finding(
         f"The hypervisor gives {percent(max(now, ever))} of this machine's processor time to others, so CPU "
-        "rates will be too low.", "Compare interleaved runs, which lose alike",
+        "rates will be too low.",
+        "Compare interleaved runs, which lose alike",
         "gemmbench check BASE --against OLD",
-        (f"since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
-         f"over half a second: steal {number(taken_s)} s, work {number(ran_s)} s"),
-    )  # fmt: skip
+        (
+            f"since the start: steal {number(after.steal_s)} s, work {number(after.busy_s)} s",
+            f"over half a second: steal {number(taken_s)} s, work {number(ran_s)} s",
+        ),
+    )
 
 
 @check("host")
@@ -384,9 +392,9 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
         f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
         "too low." + (f"\nMainly: {names} cores" if names else ""),
         "Stop them or wait",
-        f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
-        if busiest else "top", (f"processor times over half a second: {number(others)} cores",),
-    )  # fmt: skip
+        f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}" if busiest else "top",
+        (f"processor times over half a second: {number(others)} cores",),
+    )
 
 
 # --- the host's BLAS ----------------------------------------------------------------------------------------
@@ -457,13 +465,13 @@ def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
             f"{percent(1 - share) if known else 'up to some'} slower, kernels are not.",
             "Compare LnkSta with LnkCap, then try another slot or riser",
             "sudo lspci -vv -s " + (device.pci or "SLOT"),
-            (f"nvmlDeviceGetCurrPcieLinkGeneration: {generation} of {most}",
-             f"nvmlDeviceGetCurrPcieLinkWidth: {width} of {most_width}"),
-        )  # fmt: skip
-    if rests:
-        raise NotSeenError(
-            f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load"
+            (
+                f"nvmlDeviceGetCurrPcieLinkGeneration: {generation} of {most}",
+                f"nvmlDeviceGetCurrPcieLinkWidth: {width} of {most_width}",
+            ),
         )
+    if rests:
+        raise NotSeenError(f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load")
 
 
 def _setting_and_default(
@@ -500,8 +508,7 @@ def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
     if clock >= NEAR * default:
         return
     yield Finding(
-        f"The application clock is {clock} instead of {default} MHz: up to {percent(1 - clock / default)} "
-        "slower.",
+        f"The application clock is {clock} instead of {default} MHz: up to {percent(1 - clock / default)} slower.",
         "Restore it",
         _smi(device, "-rac"),
         seen,

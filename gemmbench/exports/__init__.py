@@ -40,13 +40,18 @@ def google_benchmark(run: Run) -> str:
     """
     header = run.header
     context = {
-        "date": header.started_utc, "executable": " ".join(("gemmbench", *header.command)),
-        "num_cpus": header.host.cores, "caches": [], "load_avg": [],
-        "library_version": f"gemmbench {header.gemmbench}", "library_build_type": "release",
-        "json_schema_version": 1, "host_cpu": header.host.cpu,
+        "date": header.started_utc,
+        "executable": " ".join(("gemmbench", *header.command)),
+        "num_cpus": header.host.cores,
+        "caches": [],
+        "load_avg": [],
+        "library_version": f"gemmbench {header.gemmbench}",
+        "library_build_type": "release",
+        "json_schema_version": 1,
+        "host_cpu": header.host.cpu,
         "devices": "; ".join(device.title for device in header.devices),
         "cpu_time": "repeats real_time: processor time is not measured",
-    }  # fmt: skip
+    }
     entries = [entry for index, each in enumerate(series(run)) for entry in _repetitions(index, each)]
     return json.dumps({"context": context, "benchmarks": entries}, allow_nan=False, indent=1) + "\n"
 
@@ -71,12 +76,17 @@ def _repetitions(index: int, each: ExportSeries) -> list[Entry]:
 
     entries: list[Entry] = [
         {
-            "name": each.name, **common, "run_type": "iteration", "repetition_index": position,
-            "iterations": each.row.samples[each.scope].batch, **times(seconds / unit),
-            **{name: values[position] for name, _, values in rates}, **label,
+            "name": each.name,
+            **common,
+            "run_type": "iteration",
+            "repetition_index": position,
+            "iterations": each.row.samples[each.scope].batch,
+            **times(seconds / unit),
+            **{name: values[position] for name, _, values in rates},
+            **label,
         }
         for position, seconds in enumerate(each.seconds)
-    ]  # fmt: skip
+    ]
     for name, of in _AGGREGATES.items() if count > 1 else ():
         scale = 1.0 if name == "cv" else unit
         median = name == "median"
@@ -194,9 +204,13 @@ def _case(run: Run, row: Row, name: str) -> dict[str, str]:
     """The labels of a row: name, kind, variant, type, device, driver, and its problem's sizes, if any."""
     where = device_names(run, row)
     names = {
-        "benchmark": name, "kind": row.kind, "variant": row.name, "dtype": row.dtype,
-        "device": where["device_name"], "driver": where["driver"],
-    }  # fmt: skip
+        "benchmark": name,
+        "kind": row.kind,
+        "variant": row.name,
+        "dtype": row.dtype,
+        "device": where["device_name"],
+        "driver": where["driver"],
+    }
     if row.problem:
         names |= {"m": str(row.problem.m), "n": str(row.problem.n), "k": str(row.problem.k)}
         names |= {"ops": row.problem.ops} if row.problem.ops != "NN" else {}

@@ -123,8 +123,7 @@ COLUMNS: tuple[Column, ...] = (
 """The columns of CSV, of flat records, in their order."""
 
 TYPES: Mapping[str, str] = {
-    column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type]
-    for column in COLUMNS
+    column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type] for column in COLUMNS
 }
 """The type of every column, in the words of Arrow."""
 
@@ -177,14 +176,22 @@ def _derived(run: Run, row: Row) -> dict[str, object]:
 def _flat(run: Run, row: Row, name: str) -> dict[str, Value]:
     """A row as `COLUMNS`, converted to their types; None if unknown or not finite. `name` is of `labels`."""
     known: dict[str, object] = {
-        **_derived(run, row), "device": row.device, "label": row.label or row.phase,
+        **_derived(run, row),
+        "device": row.device,
+        "label": row.label or row.phase,
         "alpha": row.problem.alpha if row.problem else None,
-        "beta": row.problem.beta if row.problem else None, **_conditions(row),
+        "beta": row.problem.beta if row.problem else None,
+        **_conditions(row),
         "parameters": json.dumps(row.parameters, allow_nan=False, sort_keys=True),
-        "choice": json.dumps(row.choice, allow_nan=False, sort_keys=True), "build_s": row.build_s,
-        "memory": row.memory, "verdict": row.check.verdict, "source": row.source,
-        "notes": "; ".join(row.remarks), "measured_utc": row.measured_utc, "benchmark": name,
-    }  # fmt: skip
+        "choice": json.dumps(row.choice, allow_nan=False, sort_keys=True),
+        "build_s": row.build_s,
+        "memory": row.memory,
+        "verdict": row.check.verdict,
+        "source": row.source,
+        "notes": "; ".join(row.remarks),
+        "measured_utc": row.measured_utc,
+        "benchmark": name,
+    }
     return {
         column.name: None if (value := known.get(column.name)) is None else _CONVERTERS[column.type](value)
         for column in COLUMNS
@@ -237,9 +244,7 @@ def series(run: Run) -> Iterator[ExportSeries]:
         for scope in row.samples if export_status(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
-                yield ExportSeries(
-                    f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved
-                )
+                yield ExportSeries(f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved)
 
 
 @lru_cache(maxsize=16)
@@ -282,10 +287,7 @@ NAMES = ("header", "row", "records")
 
 # Only where they are known.
 _OPTIONAL = ("net_s", "net_share", "own", "operands")
-_FLAT_ONLY = (
-    *("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores"),
-    *("verdict", "benchmark"),
-)
+_FLAT_ONLY = (*("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores"), *("verdict", "benchmark"))
 
 
 def schema(name: str) -> dict[str, Any]:

@@ -14,16 +14,7 @@ from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined_conditions
-from gemmbench.model.instrument import (
-    Batch,
-    Handle,
-    Instrument,
-    LostError,
-    NotMeasuredError,
-    Verified,
-    When,
-    too_slow,
-)
+from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Verified, When, too_slow
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
 from gemmbench.stats import rates
 
@@ -50,9 +41,11 @@ def _with_samples(
     if policy.cold and handle.prepared.sets > 1:
         notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
     row = replace(
-        row, samples=samples, notes=(*row.notes, *handle.prepared.notes, *notes),
+        row,
+        samples=samples,
+        notes=(*row.notes, *handle.prepared.notes, *notes),
         conditions=joined_conditions([window.conditions for window in sampled]),
-    )  # fmt: skip
+    )
     return checked_against_peak(row, device)
 
 
@@ -186,9 +179,7 @@ def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None
 _Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved kernels, and what runs it
 
 
-def _prepared_pair(
-    held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
-) -> tuple[Handle, Handle]:
+def _prepared_pair(held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy) -> tuple[Handle, Handle]:
     """Prepare the case's own kernel and the other one, which must pass its exact test. Returns both handles.
 
     `held` releases them. They share operands if they run on one instrument and can. Which is prepared first
@@ -280,9 +271,12 @@ def _with_pairs(
     if case.versus:
         partner = replace(partner, variant=case.versus.variant, parameters=case.versus.parameters)
     return replace(
-        row, samples=samples, former=partner, notes=(*row.notes, *library, *(notes or doubts)),
+        row,
+        samples=samples,
+        former=partner,
+        notes=(*row.notes, *library, *(notes or doubts)),
         conditions=joined_conditions([sampled.conditions for sampled in sides[0]]),
-    )  # fmt: skip
+    )
 
 
 def _can_share(present: Case, other: Case) -> bool:
@@ -313,9 +307,7 @@ def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> Not
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
-def refuse_if_too_slow(
-    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
-) -> None:
+def refuse_if_too_slow(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
     The time of a smaller problem is scaled by flops. That is the case's `measured` one, or a trial of at most
@@ -343,10 +335,13 @@ def row_of(case: Case, handle: Handle) -> Row:
     """The ok row of a prepared case, without samples: build time, resources, choice of parameters, memory."""
     prepared = handle.prepared
     return replace(
-        case.row("ok"), build_s=prepared.built.build_s, choice=dict(prepared.built.choice),
-        resources=prepared.built.resources, memory=prepared.memory,
+        case.row("ok"),
+        build_s=prepared.built.build_s,
+        choice=dict(prepared.built.choice),
+        resources=prepared.built.resources,
+        memory=prepared.memory,
         work=None if case.kind == "gemm" else prepared.unit,
-    )  # fmt: skip
+    )
 
 
 def check_exact(case: Case, handle: Handle) -> None:

@@ -60,11 +60,14 @@ class GemmExecutor:
             smaller = self._smaller_groups(case, programs)
             bind = partial(self.bind, variant, parameters, programs, fixed=_is_group_chosen(case))
             timed = Timed(
-                bind, partial(self._exact_error, variant, case, parameters, bind),
+                bind,
+                partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
                 (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
-                variant.sums.get(case.dtype, ""), variant.without, self._tile(variant, case.gemm, parameters),
-            )  # fmt: skip
+                variant.sums.get(case.dtype, ""),
+                variant.without,
+                self._tile(variant, case.gemm, parameters),
+            )
             if like is not None:
                 return like.sharing(timed, case)
             if problem is not None:
@@ -150,17 +153,12 @@ class GemmExecutor:
             for name, size in variant.temporary_bytes(problem, full, layout).items()
             if name not in buffers
         }
-        held |= {
-            name: self.runtime.image(*spec.shape(problem), dtype.numpy)
-            for name, spec in variant.images.items()
-        }
+        held |= {name: self.runtime.image(*spec.shape(problem), dtype.numpy) for name, spec in variant.images.items()}
         held |= buffers
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
-        described = {
-            step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
-        }
+        described = {step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once}
         held = {name: buffer for name, buffer in held.items() if name not in described}
         prepared = list[Step]()
         for step in variant.steps(values):
@@ -311,14 +309,10 @@ class Clblast:
     """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
 
     def __init__(self) -> None:
-        self._library = opened(
-            "CLBlast", filter(None, (*_FILES, ctypes.util.find_library("clblast"))), _ADVICE
-        )
+        self._library = opened("CLBlast", filter(None, (*_FILES, ctypes.util.find_library("clblast"))), _ADVICE)
         self.title = _title(self._library)
 
-    def call(
-        self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
-    ) -> ClblastCall:
+    def call(self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]) -> ClblastCall:
         """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
@@ -329,13 +323,17 @@ class Clblast:
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
         arguments = (
-            _ROW_MAJOR, _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
+            _ROW_MAJOR,
+            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
             _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *map(length, (problem.m, problem.n, problem.k)), scalar(made(problem.alpha)),
-            *matrix("A", problem.stored_a[0], layout.lda), *matrix("B", problem.stored_b[0], layout.ldb),
-            scalar(made(problem.beta)), *matrix("C", problem.m, layout.ldc),
+            *map(length, (problem.m, problem.n, problem.k)),
+            scalar(made(problem.alpha)),
+            *matrix("A", problem.stored_a[0], layout.lda),
+            *matrix("B", problem.stored_b[0], layout.ldb),
+            scalar(made(problem.beta)),
+            *matrix("C", problem.m, layout.ldc),
             *((length(problem.batch),) if several else ()),
-        )  # fmt: skip
+        )
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
         pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)

@@ -15,16 +15,7 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import (
-    LONG_S,
-    SPLIT,
-    Laps,
-    Matrices,
-    host_batch,
-    load_operands,
-    operand_sets,
-    same_bits,
-)
+from gemmbench.gemm.operands import LONG_S, SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets, same_bits
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -178,9 +169,7 @@ class GemmBench:
 
     stamped = True  # whether every launch has an event with its time
 
-    def __init__(
-        self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
-    ) -> None:
+    def __init__(self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed) -> None:
         """Load the operands, allocate and fill every operand set, and bind the launches of `timed`.
 
         There is one set, or enough to fill the caches twice if `policy.cold`. `mode` is the memory mode. An
@@ -260,9 +249,15 @@ class GemmBench:
     def prepared(self) -> instrument.Prepared:
         """The clocks, those that can be enqueued ahead, build, memory mode, operand sets and notes."""
         return instrument.Prepared(
-            self.scopes, self._ahead, self._timed.built, self._memory, self.sets, self._timed.notes,
-            parts=True, cycle=self._cycles,
-        )  # fmt: skip
+            self.scopes,
+            self._ahead,
+            self._timed.built,
+            self._memory,
+            self.sets,
+            self._timed.notes,
+            parts=True,
+            cycle=self._cycles,
+        )
 
     @property
     def _ahead(self) -> tuple[str, ...]:

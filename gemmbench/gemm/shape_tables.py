@@ -111,9 +111,7 @@ def _workloads_sheet(
     best = [line.best for line in lines]
     versus = _versus_column(rows, best, scope)
     versus = {f"{name}, {inner}" if name in columns else name: cells for name, cells in versus.items()}
-    energy = {
-        name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
-    }
+    energy = {name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()}
     names = [(*line.cells, _best_kernel(run, line)) for line in lines]
     names.append((Cell("geometric mean"), *[Cell("")] * 4))
     parts = (columns, versus, energy)
@@ -125,13 +123,15 @@ def _workloads_sheet(
         heading=heading(run, device, dtype),
         caption=f"{dtype} GEMM, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
         blocks=(("m", "n", "k", "best"), *(tuple(part) for part in parts if part)),
-        rows=tuple(body if len(lines) > 1 else body[:1]), left=frozenset({"best"}),
+        rows=tuple(body if len(lines) > 1 else body[:1]),
+        left=frozenset({"best"}),
         notes=(
             *_workloads_conclusion(lines, scope, lambda value: f"{rate_text(value)} {unit}"),
-            *sweep_table.net_notes(run, device, dtype), *notes.remarks(run, device, shown, _place, "shape"),
+            *sweep_table.net_notes(run, device, dtype),
+            *notes.remarks(run, device, shown, _place, "shape"),
             *([] if energy else sweep_table.energy_notes(run, shown)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) -> dict[str, list[Cell]]:
@@ -182,9 +182,7 @@ def _best_kernel(run: Run, line: _ShapeLine) -> Cell:
     return Cell(WORDS[status] if status in FAILED else "-")
 
 
-def _workloads_conclusion(
-    lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
-) -> list[Note]:
+def _workloads_conclusion(lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]) -> list[Note]:
     """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays.
 
     The first needs several shapes and kernels, one with rates on all. The second needs numpy's rates.

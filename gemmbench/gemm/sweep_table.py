@@ -122,13 +122,15 @@ def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:
 
     share = {"of peak": lambda series: Cell(units.share(of_peak(series)))}
     return replace(
-        _by_size(panel, cell, share if has_peak else {}), heading=heading(run, panel.device, panel.dtype),
+        _by_size(panel, cell, share if has_peak else {}),
+        heading=heading(run, panel.device, panel.dtype),
         caption=f"{_about(panel)}, {unit} {SCOPE_WORDS[scope]}",
         notes=(
-            *_conclusion(run, panel, scope), *notes.remarks(run, panel.device, rows, where),
+            *_conclusion(run, panel, scope),
+            *notes.remarks(run, panel.device, rows, where),
             *([] if any_joules(rows) else energy_notes(run, rows)),
         ),
-    )  # fmt: skip
+    )
 
 
 def _versus_sheet(_: Run, panel: Panel, scope: str) -> Sheet | None:
@@ -296,12 +298,17 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         heading=heading(run, device, dtype),
         caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
         notes=(
-            *_parameters(rows), *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
-            *notes.gaps(rows, compared), *notes.failures_by_reason(rows, shape), *notes.doubts(rows, shape),
-            *energy_notes(run, rows), *notes.row_notes(rows, shape), *notes.warnings(run, device),
+            *_parameters(rows),
+            *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
+            *notes.gaps(rows, compared),
+            *notes.failures_by_reason(rows, shape),
+            *notes.doubts(rows, shape),
+            *energy_notes(run, rows),
+            *notes.row_notes(rows, shape),
+            *notes.warnings(run, device),
             *net_notes(run, device, dtype),
         ),
-    )  # fmt: skip
+    )
 
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
@@ -385,17 +392,23 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     scalars = f", alpha = {problem.alpha:g}, beta = {problem.beta:g}"
     scalars = scalars if (problem.alpha, problem.beta) != (1.0, 0.0) else ""
     sheet = table(
-        able, {"": name}, {SCOPE_WORDS[s]: partial(rate_cell, s=s) for s in scopes},
-        share if has_peak else {}, versus_columns(able, scope), energy_columns(able),
-    )  # fmt: skip
+        able,
+        {"": name},
+        {SCOPE_WORDS[s]: partial(rate_cell, s=s) for s in scopes},
+        share if has_peak else {},
+        versus_columns(able, scope),
+        energy_columns(able),
+    )
     return replace(
-        sheet, heading=heading(run, device, dtype), caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
+        sheet,
+        heading=heading(run, device, dtype),
+        caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.remarks(run, device, able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
         ),
-    )  # fmt: skip
+    )
 
 
 def pages(run: Run) -> list[Sheet]:
@@ -432,10 +445,7 @@ def _matrix(name: str, elements: Elements) -> Sheet:
     return Sheet(
         keys=(clean(name),),
         blocks=tuple(filter(None, (columns[:4], columns[4:]))),
-        rows=tuple(
-            (Cell(str(index)), *(Cell(_element(value)) for value in row))
-            for index, row in enumerate(elements)
-        ),
+        rows=tuple((Cell(str(index)), *(Cell(_element(value)) for value in row)) for index, row in enumerate(elements)),
     )
 
 
@@ -446,9 +456,12 @@ def _element(value: float) -> str:
 
 _LONGEST = 1e9  # a whole number below it is shown whole
 _CLOCKS = {
-    "kernel": "kernel", "device": "device", CHAIN: "device, with gaps", GRAPH: "device, as a graph",
+    "kernel": "kernel",
+    "device": "device",
+    CHAIN: "device, with gaps",
+    GRAPH: "device, as a graph",
     "host": "host",
-}  # fmt: skip
+}
 
 
 def _scopes(row: Row, title: str) -> Sheet:
@@ -460,9 +473,7 @@ def _scopes(row: Row, title: str) -> Sheet:
     facts += [Note("build", units.seconds(row.build_s))] if row.build_s is not None else []
     columns: Columns[str] = {
         "median": lambda name: Cell(units.seconds(timed[name].median)),
-        "95 % interval": lambda name: Cell(
-            f"{units.seconds(timed[name].low)} to {units.seconds(timed[name].high)}"
-        ),
+        "95 % interval": lambda name: Cell(f"{units.seconds(timed[name].low)} to {units.seconds(timed[name].high)}"),
         "best": lambda name: Cell(units.seconds(timed[name].minimum)),
         "n": lambda name: Cell(str(timed[name].n)),
         "stop": lambda name: Cell(clean(row.samples[name].stop)),
@@ -475,11 +486,7 @@ def _parts(title: str, split: rates.Split) -> Sheet:
     """The seconds and shares of the parts of one problem in the host scope, and of the whole."""
     passes = "passes" if "kernel" in split.seconds else "passes and kernel"
     lines = [
-        (
-            Cell(passes if name == "passes" else name),
-            Cell(units.seconds(s)),
-            Cell(units.percent(split.share(name))),
-        )
+        (Cell(passes if name == "passes" else name), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
         for name, s in split.seconds.items()
     ]
     if split.whole_s is not None:
@@ -585,9 +592,7 @@ def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
     ran = ((_source(row), clean(row.variant)) for row in rows if row.samples and row.status == "ok")
     groups = {source: ", ".join(dict.fromkeys(names)) for source, names in by_key(ran).items()}
     alone = len(groups) == 1
-    return [
-        Note("energy", source if alone else f"{names}: {source}", "dim") for source, names in groups.items()
-    ]
+    return [Note("energy", source if alone else f"{names}: {source}", "dim") for source, names in groups.items()]
 
 
 def _source(row: Row) -> str:

@@ -5,11 +5,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from gemmbench.ladder.variant import (  # isort: skip
-    ASYNC_COPIES, COLUMNS, OURS, ROWS, Compilation, Constraint, Formula, Needs, Parameter, Pass, Values,
-    Variant, mobile, multiple, multiply, pad, round_up, switch, tile_edge, tile_members, tile_parameters,
+from gemmbench.ladder.variant import (
+    ASYNC_COPIES,
+    COLUMNS,
+    OURS,
+    ROWS,
+    Compilation,
+    Constraint,
+    Formula,
+    Needs,
+    Parameter,
+    Pass,
+    Values,
+    Variant,
+    mobile,
+    multiple,
+    multiply,
+    pad,
+    round_up,
+    switch,
+    tile_edge,
+    tile_members,
+    tile_parameters,
     transpose_tall,
-)  # fmt: skip
+)
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.kernel_files import COPIED
@@ -333,9 +352,7 @@ def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, wh
 
 
 _COPIES = (
-    replace(
-        transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"] and not _by_elements(v)
-    ),
+    replace(transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"] and not _by_elements(v)),
     _pad_vectors("m", "A", "lda", "AT", "mw", lambda v: bool(v["ta"]) and not _takes_a(v)),
     replace(transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
     _pad_vectors("n", "B", "ldb", "BP", "nw", lambda v: not v["tb"] and not _takes_b(v)),

@@ -189,9 +189,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         host.limit(self._limit_s)
         return host
 
-    def for_former(
-        self, case: Case, device: DeviceFacts | None
-    ) -> tuple[Instrument, Case, DeviceFacts | None]:
+    def for_former(self, case: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
         """Return a worker for what `Case.former` names, with the case and the device as it knows them.
 
         For a kernels folder or a .cl file, that is this worker, with `Case.former_case` and `device`. For a
@@ -567,8 +565,7 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
     """Whether Linux reports every thread of a process as stopped or dead, or the process is gone."""
     try:
         states = [
-            (task / "stat").read_text().rpartition(")")[2].split()[0]
-            for task in Path(tasks.format(pid)).iterdir()
+            (task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(tasks.format(pid)).iterdir()
         ]
     except OSError:  # a thread has ended
         return not Path(tasks.format(pid)).exists()

@@ -192,15 +192,20 @@ def host_facts() -> HostFacts:
     """
     pool = pool_of()
     return HostFacts(
-        cpu=_cpu_name(), cores=cores(), memory_bytes=psutil.virtual_memory().total,
-        system=f"{platform.system()} {platform.release().split('-')[0]}", python=platform.python_version(),
-        numpy=np.__version__, blas=pool_title(pool) if pool else "unknown BLAS", busy=_busy_cores(),
+        cpu=_cpu_name(),
+        cores=cores(),
+        memory_bytes=psutil.virtual_memory().total,
+        system=f"{platform.system()} {platform.release().split('-')[0]}",
+        python=platform.python_version(),
+        numpy=np.__version__,
+        blas=pool_title(pool) if pool else "unknown BLAS",
+        busy=_busy_cores(),
         environment={
             name: value
             for name, value in sorted(os.environ.items())
             if _VARIABLES.match(name) and not (name in _OURS and value == _OURS[name])
         },
-    )  # fmt: skip
+    )
 
 
 _VARIABLES = re.compile("(PYOPENCL|POCL|CUDA|OCL|OMP|OPENBLAS|MKL|RUSTICL|CL_CONFIG)_")
@@ -315,10 +320,7 @@ class Usage:
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None
         others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
-        return (
-            round(max(0.0, others_s / seconds), 3),
-            round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
-        )
+        return (round(max(0.0, others_s / seconds), 3), round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3))
 
 
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
@@ -329,11 +331,7 @@ def usage(now: float, pid: int, cores: Collection[int] | None = None, system: An
     """
     system = system or psutil
     try:
-        times = [
-            each
-            for number, each in enumerate(system.cpu_times(percpu=True))
-            if cores is None or number in cores
-        ]
+        times = [each for number, each in enumerate(system.cpu_times(percpu=True)) if cores is None or number in cores]
         return Usage(
             now,
             len(times),

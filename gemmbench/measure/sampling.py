@@ -52,10 +52,7 @@ class Sampled:
         """Seconds of one problem in each sample, by scope (kernel, device, host). Empty without batches."""
         return {
             name: Scope(
-                tuple(batch.seconds[name] for batch in self.batches),
-                self.size,
-                self.stop,
-                self.tick_s / self.size,
+                tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop, self.tick_s / self.size
             )
             for name in (self.batches[0].seconds if self.batches else {})
         }
@@ -319,7 +316,11 @@ def _mean(batches: Sequence[Batch]) -> Batch:
     launches = [batch.launch_s for batch in batches if batch.launch_s is not None]
     spans = [batch.device for batch in batches if batch.device]
     return Batch(
-        means, batches[0].begin, batches[-1].end, sum(batch.count for batch in batches),
-        device=(spans[0][0], spans[-1][1]) if spans else None, launch_s=sum(launches) if launches else None,
+        means,
+        batches[0].begin,
+        batches[-1].end,
+        sum(batch.count for batch in batches),
+        device=(spans[0][0], spans[-1][1]) if spans else None,
+        launch_s=sum(launches) if launches else None,
         ahead_s=sum(batch.ahead_s for batch in batches),
-    )  # fmt: skip
+    )

@@ -41,9 +41,7 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
     facts: list[DeviceFacts] = []
     platforms = [*_platforms()]
     keys = ("NAME", "VENDOR", "VERSION")
-    matching = registered.drivers_of(
-        [" ".join(_text(platform, key) for key in keys) for _, platform in platforms]
-    )
+    matching = registered.drivers_of([" ".join(_text(platform, key) for key in keys) for _, platform in platforms])
     for (platform_index, platform), driver in zip(platforms, matching, strict=True):
         source = driver or drivers.Driver("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
@@ -126,24 +124,33 @@ def _facts(
     """
     extensions = tuple(_text(device, "EXTENSIONS").split())
     return DeviceFacts(
-        index=index, platform_index=platform_index, device_index=device_index,
-        platform=_text(platform, "NAME"), vendor=_text(platform, "VENDOR"),
-        version=_text(platform, "VERSION"), name=_name(device), device_version=_text(device, "VERSION"),
-        driver=_text(device, "DRIVER_VERSION"), library=driver.library, origin=driver.origin,
+        index=index,
+        platform_index=platform_index,
+        device_index=device_index,
+        platform=_text(platform, "NAME"),
+        vendor=_text(platform, "VENDOR"),
+        version=_text(platform, "VERSION"),
+        name=_name(device),
+        device_version=_text(device, "VERSION"),
+        driver=_text(device, "DRIVER_VERSION"),
+        library=driver.library,
+        origin=driver.origin,
         clock_mhz=_number(device, "MAX_CLOCK_FREQUENCY"),
         cache_bytes=_number(device, "GLOBAL_MEM_CACHE_SIZE"),
         timer_resolution_ns=_number(device, "PROFILING_TIMER_RESOLUTION", 1),
-        vector_widths={
-            name: _number(device, f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES
-        },
-        extensions=extensions, pci=_pci(device, extensions), compute_capability=(
-            _number(device, "COMPUTE_CAPABILITY_MAJOR_NV"), _number(device, "COMPUTE_CAPABILITY_MINOR_NV"),
+        vector_widths={name: _number(device, f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES},
+        extensions=extensions,
+        pci=_pci(device, extensions),
+        compute_capability=(
+            _number(device, "COMPUTE_CAPABILITY_MAJOR_NV"),
+            _number(device, "COMPUTE_CAPABILITY_MINOR_NV"),
         ),
         sub_group_sizes=_sub_group_sizes(device) if "cl_intel_required_subgroup_size" in extensions else (),
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
         dtypes=tuple(name for name in DEVICE_DTYPES if _has_dtype(device, name, extensions)),
-        **_limits(device), **_kind_of_processor(device, platform, warnings),
-    )  # fmt: skip
+        **_limits(device),
+        **_kind_of_processor(device, platform, warnings),
+    )
 
 
 def _limits(device: Any) -> dict[str, Any]:
@@ -256,9 +263,7 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
     return tuple(sizes[level] for level in sorted(sizes))
 
 
-def last_level_cache_bytes(
-    folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None
-) -> int:
+def last_level_cache_bytes(folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None) -> int:
     """Bytes of all last-level caches that this process can use, together; 0 if unknown.
 
     A CPU may have several, 16 of 32 MiB on an EPYC of 128 cores. `cores` replaces the cores that the system
@@ -268,9 +273,7 @@ def last_level_cache_bytes(
     caches: dict[tuple[int, str], int] = {}
     for entry in folder.glob("cpu[0-9]*/cache/index*"):
         with contextlib.suppress(OSError, ValueError):
-            level, shared, size = (
-                (entry / name).read_text().strip() for name in ("level", "shared_cpu_list", "size")
-            )
+            level, shared, size = ((entry / name).read_text().strip() for name in ("level", "shared_cpu_list", "size"))
             if cores is None or int(entry.parts[-3].removeprefix("cpu")) in cores:
                 caches[int(level), shared] = int(size.removesuffix("K")) << 10
     last = max((level for level, _ in caches), default=0)

@@ -150,12 +150,20 @@ class ComparisonOptions(Options):
     strict: bool = flag("Exit with 3 if a row is possibly slower.", shell=True, group=COMPARISON, common=True)
     format: str = option(
         f"What to print: {', '.join(COMPARISON_FORMATS)}.",
-        click.Choice(COMPARISON_FORMATS), "table", metavar="FORMAT", shell=True, common=True,
-    )  # fmt: skip
+        click.Choice(COMPARISON_FORMATS),
+        "table",
+        metavar="FORMAT",
+        shell=True,
+        common=True,
+    )
     write: tuple[str, ...] = option(
         "Also write a file: junit=report.xml; repeatable.",
-        default=(), many=True, metavar="FORMAT=FILE", shell=True, common=True,
-    )  # fmt: skip
+        default=(),
+        many=True,
+        metavar="FORMAT=FILE",
+        shell=True,
+        common=True,
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -164,9 +172,7 @@ class ComparisonOptions(Options):
     @cached_property
     def rules(self) -> Rules:
         """Rules from --threshold, --scope, --across and --fail-on, cached. `UsageError` if one is invalid."""
-        differences = (
-            () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
-        )
+        differences = () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
         return Rules(
             *parse_thresholds(self.threshold),
             scope=None if self.scope == "finest" else self.scope,
@@ -226,8 +232,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "Sampling time for each row.  [default: the baseline's; 2 s with --against]", common=True
     )
     time_limit: float | None = measuring.seconds_option(
-        "Stop a row after this time, including builds.  [default: the baseline's; with --budget 60 + 20 x "
-        "budget]"
+        "Stop a row after this time, including builds.  [default: the baseline's; with --budget 60 + 20 x budget]"
     )
     memory: str | None = measuring.memory_option("the baseline's")
     cold: bool = flag(f"{measuring.COLD}  [default: the baseline's]", group=TIMING)
@@ -273,9 +278,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def rules(self) -> Rules:
-        return replace(
-            super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.old_kernels)
-        )
+        return replace(super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.old_kernels))
 
     @cached_property
     def user_kernels(self) -> dict[str, Variant]:
@@ -346,12 +349,8 @@ class TuneOptions(Options):
     kernel: str | None = kernel_option(
         "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
     )
-    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "A file with your own kernel (see kernels --new)."
-    )
-    dtype: str | None = problem_option(
-        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True
-    )
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option("A file with your own kernel (see kernels --new).")
+    dtype: str | None = problem_option("Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True)
     sizes: str | None = problem_option(
         "Comma-separated m = n = k.  [default: 4096 on a GPU with its own memory, else 1024]",
         metavar="LIST",
@@ -382,13 +381,9 @@ class TuneOptions(Options):
     top: int = option("Number of configurations to show.", SIZE, 10, shell=True, common=True)
     report: Path | None = option("Write an HTML report with all tables.", PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
-    forget: bool = flag(
-        "Delete this device's tuned parameters, or only those of --kernel or --dtype.", shell=True
-    )
+    forget: bool = flag("Delete this device's tuned parameters, or only those of --kernel or --dtype.", shell=True)
     quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
-    verbose: int = option(
-        "Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True
-    )
+    verbose: int = option("Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True)
 
     def __post_init__(self) -> None:
         """Validate the options. A kernel is required except with --forget."""
@@ -399,9 +394,7 @@ class TuneOptions(Options):
 
     @cached_property
     def only_dtype(self) -> str:
-        return only(
-            names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype"
-        )
+        return only(names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype")
 
     @cached_property
     def variant(self) -> Variant | None:
@@ -464,8 +457,10 @@ class ReportOptions(Options):
     title: str | None = option("Title of the report.  [default: the devices]", metavar="TEXT", common=True)
     charts: str = option(
         "all, none, or comma-separated kinds (see plot --kind list).  [default: all but time]",
-        default="", metavar="KINDS", common=True,
-    )  # fmt: skip
+        default="",
+        metavar="KINDS",
+        common=True,
+    )
     threshold: str | None = _threshold_option("Smallest change to report")
 
     def __post_init__(self) -> None:
@@ -489,9 +484,7 @@ class DoctorOptions(Options):
 
     device: str = measuring.device_option(group=DEVICE)
     json: bool = flag("Print a JSON object.", shell=True, common=True)
-    verbose: bool = flag(
-        "Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True
-    )
+    verbose: bool = flag("Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -505,9 +498,7 @@ class KernelsOptions(Options):
     )
     resources: bool = flag("Build the kernels and show registers and memory.", group=KERNELS, common=True)
     plot: Path | None = option("With --resources: plot work-group sizes.", CHART, common=True)
-    new: Path | None = kernel_option(
-        "Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True
-    )
+    new: Path | None = kernel_option("Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True)
     device: str = measuring.device_option()
     kernels: str = measuring.kernels_option(default="all")
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option()

@@ -194,10 +194,13 @@ class MeasurementOptions(Options):
         budget_s = base.budget_s if self.budget is None else self.budget
         limit_s = base.time_limit_s if self.budget is None else 60 + 20 * budget_s
         return replace(
-            base, budget_s=budget_s, time_limit_s=limit_s if self.time_limit is None else self.time_limit,
-            memory=base.memory if self.memory is None else self.memory, cold=self.cold or base.cold,
+            base,
+            budget_s=budget_s,
+            time_limit_s=limit_s if self.time_limit is None else self.time_limit,
+            memory=base.memory if self.memory is None else self.memory,
+            cold=self.cold or base.cold,
             energy=self.energy,
-        )  # fmt: skip
+        )
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """What is measured on these devices; `UsageError` or `ParameterError` if something does not fit."""
@@ -218,21 +221,33 @@ class PeakOptions(MeasurementOptions):
 
     types: str | None = problem_option(
         f"Comma-separated data types.  [default: {','.join(DEVICE_DTYPES)}]",
-        metavar="TYPES", names=ALL_DTYPES, common=True,
-    )  # fmt: skip
+        metavar="TYPES",
+        names=ALL_DTYPES,
+        common=True,
+    )
     only: str | None = problem_option(
         f"Comma-separated: {', '.join(FAMILIES)}.  [default: {COMPUTE}]",
-        metavar="FAMILIES", names=tuple(FAMILIES), common=True,
-    )  # fmt: skip
+        metavar="FAMILIES",
+        names=tuple(FAMILIES),
+        common=True,
+    )
     all: bool = flag("Measure every family, type and probe.", group=PROBLEM, common=True)
     describe: str | None = option(
         "Explain one probe, or list all of them.",
-        common=True, metavar="[PROBE]", bare=EVERY_PROBE, shell=True, names=(*PROBES, *memory.BY_NAME),
-    )  # fmt: skip
+        common=True,
+        metavar="[PROBE]",
+        bare=EVERY_PROBE,
+        shell=True,
+        names=(*PROBES, *memory.BY_NAME),
+    )
     format: str = option(
         f"What to print: {', '.join(RUN_FORMATS)}.",
-        click.Choice(RUN_FORMATS), "table", shell=True, metavar="FORMAT", common=True,
-    )  # fmt: skip
+        click.Choice(RUN_FORMATS),
+        "table",
+        shell=True,
+        metavar="FORMAT",
+        common=True,
+    )
 
     def __post_init__(self) -> None:
         """Raise `UsageError` for --only with --all, --types without the compute family, or an unknown type.
@@ -281,8 +296,10 @@ class GemmCommandOptions(MeasurementOptions):
     baseline: str = kernel_option(
         f"Comma-separated libraries: {', '.join(ladder.BASELINES)}, all or none. default: numpy (the host's "
         "BLAS). On a GPU, also cublas if installed, otherwise clblast.",
-        default=names.DEFAULT, metavar="NAMES", names=names.BASELINES,
-    )  # fmt: skip
+        default=names.DEFAULT,
+        metavar="NAMES",
+        names=names.BASELINES,
+    )
     params: tuple[str, ...] = kernel_option(
         "Set a kernel parameter; may be repeated. With comma-separated values, every valid combination is "
         f"measured, at most {names.MOST_COMBINATIONS}.",
@@ -319,8 +336,10 @@ class GemmCommandOptions(MeasurementOptions):
     )
     peak: bool = flag(
         "Measure peak and bandwidth first, unless they are cached.",
-        default=True, flags=("--peak/--no-peak",), group=TIMING,
-    )  # fmt: skip
+        default=True,
+        flags=("--peak/--no-peak",),
+        group=TIMING,
+    )
     remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
 
     def __post_init__(self) -> None:
@@ -410,13 +429,9 @@ class GemmCommandOptions(MeasurementOptions):
         Each device that supports `dtype` gets the plain peak, of multiply-adds. If any kernel uses tensor
         cores for `dtype` in the layouts of the shapes, every device that has these also gets their peak.
         """
-        layouts = {
-            Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes
-        }
+        layouts = {Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes}
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
-        uses_tensor_cores = any(
-            kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes
-        )
+        uses_tensor_cores = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
         steps: Plan = ()
         for index, device in enumerate(devices):
             if dtype in device.dtypes:
@@ -450,12 +465,8 @@ class GemmCommandOptions(MeasurementOptions):
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
         cases = gemm_plan(devices, self.variants, problems, fixed, self.operands, find_tuned, self.axes)
         if self.partner:
-            cases = alternating_with(
-                cases, devices, self.partner, fixed, self.operands, find_tuned, self.axes
-            )
-        groups = [
-            names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
-        ]
+            cases = alternating_with(cases, devices, self.partner, fixed, self.operands, find_tuned, self.axes)
+        groups = [names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices]
         faster = {} if "all" in names.split(self.kernels) else ladder.FASTER
         return fitting(cases, groups, (*self.named, *self.baseline.split(",")), faster)
 
@@ -526,12 +537,16 @@ class WorkloadsOptions(GemmCommandOptions):
     kernels: str = kernels_option(default="best")
     set: str | None = problem_option(
         f"Comma-separated: {', '.join(SETS)} or all.  [default: all but llm; none with --file]",
-        metavar="NAMES", names=(*SETS, "all"), common=True,
-    )  # fmt: skip
+        metavar="NAMES",
+        names=(*SETS, "all"),
+        common=True,
+    )
     file: Path | None = problem_option(
         "Your own shapes. Columns: m, n, k and optionally name, lda, ldb, ldc, trans_a, trans_b, batch.",
-        FILE, metavar="FILE.csv", common=True,
-    )  # fmt: skip
+        FILE,
+        metavar="FILE.csv",
+        common=True,
+    )
     batch: int = problem_option("Images or sequences per batch.", SIZE, 1)
     prompt: int = problem_option("Tokens per prompt.", SIZE, PROMPT)
 
@@ -601,9 +616,7 @@ class GemmOptions(GemmCommandOptions):
             if self.c and self.beta == 0:
                 raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
             if not self.c and self.beta != 0:
-                raise UsageError(
-                    f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
-                )
+                raise UsageError(f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out")
         if self.batch > 1 and (self._files or self.out):
             raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.out:
@@ -668,9 +681,7 @@ class GemmOptions(GemmCommandOptions):
                 lengths[axis] = (length, str(path))
         missing = [axis for axis in ("m", "n", "k") if axis not in lengths]
         if missing:
-            raise UsageError(
-                f"the files do not say how long {' and '.join(missing)} is; give -{missing[0]} too"
-            )
+            raise UsageError(f"the files do not say how long {' and '.join(missing)} is; give -{missing[0]} too")
         assert dtype is not None
         return lengths["m"][0], lengths["n"][0], lengths["k"][0], dtype[0]
 

@@ -353,12 +353,19 @@ def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
         """The cells of a run and a device's title, by heading."""
         host = run.header.host
         return {
-            "run": names[id(run)], "started (UTC)": run.header.started_utc[:19].replace("T", " "),
-            "device": device, "processor": host.cpu, "cores": str(host.cores),
-            "busy before": f"{host.busy:.1f}", "memory": units.size(host.memory_bytes),
-            "system": host.system, "Python": host.python, "NumPy": host.numpy, "BLAS": host.blas,
+            "run": names[id(run)],
+            "started (UTC)": run.header.started_utc[:19].replace("T", " "),
+            "device": device,
+            "processor": host.cpu,
+            "cores": str(host.cores),
+            "busy before": f"{host.busy:.1f}",
+            "memory": units.size(host.memory_bytes),
+            "system": host.system,
+            "Python": host.python,
+            "NumPy": host.numpy,
+            "BLAS": host.blas,
             "gemmbench": run.header.gemmbench,
-        }  # fmt: skip
+        }
 
     titles = {id(run): dict.fromkeys(device.title for device in run.header.devices) for run in runs}
     lines = [facts(run, title) for run in runs for title in titles[id(run)] or ("host",)]

@@ -126,17 +126,24 @@ def _measure_arithmetic(task: _Task) -> Stages:
         subject = races.MATRIX if probe.ran_on == "matrix" else races.ARITHMETIC
         work = Work(flops=winner.prepared.unit.flops * winner.work)
         row = replace(
-            case.row("ok"), work=work, choice={**winner.prepared.built.choice, "trips": winner.work},
-            samples={"kernel": samples}, build_s=race.build_s, race=race.summary(**words),
+            case.row("ok"),
+            work=work,
+            choice={**winner.prepared.built.choice, "trips": winner.work},
+            samples={"kernel": samples},
+            build_s=race.build_s,
+            race=race.summary(**words),
             conditions=sampled.conditions,
-        )  # fmt: skip
+        )
         evidence = Evidence(
-            case.dtype, rate=work.flops / min(samples.seconds),
-            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds), event_over_wall=agreement,
+            case.dtype,
+            rate=work.flops / min(samples.seconds),
+            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds),
+            event_over_wall=agreement,
             wrong_result=wrong,
             ceiling=upper_bound(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
-            unrolling=race.unrolling(winner, subject.unrolling), subject=subject,
-        )  # fmt: skip
+            unrolling=race.unrolling(winner, subject.unrolling),
+            subject=subject,
+        )
         row = with_verdict(row, evidence)
         if not task.policy.energy or row.status != "ok":
             return row
@@ -193,9 +200,7 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
     won = known.get(key)
     pairs = [(int(won["chains"]), int(won["groups"]))] if won else product(probe.chains, probe.groups)
     race.enter(
-        {"chains": chains, "unroll": unroll, "groups": groups}
-        for chains, groups in pairs
-        for unroll in probe.unrolls
+        {"chains": chains, "unroll": unroll, "groups": groups} for chains, groups in pairs for unroll in probe.unrolls
     )
     known.setdefault(key, race.ranked()[0].choice)
 
@@ -226,10 +231,15 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     each_s = tuple(seconds / hops for seconds in scope.seconds)
     each = replace(scope, seconds=each_s, batch=scope.batch * hops)
     row = replace(
-        case.row("ok"), work=work, choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
-        samples={"kernel": each}, build_s=race.build_s, race=() if is_latency else (race.note(),),
-        notes=() if is_latency else prepared.notes, conditions=sampled.conditions,
-    )  # fmt: skip
+        case.row("ok"),
+        work=work,
+        choice={**prepared.built.choice, **({"hops": hops} if is_latency else {})},
+        samples={"kernel": each},
+        build_s=race.build_s,
+        race=() if is_latency else (race.note(),),
+        notes=() if is_latency else prepared.notes,
+        conditions=sampled.conditions,
+    )
     rate, agreement = work.bytes / min(each.seconds), _event_over_wall(sampled.batches)
     return with_verdict(row, Evidence(case.dtype, rate, twice, agreement, wrong, top, subject=races.MEMORY))
 
@@ -261,10 +271,15 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
     sampled = yield from _sampled(task, best.handle, _TRANSFER_SHARE)
     note = "zero-copy: the buffer is mapped where it is, and nothing is transferred"
     return replace(
-        case.row("ok"), work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
-        choice=best.choice if moved else {"way": "zero-copy"}, samples=sampled.scopes, check=check,
-        memory=probe.name.partition("-")[2], notes=() if moved else (note,), conditions=sampled.conditions,
-    )  # fmt: skip
+        case.row("ok"),
+        work=Work(bytes=int(case.parameters["bytes"]) if moved else 0),
+        choice=best.choice if moved else {"way": "zero-copy"},
+        samples=sampled.scopes,
+        check=check,
+        memory=probe.name.partition("-")[2],
+        notes=() if moved else (note,),
+        conditions=sampled.conditions,
+    )
 
 
 def _mapping_moves_data(task: _Task, probe: MemoryProbe) -> bool:

@@ -79,9 +79,12 @@ class KernelBench:
     def prepared(self) -> Prepared:
         """The candidate's build, choice, notes and unit of work with its limits, for the parent process."""
         return Prepared(
-            ("device",), built=replace(self.launcher.build, choice=self.choice), notes=self.notes,
-            unit=self.unit, trips=self.trips,
-        )  # fmt: skip
+            ("device",),
+            built=replace(self.launcher.build, choice=self.choice),
+            notes=self.notes,
+            unit=self.unit,
+            trips=self.trips,
+        )
 
     def verify(self, when: When) -> Verified:
         with errors():
@@ -284,12 +287,15 @@ class _PassProbe(ABC):
         choice: Parameters = {"pattern": way.pattern} if way.pattern else {}
         choice = {**choice, "unroll": way.unroll, "group": way.group, "items": launcher.items}
         return KernelBench(
-            operands=self, launcher=launcher, enqueue=memory_pass.enqueue,
+            operands=self,
+            launcher=launcher,
+            enqueue=memory_pass.enqueue,
             check=lambda _: self._wrong(memory_pass),
             choice={**choice, "set_bytes": self._units * self._unit_bytes},
-            unit=Work(bytes=self._part * self._unit_bytes // _PARTS), trips=(_PARTS, _PARTS),
+            unit=Work(bytes=self._part * self._unit_bytes // _PARTS),
+            trips=(_PARTS, _PARTS),
             notes=(self._note,),
-        )  # fmt: skip
+        )
 
     def _items(self, way: Way) -> int:
         """Work-items in whole groups: a way's groups for each unit, or enough for the whole set."""
@@ -369,8 +375,7 @@ class ImageProbe(_PassProbe):
             sample = max(_PARTS, self._units >> _SAMPLE_SHIFT)
             # The first launch may compile.
             launches = [
-                time_launches(launcher.queue, lambda count: memory_pass.launch(0, count), sample)
-                for _ in range(2)
+                time_launches(launcher.queue, lambda count: memory_pass.launch(0, count), sample) for _ in range(2)
             ]
             self._part, part_s = sample, launches[1].finest_s
             while self._part < self._units and 2 * part_s <= _LAUNCH_S:

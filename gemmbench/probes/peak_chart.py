@@ -140,9 +140,7 @@ def _over_bytes(
     )
     drawn = []
     for number, (name, rows) in enumerate(measured.items()):
-        points = [
-            Point(at[_bytes(row)], figure(row) or math.nan, said=sample(subject.run, row)) for row in rows
-        ]
+        points = [Point(at[_bytes(row)], figure(row) or math.nan, said=sample(subject.run, row)) for row in rows]
         look = Look(pane.COLOURS[number % len(pane.COLOURS)], marker="o")
         drawn.append(Line(name, points, look, clean(name)))
     draw_lines(axes, drawn)

@@ -153,12 +153,13 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
     further = (*(["of theoretical"] if tops else []), *(["measured"] if is_kept else []))
     return Sheet(
         caption="best and median batch; what won the race; twice the trips, events over wall clock, deep "
-        "over shallow unrolling", keys=("",),
+        "over shallow unrolling",
+        keys=("",),
         blocks=(("best", "median", "noise", *further), tuple(choices), (*_EVIDENCE.values(), "verified")),
         rows=tuple(map(line, measured)),
         notes=tuple(Note("theoretical", text) for text in dict.fromkeys(top.source for top in tops.values())),
         left=frozenset({"form", "verified"}),
-    )  # fmt: skip
+    )
 
 
 _EVIDENCE = {"doubling": "twice", "event_over_wall": "events", "unrolling": "unrolling"}
@@ -209,10 +210,11 @@ def _grid(run: Run, device: int, rows: Sequence[Row], grid: Grid) -> Sheet:
     empty = {at for at in range(len(columns) + 2, len(names)) if not any(line[at].text for line in filled)}
     shown = [at for at in range(len(names)) if at not in empty]
     return Sheet(
-        heading=heading(run, device), keys=(grid.title,),
+        heading=heading(run, device),
+        keys=(grid.title,),
         blocks=(tuple(names[at] for at in shown[1:]),) if filled else (),
         rows=tuple(tuple(line[at] for at in shown) for line in filled),
-    )  # fmt: skip
+    )
 
 
 def _marked_cell(run: Run, row: Row | None, text: str) -> Cell:
@@ -239,9 +241,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
     ]
     remarks.sort(key=lambda note: note.label != WORDS["wrong"])
     doubtful = [row for row in measured if row.status == "ok" and not _is_verified(row)]
-    doubts = by_key(
-        ("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful
-    )
+    doubts = by_key(("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful)
     remarks += [
         Note("not verified", f"{notes.places(alike, _row_name)}: {reason}", "yellow")
         for reason, alike in doubts.items()
@@ -258,9 +258,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
 
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
     """A note for each reason why requested joules are missing. It names the rows unless all have it."""
-    groups = by_key(
-        (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
-    )
+    groups = by_key((clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why)
     every_row = len(groups) == 1 and not any(row.energy.joules for row in rows)
     return [
         Note("energy", why if every_row else f"{notes.places(alike, _row_name)}: {why}", "dim")
@@ -344,12 +342,14 @@ def _caches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     return Sheet(
         heading=heading(run, device),
         caption="working-set: GB/s of all units reading a set of this size, best batch; "
-        "pointer-chase: ns for each load that waits for the one before it", keys=("set",),
-        blocks=tuple(headings[kind] for kind in present), rows=tuple(
+        "pointer-chase: ns for each load that waits for the one before it",
+        keys=("set",),
+        blocks=tuple(headings[kind] for kind in present),
+        rows=tuple(
             (Cell(units.size(size)), *(c for kind in present for c in lines[kind](by_size.get((kind, size)))))
             for size in sorted({size for _, size in by_size})
         ),
-    )  # fmt: skip
+    )
 
 
 def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
@@ -375,12 +375,14 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
     return Sheet(
         heading=heading(run, device),
-        caption="GB/s between host and device by size, best batch; * the best of its column", keys=("size",),
-        blocks=tuple(block for block in directions if block), rows=tuple(
+        caption="GB/s between host and device by size, best batch; * the best of its column",
+        keys=("size",),
+        blocks=tuple(block for block in directions if block),
+        rows=tuple(
             (Cell(units.size(size)), *(cell(name, size) for block in directions for name in block))
             for size in sorted({size for _, size in by_size})
         ),
-    )  # fmt: skip
+    )
 
 
 def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
@@ -397,7 +399,9 @@ def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
         return (name, *times, Cell(str(len(samples))))
 
     return Sheet(
-        heading=heading(run, device), caption="Latency of an empty kernel's launch, as this program sees it",
-        keys=("launch",), blocks=(("least", *(name for name, _ in _SHARES)), ("samples",)),
+        heading=heading(run, device),
+        caption="Latency of an empty kernel's launch, as this program sees it",
+        keys=("launch",),
+        blocks=(("least", *(name for name, _ in _SHARES)), ("samples",)),
         rows=tuple(map(line, rows)),
-    )  # fmt: skip
+    )

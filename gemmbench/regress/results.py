@@ -18,9 +18,12 @@ from gemmbench.report.table import Cell, Note, Sheet, finite, markdown
 from gemmbench.stats.rates import problem_fields
 
 STYLES: dict[Verdict, str] = {
-    **dict.fromkeys(FAILING, "bold red"), **dict.fromkeys(("possibly slower", *LOST), "yellow"), "new": "dim",
-    "unchanged": "", "faster": "green",
-}  # fmt: skip
+    **dict.fromkeys(FAILING, "bold red"),
+    **dict.fromkeys(("possibly slower", *LOST), "yellow"),
+    "new": "dim",
+    "unchanged": "",
+    "faster": "green",
+}
 _REMARKS = 3  # shown below a table
 _NAMES = 3  # listed in a remark
 _LABEL = 16  # letters of a run's name above a column
@@ -91,8 +94,7 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
         return "old", "new"
     sides = (comparison.bases, "baselines"), (comparison.news, "new runs")
     before, after = (
-        clean(PurePath(runs[0].path).stem) if len(runs) == 1 else f"{len(runs)} {what}"
-        for runs, what in sides
+        clean(PurePath(runs[0].path).stem) if len(runs) == 1 else f"{len(runs)} {what}" for runs, what in sides
     )
     usable = before != after and all(0 < len(label) <= _LABEL for label in (before, after))
     return (before, after) if usable else ("baseline", "new")
@@ -136,9 +138,7 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
         if comparison.rules.interleaved
         else "medians and minima are above the threshold, but not both above the limit for failing"
     )
-    pairs = [
-        ((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines
-    ]
+    pairs = [((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines]
     groups = by_key([*pairs, *((("resources", line.resources), line) for line in changed)])
     failures: list[Note] = []
     remarks: list[Note] = []
@@ -216,12 +216,15 @@ def sentence(line: ComparedRow) -> str:
 def to_json(comparison: Comparison) -> str:
     """A comparison as the text of a JSON object: files, scope, counts of verdicts, remarks and ``rows``."""
     whole = {
-        "bases": [run.path for run in comparison.bases], "news": [run.path for run in comparison.news],
-        "scope": comparison.rules.scope, "interleaved": comparison.rules.interleaved,
+        "bases": [run.path for run in comparison.bases],
+        "news": [run.path for run in comparison.news],
+        "scope": comparison.rules.scope,
+        "interleaved": comparison.rules.interleaved,
         "verdicts": {verdict: comparison.counts[verdict] for verdict in VERDICTS},
-        "left_out": dict(comparison.left_out), "remarks": list(comparison.remarks),
+        "left_out": dict(comparison.left_out),
+        "remarks": list(comparison.remarks),
         "rows": [_flat(line) for line in comparison.lines],
-    }  # fmt: skip
+    }
     return json.dumps(finite(whole), allow_nan=False, indent=1) + "\n"
 
 

@@ -16,13 +16,23 @@ from gemmbench.stats import rates
 Where = Callable[[Row], str]  # where a row appears in the table, for example its size "2048"
 
 WORDS: dict[Status, str] = {
-    "ok": "ok", "wrong": "wrong", "unsupported": "not supported", "skipped": "skipped", "failed": "failed",
-    "crashed": "crashed", "timed-out": "timed out",
-}  # fmt: skip
+    "ok": "ok",
+    "wrong": "wrong",
+    "unsupported": "not supported",
+    "skipped": "skipped",
+    "failed": "failed",
+    "crashed": "crashed",
+    "timed-out": "timed out",
+}
 STYLES: dict[Status, str] = {
-    "ok": "", "wrong": "bold red", "unsupported": "dim", "skipped": "dim", "failed": "red", "crashed": "red",
+    "ok": "",
+    "wrong": "bold red",
+    "unsupported": "dim",
+    "skipped": "dim",
+    "failed": "red",
+    "crashed": "red",
     "timed-out": "red",
-}  # fmt: skip
+}
 UNCERTAIN = "~"
 _GRAVITY: tuple[Status, ...] = ("wrong", "crashed", "timed-out", "failed", "skipped", "unsupported")
 _CHAIN = "of kernels a chain of launches, from the first start to the last end; of cuBLAS a CUDA graph"
@@ -39,9 +49,7 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups = by_key(
-        ((row.status, clean_lines(row.reason) or "no reason given"), row)
-        for row in rows
-        if row.status != "ok"
+        ((row.status, clean_lines(row.reason) or "no reason given"), row) for row in rows if row.status != "ok"
     )
     notes = [
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
@@ -60,9 +68,7 @@ def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:
 def meaning(run: Run) -> str:
     """What the mark ``~`` means, and what to do about it."""
     percent, budget_s = 100 * rates.UNCERTAIN, run.header.policy.budget_s
-    return (
-        f"uncertain by more than {percent:g} %: close other programs or raise --budget (now {budget_s:g} s)."
-    )
+    return f"uncertain by more than {percent:g} %: close other programs or raise --budget (now {budget_s:g} s)."
 
 
 def marked(run: Run, row: Row, figure: str) -> str:
@@ -135,9 +141,7 @@ def row_notes(rows: Iterable[Row], where: Where, each: str = "size") -> list[Not
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups = by_key((clean_lines(note), row) for row in rows for note in row.notes)
-    notes = [
-        Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
-    ]
+    notes = [Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()]
     return _limited(notes, "more notes (--save keeps them, show FILE --format json has them all)")
 
 

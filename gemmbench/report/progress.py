@@ -35,10 +35,14 @@ class Progress:
         self._bar: rich.progress.Progress | None = None
         if console.is_terminal and console.is_interactive and not quiet:
             self._bar = rich.progress.Progress(
-                rich.progress.SpinnerColumn(), rich.progress.MofNCompleteColumn(),
-                rich.progress.BarColumn(bar_width=16), rich.progress.TimeRemainingColumn(compact=True),
-                rich.progress.TextColumn("{task.description}", markup=False), console=console, transient=True,
-            )  # fmt: skip
+                rich.progress.SpinnerColumn(),
+                rich.progress.MofNCompleteColumn(),
+                rich.progress.BarColumn(bar_width=16),
+                rich.progress.TimeRemainingColumn(compact=True),
+                rich.progress.TextColumn("{task.description}", markup=False),
+                console=console,
+                transient=True,
+            )
 
     def handle(self, event: Event) -> None:
         """Show an event of a session. `Planned` restarts the bar with another number of cases.
@@ -86,9 +90,7 @@ def line(row: Row) -> str:
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
     times, noise = rates.summary(row, rates.finest_scope(row) or ""), rates.noise(row)
-    figure = _rate(row, rates.shown_samples(row, "kernel")) or (
-        units.seconds(times.median) if times else "ok"
-    )
+    figure = _rate(row, rates.shown_samples(row, "kernel")) or (units.seconds(times.median) if times else "ok")
     return f"{label}: {figure}" + ("" if noise is None else f", noise {units.percent(noise)}")
 
 

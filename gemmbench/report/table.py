@@ -102,9 +102,12 @@ class Sheet:
                 name = self.columns[column]
                 to_left = column == 0 or name in self.left
                 table.add_column(
-                    Text(name), justify="left" if to_left else "right", no_wrap=column > 0, overflow="fold",
+                    Text(name),
+                    justify="left" if to_left else "right",
+                    no_wrap=column > 0,
+                    overflow="fold",
                     width=widths[0] if column == 0 else None,
-                )  # fmt: skip
+                )
             for row in self.rows:
                 table.add_row(*(row[column].rich() for column in (*keys, *block)))
             yield table
@@ -270,8 +273,7 @@ def _sheet_markdown(sheet: Sheet) -> str:
         left = (sheet.columns[0], *sheet.left)
         table = [map(_escaped, sheet.columns), (":--" if name in left else "--:" for name in sheet.columns)]
         table += [
-            (f"**{_escaped(cell.text)}**" if cell.best else _escaped(cell.text) for cell in row)
-            for row in sheet.rows
+            (f"**{_escaped(cell.text)}**" if cell.best else _escaped(cell.text) for cell in row) for row in sheet.rows
         ]
         lines += [*(f"| {' | '.join(cells)} |" for cells in table), ""]
     if sheet.notes:

@@ -18,11 +18,20 @@ _BOOST = 1.25
 # table of the CUDA programming guide. 0: done in several steps, so that there is no such figure.
 #   capability: (float, double, half, int)
 _MULTIPLY_ADDS: dict[tuple[int, int], tuple[int, int, int, int]] = {
-    (5, 0): (128, 4, 0, 0), (5, 2): (128, 4, 0, 0), (5, 3): (128, 4, 256, 0), (6, 0): (64, 32, 128, 0),
-    (6, 1): (128, 4, 2, 0), (6, 2): (128, 4, 256, 0), (7, 0): (64, 32, 128, 64), (7, 2): (64, 32, 128, 64),
-    (7, 5): (64, 2, 128, 64), (8, 0): (64, 32, 256, 64), (8, 6): (128, 2, 128, 64), (8, 9): (128, 2, 128, 64),
+    (5, 0): (128, 4, 0, 0),
+    (5, 2): (128, 4, 0, 0),
+    (5, 3): (128, 4, 256, 0),
+    (6, 0): (64, 32, 128, 0),
+    (6, 1): (128, 4, 2, 0),
+    (6, 2): (128, 4, 256, 0),
+    (7, 0): (64, 32, 128, 64),
+    (7, 2): (64, 32, 128, 64),
+    (7, 5): (64, 2, 128, 64),
+    (8, 0): (64, 32, 256, 64),
+    (8, 6): (128, 2, 128, 64),
+    (8, 9): (128, 2, 128, 64),
     (9, 0): (128, 64, 256, 64),
-}  # fmt: skip
+}
 _TYPES = ("float", "double", "half", "int")
 
 # The same on matrix units, with dense operands: from NVIDIA's white papers on V100, Turing, A100, GA102, Ada
@@ -30,19 +39,31 @@ _TYPES = ("float", "double", "half", "int")
 # capability (workstation cards add up in float at the rate at which others do in half).
 #   capability: (half, tf32, double, fp8, char)
 _MATRIX: dict[tuple[int, int], tuple[int, int, int, int, int]] = {
-    (7, 0): (512, 0, 0, 0, 0), (7, 5): (512, 0, 0, 0, 1024), (8, 0): (1024, 512, 64, 0, 2048),
-    (8, 6): (512, 256, 0, 0, 1024), (8, 9): (512, 256, 0, 1024, 1024), (9, 0): (2048, 1024, 128, 4096, 4096),
-}  # fmt: skip
+    (7, 0): (512, 0, 0, 0, 0),
+    (7, 5): (512, 0, 0, 0, 1024),
+    (8, 0): (1024, 512, 64, 0, 2048),
+    (8, 6): (512, 256, 0, 0, 1024),
+    (8, 9): (512, 256, 0, 1024, 1024),
+    (9, 0): (2048, 1024, 128, 4096, 4096),
+}
 _MATRIX_TYPES = ("half", "tf32", "double", "fp8", "char")
 _ALIKE = {"bfloat16": "half"}  # on matrix units
 
 # Work-items and KiB of shared memory of one multiprocessor, by compute capability, from the same guide's
 # technical specifications; each resident group takes one KiB for itself.
 _MULTIPROCESSOR: dict[tuple[int, int], tuple[int, int]] = {
-    (7, 0): (2048, 96), (7, 5): (1024, 64), (8, 0): (2048, 164), (8, 6): (1536, 100), (8, 7): (1536, 164),
-    (8, 9): (1536, 100), (9, 0): (2048, 228), (10, 0): (2048, 228), (10, 3): (2048, 228),
-    (12, 0): (1536, 100), (12, 1): (1536, 100),
-}  # fmt: skip
+    (7, 0): (2048, 96),
+    (7, 5): (1024, 64),
+    (8, 0): (2048, 164),
+    (8, 6): (1536, 100),
+    (8, 7): (1536, 164),
+    (8, 9): (1536, 100),
+    (9, 0): (2048, 228),
+    (10, 0): (2048, 228),
+    (10, 3): (2048, 228),
+    (12, 0): (1536, 100),
+    (12, 1): (1536, 100),
+}
 _OF_A_GROUP = 1024  # bytes
 _LARGE_GROUPS = (8, 0)  # from here on a group can be compiled for more than the driver lists
 _LEAST_KIB = 100  # of a multiprocessor that has them
@@ -62,9 +83,7 @@ class Ceiling:
     allowed: float = ALLOWED  # times the rate: a rate above that is wrong
 
 
-def ceiling(
-    device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
-) -> Ceiling | None:
+def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None) -> Ceiling | None:
     """The theoretical peak of multiply-adds in flop/s; None if it cannot be derived.
 
     Only NVIDIA's devices have it, from tables by compute capability and type, times units and clock. `matrix`
@@ -88,9 +107,7 @@ def ceiling(
     )
 
 
-def upper_bound(
-    device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
-) -> Ceiling | None:
+def upper_bound(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None) -> Ceiling | None:
     """Upper bound for a valid rate: the theoretical peak on GPUs (None if unknown), a generous limit on CPUs.
 
     The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz. Only the type's size and

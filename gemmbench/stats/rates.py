@@ -458,24 +458,33 @@ def derived(run: Run, row: Row) -> dict[str, object]:
     moved = byte_rate(row)
     figure = None if reached is None else reached.best if row.kind == "peak" else reached.median
     return {
-        "kind": row.kind, "variant": row.variant, "dtype": row.dtype,
+        "kind": row.kind,
+        "variant": row.variant,
+        "dtype": row.dtype,
         **problem_fields(problem, "m", "n", "k"),
         **dict(zip(("lda", "ldb", "ldc"), rows_apart, strict=True)),
         **problem_fields(problem, "trans_a", "trans_b"),
         "batch": problem.count if problem else None,
-        "status": row.status, "reason": row.reason, "scope": shown if times else None,
-        "gflops": figure / GIGA if figure else None, **_interval_fields("gflops", reached, GIGA),
+        "status": row.status,
+        "reason": row.reason,
+        "scope": shown if times else None,
+        "gflops": figure / GIGA if figure else None,
+        **_interval_fields("gflops", reached, GIGA),
         **_fields_by_scope("gflops", GIGA, rates_by_scope),
         "helpers_share": helpers_share(row) if is_gemm else None,
         "peak_fraction": peak_fraction(run, row),
-        "gbps": moved.best / GIGA if moved else None, **_interval_fields("gbps", moved, GIGA),
+        "gbps": moved.best / GIGA if moved else None,
+        **_interval_fields("gbps", moved, GIGA),
         **_fields_by_scope("s", 1.0, by_scope if times else {}),
         "latency_s": times.median if times and row.kind == "latency" else None,
         "residual": residual(row) if is_gemm else None,
         **_versus_fields(row),
-        "energy_j": row.energy.joules, "gflop_per_j": gflop_per_joule(row),
-        "width": row.parameters.get("width"), "noise": noise(row), "uncertain": is_uncertain(run, row),
-    }  # fmt: skip
+        "energy_j": row.energy.joules,
+        "gflop_per_j": gflop_per_joule(row),
+        "width": row.parameters.get("width"),
+        "noise": noise(row),
+        "uncertain": is_uncertain(run, row),
+    }
 
 
 def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:

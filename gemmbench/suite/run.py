@@ -112,9 +112,13 @@ def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
 
 
 def header_of(
-    devices: Sequence[DeviceFacts], host: HostFacts, policy: Policy, command: Sequence[str], view: str = "",
+    devices: Sequence[DeviceFacts],
+    host: HostFacts,
+    policy: Policy,
+    command: Sequence[str],
+    view: str = "",
     scope: str = "",
-) -> Header:  # fmt: skip
+) -> Header:
     """Build the header of a run that starts now, in UTC.
 
     Of driver libraries only file names are stored. The command loses options that only say where output goes.
@@ -125,5 +129,8 @@ def header_of(
         command=essential(map(spelt_out, command)),
         started_utc=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         devices=tuple(replace(device, library=Path(device.library).name) for device in devices),
-        host=host, policy=policy, view=view, scope=scope,
-    )  # fmt: skip
+        host=host,
+        policy=policy,
+        view=view,
+        scope=scope,
+    )

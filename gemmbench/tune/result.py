@@ -164,9 +164,13 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
 TOP = 10
 _SHIPPED = "shipped"
 _FAULTS: Mapping[Status, str] = {
-    "wrong": "gives wrong answers", "unsupported": "does not run", "skipped": "was not timed",
-    "failed": "fails", "crashed": "crashed", "timed-out": "was stopped",
-}  # fmt: skip
+    "wrong": "gives wrong answers",
+    "unsupported": "does not run",
+    "skipped": "was not timed",
+    "failed": "fails",
+    "crashed": "crashed",
+    "timed-out": "was stopped",
+}
 
 
 def sheets(run: Run, top: int = TOP) -> list[Sheet]:
@@ -224,8 +228,10 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
     return Sheet(
         heading=heading(run, first.device),
         caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, GFLOPS on the device{mean}",
-        keys=("",), blocks=(("GFLOPS", f"x {_SHIPPED}"), names), rows=rows,
-    )  # fmt: skip
+        keys=("",),
+        blocks=(("GFLOPS", f"x {_SHIPPED}"), names),
+        rows=rows,
+    )
 
 
 def _parameter(attempt: Attempt, name: str) -> Cell:
@@ -240,18 +246,18 @@ def _failures(outcome: Result) -> list[Note]:
         return []
     counts = Counter(WORDS[row.status] for attempt in outcome.failed if (row := attempt.trouble))
     how = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return [
-        Note("", f"{len(outcome.failed)} of {len(outcome.attempts)} configurations failed: {how}.", "dim")
-    ]
+    return [Note("", f"{len(outcome.failed)} of {len(outcome.attempts)} configurations failed: {how}.", "dim")]
 
 
 def _finals(outcome: Result) -> Sheet:
     """Build the table that compares the winner with the shipped preset at each problem."""
     return Sheet(
         caption="Best configuration compared with the shipped preset, alternating",
-        keys=("m x n x k",), blocks=(("speed", "95 % interval", "result"),),
-        rows=tuple(map(_final, outcome.comparisons)), left=frozenset({"result"}),
-    )  # fmt: skip
+        keys=("m x n x k",),
+        blocks=(("speed", "95 % interval", "result"),),
+        rows=tuple(map(_final, outcome.comparisons)),
+        left=frozenset({"result"}),
+    )
 
 
 def _final(comparison: FinalComparison) -> tuple[Cell, ...]:

@@ -101,12 +101,14 @@ class Tuning:
             earlier = store.find(device, laid_out(variant, task.problems[0]), dtype)
             return ["The earlier winner stays in use; --forget deletes it."] if earlier else []
         preset = Preset(
-            variant.name, dtype, source(laid_out(variant, task.problems[0])),
+            variant.name,
+            dtype,
+            source(laid_out(variant, task.problems[0])),
             {name: int(value) for name, value in best.winner.items()},
             tuple(map(saved_problem, task.problems)),
             best.overall.median if best.overall else None,
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        )  # fmt: skip
+        )
         is_saved = store.keep(device, preset)
         where = f"Saved in {store.path(device)}; every command uses it."
         return [*store.notes, *([where] if is_saved else [])]
@@ -265,9 +267,7 @@ class Tuner:
         if not top:
             return
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
-        overhead_s = (
-            sum(self.attempts_s) / len(self.attempts_s) / len(task.problems) if self.attempts_s else 0.0
-        )
+        overhead_s = sum(self.attempts_s) / len(self.attempts_s) / len(task.problems) if self.attempts_s else 0.0
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
         self.listen(Planned((len(top) + 1) * len(task.problems)))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
@@ -307,9 +307,7 @@ class Tuner:
         rows: list[Row] = []
         begin, recalled = self.clock(), True
         for problem in self.task.problems:
-            policy = rules.search_policy(
-                self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem)
-            )
+            policy = rules.search_policy(self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem))
             step = self._case(problem, parameters)
             known = self.cache.find(step.row.key if isinstance(step, Skip) else step.key)
             if known is None:
