@@ -324,7 +324,7 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     A sentence says so. Nothing is drawn if there is none, or the axis has categories.
     """
     even = next(iter(break_evens(sweep.panel)), None)
-    if even is None or even.size is None or sweep.sizes[0] not in at.values():  # categories have no between
+    if even is None or even.size is None or any(size != at[size] for size in at):  # categories have no between
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
     axes.axvspan(even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0)

@@ -38,7 +38,7 @@ class Policy:
 
 @dataclass(frozen=True)
 class Operands:
-    """The user's own matrices: .npy files; None means generated (A, B) or zeros (C)."""
+    """The user's own matrices: .npy files; None means generated."""
 
     a: str | None = None
     b: str | None = None
