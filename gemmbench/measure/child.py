@@ -441,7 +441,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             worker._end()
 
     def _end(self) -> None:
-        """Kill the process if there is one, wait up to 10 s, and forget its handles and requested batches."""
+        """Kill the process if there is one, wait up to 10 s, and forget its prepared cases and requested batches."""
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None

@@ -72,7 +72,7 @@ def handle(facts: DeviceFacts) -> Any:
 
 
 def _platforms() -> Iterator[tuple[int, Any]]:
-    """Yield each platform once, with its index; none without a driver. Undoes changes of `register`."""
+    """Yield each platform once, with its index among all; none without a driver. Drop what `register` prepared."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # the loader found no driver at all

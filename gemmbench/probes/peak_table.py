@@ -124,8 +124,9 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
 def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
     """A table with a line for every ok row: best and median, noise, what won its race, and the evidence.
 
-    Rates are divided by `divisor`. The share of the theoretical peak, and the age of cached rows, appear if
-    some row has them.
+    `rows` are those of a `device` in `run`. The evidence is the figures of the checks, such as the time of twice the
+    work over the time of the work. Rates are divided by `divisor`. The share of the theoretical peak, and the age of
+    cached rows, appear if some row has them.
     """
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}

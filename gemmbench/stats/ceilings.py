@@ -123,7 +123,7 @@ def upper_bound(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: 
 
 
 def upper_bound_bytes(device: DeviceFacts) -> Ceiling | None:
-    """A generous limit on a CPU's bytes/s: two 512-bit loads and a store a cycle at 7 GHz; else None."""
+    """A generous limit on a CPU's bytes/s: in each core two 512-bit loads and a store a cycle at 7 GHz; else None."""
     if device.type != "cpu" or device.compute_units < 1:
         return None
     return Ceiling(

@@ -458,7 +458,7 @@ class Builders:
     """Processes that compile cases into the driver's cache. Their failures have no effect on measurements."""
 
     def __init__(self, make: Callable[[], Worker], count: int, device: DeviceFacts, policy: Policy) -> None:
-        """Start `count` threads, each with a worker of its own from `make`, that compile what `want` gets."""
+        """Make `count` workers, and start a thread for each, which compiles the cases given to `want`, one by one."""
         self._device, self._policy = device, policy
         self._waiting: deque[Case] = deque()
         self._seen: set[str] = set()  # fingerprints of what was built
