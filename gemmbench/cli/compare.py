@@ -99,7 +99,7 @@ def _rendered(comparison: Comparison, form: str, options: CompareOptions | Check
 def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """Measure a baseline's cases again and compare the results.
 
-    Suspicious rows are measured twice more, in turn with a control row. A row fails if every measurement is
+    Suspicious rows are measured twice more, alternating with a control row. A row fails if every measurement is
     above the limits that `gemmbench compare` uses. --against interleaves each kernel with its old version,
     which finds much smaller changes. --aa measures how much rows vary from run to run on this machine. The
     file that it saves (--save) makes a good baseline. Devices, budget, --cold and --memory default to the
@@ -155,7 +155,7 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
     """Show a saved run as a table, or in a format for other programs.
 
-    The schemas describe a saved run's header (line 1), its rows, and the records of --format json.
+    The schemas describe a saved run's header (line 1), its rows, and the records that --format json prints.
     """
     if schema is not None:
         if file or format != "table":
@@ -186,7 +186,7 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
     "out",
     type=click.Path(path_type=Path),
     metavar=CHART.metavar,
-    help="Chart file.  [default: the first run's name, .png]",
+    help="Chart file.  [default: the first run's name, with .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     """Draw charts of saved runs.

@@ -224,7 +224,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         common=True,
     )
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
-        "The current file of your own kernel that the baseline measured; may be repeated."
+        "The current source file of a kernel of yours that is in the baseline; may be repeated."
     )
     device: str = measuring.device_option("the baseline's, by name", DEVICE)
     resume: bool = hidden(False)
@@ -232,7 +232,7 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         "Sampling time for each row.  [default: the baseline's; 2 s with --against]", common=True
     )
     time_limit: float | None = measuring.seconds_option(
-        "Stop a row after this time, including builds.  [default: the baseline's; with --budget 60 + 20 x budget]"
+        "Stop a row after this time, including builds.  [default: the baseline's, or 60 + 20 x --budget]"
     )
     memory: str | None = measuring.memory_option("the baseline's")
     cold: bool = flag(f"{measuring.COLD}  [default: the baseline's]", group=TIMING)
@@ -381,7 +381,7 @@ class TuneOptions(Options):
     top: int = option("Number of configurations to show.", SIZE, 10, shell=True, common=True)
     report: Path | None = option("Write an HTML report with all tables.", PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
-    forget: bool = flag("Delete this device's tuned parameters, or only those of --kernel or --dtype.", shell=True)
+    forget: bool = flag("Delete this device's tuned parameters, or only those for --kernel or --dtype.", shell=True)
     quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
     verbose: int = option("Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True)
 
@@ -449,7 +449,7 @@ class ReportOptions(Options):
     command: ClassVar[str] = "report"
 
     out: Path | None = option(
-        "File to write; replaced if it exists.  [default: the first file or folder's name, .html]",
+        "File to write; replaced if it exists.  [default: the first file or folder's name, with .html]",
         PAGE,
         flags=("-o", "--out"),
         common=True,

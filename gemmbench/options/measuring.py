@@ -103,7 +103,7 @@ def kernels_option(
 
 def kernel_files_option(
     help: str = "A file with your own kernel and a comment that describes it; may be repeated. It is added "
-    "to the kernels of --kernel, unless --kernel names it. `gemmbench kernels --new` writes an example.",
+    "to the kernels that --kernel selects, unless --kernel names it. `gemmbench kernels --new` writes an example.",
 ) -> Any:
     """The option --kernel-file: files with the user's own kernels."""
     return kernel_option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
@@ -330,7 +330,7 @@ class GemmCommandOptions(MeasurementOptions):
     batch: int = batch_option()
     seed: int = problem_option("Seed for generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
-        "Which time to show: of the kernel alone, of all device work, or from host memory to host memory.  "
+        "Which time to show: the kernel's alone, that of all device work, or from host memory to host memory.  "
         "[default: kernel, or device with a library, because libraries report no kernel time]",
         click.Choice((*SCOPES, "all")),
     )
