@@ -195,7 +195,9 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
         keywords = [
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type)
+            inspect.Parameter(
+                name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
+            )
             for name, (_, each) in listed.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]  # inspect reads it, mypy does not know it
@@ -355,7 +357,10 @@ def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     chart_views.draw(runs, kind or chart_views.default_kind(runs[0]), path, families(runs))
 
 
-_IGNORED = {BUILD_OPTIONS: "it would change how kernels are built", "PYOPENCL_CTX": "--device selects the device"}
+_IGNORED = {
+    BUILD_OPTIONS: "it would change how kernels are built",
+    "PYOPENCL_CTX": "--device selects the device",
+}
 
 
 def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
@@ -412,7 +417,9 @@ def compared(
 
 
 def draw_and_report(
-    comparison: comparisons.Comparison, chosen: comparing.CompareOptions | comparing.CheckOptions, quiet: bool = True
+    comparison: comparisons.Comparison,
+    chosen: comparing.CompareOptions | comparing.CheckOptions,
+    quiet: bool = True,
 ) -> None:
     """Draw a comparison's chart with --plot, and write its page with --report, which only check has.
 
@@ -610,7 +617,9 @@ def follow_tuning(search: tuning.Tuning, chosen: TuneOptions) -> Outcome:
         return search.run(progress.handle)
 
 
-def finish_tuning(search: tuning.Tuning, outcome: Outcome, chosen: TuneOptions, verbose: bool = False) -> None:
+def finish_tuning(
+    search: tuning.Tuning, outcome: Outcome, chosen: TuneOptions, verbose: bool = False
+) -> None:
     """Save the winner, with notes on stderr, unless the search was interrupted. Then write the page.
 
     Raise `UsageError` before that if a row could not be saved, and `KeyboardInterrupt` at the end after an

@@ -76,7 +76,9 @@ def gemm_plan(
     for name in (*overrides, *axes.grid):
         if not any(name in variant.parameters for variant in chosen):
             known = sorted({parameter for variant in chosen for parameter in variant.parameters})
-            raise ParameterError(f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})")
+            raise ParameterError(
+                f"no chosen kernel has a parameter {name} (there are {', '.join(known) or 'none'})"
+            )
     plan: list[Case | Skip] = []
     problems = tuple(problems)
     _check_scalars(problems)
@@ -172,7 +174,10 @@ def fitting(
     return tuple(
         step
         for step, variant, target in asked
-        if isinstance(step, Case) or variant in named or step.row.status != "unsupported" or target not in served
+        if isinstance(step, Case)
+        or variant in named
+        or step.row.status != "unsupported"
+        or target not in served
     )
 
 
@@ -182,7 +187,11 @@ def measured_by(plan: Plan) -> set[str]:
 
 
 def peak_plan(
-    devices: Sequence[DeviceFacts], dtypes: Sequence[str], widths: Sequence[int], first: int = 0, reach: Reach = "quick"
+    devices: Sequence[DeviceFacts],
+    dtypes: Sequence[str],
+    widths: Sequence[int],
+    first: int = 0,
+    reach: Reach = "quick",
 ) -> Plan:
     """Plan compute probes for every device, type and vector width; `first` is the first device's position.
 
@@ -282,7 +291,9 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
     return case
 
 
-def _smaller_preset(device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]) -> dict[str, int]:
+def _smaller_preset(
+    device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]
+) -> dict[str, int]:
     """Return the valid parameters nearest to a preset that fit the device.
 
     Return {} if none do, or if a smaller work-group would not help.
@@ -334,7 +345,9 @@ def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
     return ""
 
 
-def _exceeds(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool) -> str:
+def _exceeds(
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool
+) -> str:
     """Return which local memory or work-group limit of the device a variant exceeds, or "".
 
     `fixed` forbids shrinking the groups; see `Pass`.
@@ -382,7 +395,9 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     return ""
 
 
-def _lacks_host_memory(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
+def _lacks_host_memory(
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]
+) -> str:
     """Return the required and the free host memory as text, or "" if the case fits.
 
     Three copies of the operands are required. On a CPU device, its buffers count too.
@@ -401,7 +416,8 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
         for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
             if not problem.result.is_float and not float(value).is_integer():
                 raise ParameterError(
-                    f"{name} must be a whole number for {problem.dtype}, whose products are integers, not {value:g}"
+                    f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
+                    f"not {value:g}"
                 )
             scalar = DTYPES[DTYPES[problem.dtype].scalar]
             if abs(value) > scalar.largest:

@@ -28,7 +28,9 @@ def small(variants: Sequence[str] = ("tiled", "register", "numpy")) -> Run:
     """A few rows of the square sweep, all of them quiet."""
     run = fake.fake_square()
     rows = [row for row in run.rows if row.kind == "gemm" and row.variant in variants and row.status == "ok"]
-    quiet = [replace(row, samples={name: _quiet(scope) for name, scope in row.samples.items()}) for row in rows]
+    quiet = [
+        replace(row, samples={name: _quiet(scope) for name, scope in row.samples.items()}) for row in rows
+    ]
     return replace(run, rows=tuple(quiet))
 
 
@@ -43,7 +45,10 @@ def repetitions(run: Run) -> list[Run]:
     for row in run.rows:
         rows.setdefault(str(row.key), []).append(row)
     count = min(map(len, rows.values()))
-    return [on(replace(run, rows=tuple(same[number] for same in rows.values())), 1 + number) for number in range(count)]
+    return [
+        on(replace(run, rows=tuple(same[number] for same in rows.values())), 1 + number)
+        for number in range(count)
+    ]
 
 
 def on(run: Run, day: int) -> Run:

@@ -44,7 +44,9 @@ class Passed:
         self._ids = set(path.read_text(encoding="utf-8").splitlines()) if path.exists() else set()
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        done = [item for item in items if item.nodeid in self._ids and not item.get_closest_marker("installed")]
+        done = [
+            item for item in items if item.nodeid in self._ids and not item.get_closest_marker("installed")
+        ]
         config.hook.pytest_deselected(items=done)
         items[:] = [item for item in items if item not in set(done)]
 

@@ -140,7 +140,9 @@ class FakeCuda:
         return 0
 
     def cuGetErrorString(self, status: int, text: Any) -> int:
-        text._obj.value = b"out of memory" if status == OUT_OF_MEMORY else b"no CUDA-capable device is detected"
+        text._obj.value = (
+            b"out of memory" if status == OUT_OF_MEMORY else b"no CUDA-capable device is detected"
+        )
         return 0
 
 
@@ -284,7 +286,9 @@ class FakeCublasLt:
     def cublasLtMatmulPreferenceCreate(self, handle: Any) -> int:
         return self._make(handle, {})
 
-    def cublasLtMatmulPreferenceSetAttribute(self, preference: Any, attribute: int, value: Any, size: Any) -> int:
+    def cublasLtMatmulPreferenceSetAttribute(
+        self, preference: Any, attribute: int, value: Any, size: Any
+    ) -> int:
         assert attribute == 1
         self.asked.append(value._obj.value)
         return 0
@@ -295,7 +299,9 @@ class FakeCublasLt:
     ) -> int:  # fmt: skip
         if self.library.status:
             return self.library.status
-        (_, k, m, lda), (_, depth, n, ldb), (result, rows, columns, ldc) = (self.made[each.value] for each in (a, b, d))
+        (_, k, m, lda), (_, depth, n, ldb), (result, rows, columns, ldc) = (
+            self.made[each.value] for each in (a, b, d)
+        )
         assert self.made[matmul.value] == {3: 1, 25: 1}
         assert (depth, rows, columns, c.value) == (k, m, n, d.value)
         if any(each % 16 for each in (lda, ldb, ldc * result.itemsize, m, k)):
@@ -317,7 +323,9 @@ class FakeCublasLt:
         )
 
         def multiply() -> None:
-            product = _numbers(_columns(a, k, m, lda, left).T, left) @ _numbers(_columns(b, k, n, ldb, right), right)
+            product = _numbers(_columns(a, k, m, lda, left).T, left) @ _numbers(
+                _columns(b, k, n, ldb, right), right
+            )
             product *= alpha._obj.value
             before = _columns(c, m, n, ldc, result)
             if beta._obj.value != 0:

@@ -87,7 +87,9 @@ class FakeInstrument:
         self._cases[number] = case, problem
         return Handle(self, number, self.prepared, watch=self.watch)
 
-    def for_former(self, case: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+    def for_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
         return self.other or self, case.former_case, device
 
     def verify(self, handle: int, when: When) -> Verified:

@@ -17,7 +17,24 @@ GLOBAL = {  # GB/s by vector width
     "global-triad": (4030, 4370, 4360, 3950, 2980),
     "local-read": (32600, 33200, 33200, 16700, 8300),
 }
-STAIRS = (33000, 33000, 33000, 33000, 33000, 33000, 31200, 14000, 7100, 6100, 5900, 5800, 5700, 5500, 4900, 4600)
+STAIRS = (
+    33000,
+    33000,
+    33000,
+    33000,
+    33000,
+    33000,
+    31200,
+    14000,
+    7100,
+    6100,
+    5900,
+    5800,
+    5700,
+    5500,
+    4900,
+    4600,
+)
 CHASE = (20, 20, 20, 20, 20.3, 20.3, 84, 143, 143, 143, 143, 143, 143, 239, 343, 347)  # ns
 TRANSFERS = {  # GB/s from 1 KiB on, by powers of four
     "upload-pageable": (0.13, 0.49, 1.6, 3.9, 10.3, 14.4, 17, 17.3, 17.6, 10.7),
@@ -25,7 +42,12 @@ TRANSFERS = {  # GB/s from 1 KiB on, by powers of four
     "upload-pinned": (0.13, 0.48, 1.6, 6.2, 18.8, 36.9, 49.3, 53.8, 55.1, 55.5),
     "download-pinned": (0.13, 0.49, 1.9, 7.0, 20.4, 38, 49.7, 53.8, 55, 55.4),
 }
-LAUNCHES = {"launch-dispatch": 4.4e-6, "launch-start": 6.7e-6, "launch-round-trip": 9.6e-6, "launch-chain": 4.3e-6}
+LAUNCHES = {
+    "launch-dispatch": 4.4e-6,
+    "launch-start": 6.7e-6,
+    "launch-round-trip": 9.6e-6,
+    "launch-chain": 4.3e-6,
+}
 _BYTES = 1 << 32
 
 
@@ -70,7 +92,9 @@ def _bandwidth() -> list[Row]:
     reasons = ("doubling the work multiplies the time by 1.17, not by 2",)
     rows[15] = replace(rows[15], check=Check("suspect", {}, reasons))
     rows[13] = replace(rows[13], status="failed", reason="out of resources", samples={}, choice={})
-    rows.append(Row("bandwidth", 0, "image-read", "float", {"width": 4}, "unsupported", "the device has no images"))
+    rows.append(
+        Row("bandwidth", 0, "image-read", "float", {"width": 4}, "unsupported", "the device has no images")
+    )
     return rows
 
 
@@ -83,7 +107,9 @@ def _sizes() -> list[Row]:
     rows[26] = replace(
         rows[26], check=Check("suspect", {}, ("doubling the work multiplies the time by 2.31, not by 2",))
     )
-    rows[29] = replace(rows[29], status="timed-out", reason="stopped after 120 s (--time-limit 120)", samples={})
+    rows[29] = replace(
+        rows[29], status="timed-out", reason="stopped after 120 s (--time-limit 120)", samples={}
+    )
     return rows
 
 
@@ -135,5 +161,7 @@ def fake_matrix() -> Run:
         )
         for operands, rate in (("random", random), ("zeros", zeros))
     ]
-    rows.append(Row("peak", 0, "dpas", "half", {"extension": "cl_x"}, "unsupported", "the device does not list cl_x"))
+    rows.append(
+        Row("peak", 0, "dpas", "half", {"extension": "cl_x"}, "unsupported", "the device does not list cl_x")
+    )
     return Run(fake.header(("gemmbench", "peak"), (DEVICE,)), tuple(rows), "matrix.jsonl")

@@ -135,7 +135,9 @@ class Patient:
 
     def change(self, index: int, **values: Any) -> None:
         """Another fact of a device."""
-        self.devices = tuple(replace(each, **values) if each.index == index else each for each in self.devices)
+        self.devices = tuple(
+            replace(each, **values) if each.index == index else each for each in self.devices
+        )
 
     def machine(self, **values: Any) -> ExaminedMachine:
         """It, as `doctor` sees it."""

@@ -125,7 +125,9 @@ def ran_on(variant: str, dtype: str) -> RanOn:
 
 
 @cache
-def scope(seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable", times: int = 3) -> Scope:
+def scope(
+    seconds: float, spread: float = 0.002, count: int = 12, stop: str = "stable", times: int = 3
+) -> Scope:
     """Samples around a time, so many times over; they are the same for the same arguments."""
     noise = random.Random(f"{seconds:.6e} {spread}")
     samples = tuple(seconds * (1 + spread * abs(noise.gauss(0, 1))) for _ in range(count))
@@ -170,7 +172,9 @@ def gemm_row(
     )
 
 
-def bad(variant: str, problem: Problem, status: str, reason: str, device: int = 0, dtype: str = "float") -> Row:
+def bad(
+    variant: str, problem: Problem, status: str, reason: str, device: int = 0, dtype: str = "float"
+) -> Row:
     return Row("gemm", device, variant, dtype, {}, status, reason, problem)  # type: ignore[arg-type]
 
 
@@ -232,7 +236,9 @@ def _square_rows(device: int = 0, dtype: str = "float", scale: float = 1.0) -> l
                 rows.append(bad(variant, problem, "skipped", reason, where, dtype))
                 continue
             noisy = (variant, size) in {("tiled", 64), ("register", 128)}
-            rows.append(gemm_row(variant, problem, gflops * scale, where, dtype, spread=0.06 if noisy else 0.002))
+            rows.append(
+                gemm_row(variant, problem, gflops * scale, where, dtype, spread=0.06 if noisy else 0.002)
+            )
     return rows
 
 
@@ -282,7 +288,9 @@ def fake_sweep_k() -> Run:
         for k in (16, 32, 64, 128, 256, 512, 1024, 2048, 4096):
             gflops = top * k / (k + (300 if top > 1000 else 40))
             rows.append(
-                gemm_row(variant, Problem(1024, 1024, k), gflops, -1 if variant == "numpy" else 0, transfer=0.4)
+                gemm_row(
+                    variant, Problem(1024, 1024, k), gflops, -1 if variant == "numpy" else 0, transfer=0.4
+                )
             )
     return Run(header(("gemmbench", "sweep-k"), (GPU,)), tuple(rows), "k.jsonl")
 
@@ -296,12 +304,22 @@ def fake_peak() -> Run:
             if dtype == "int":
                 choice["form"] = "x*x+c"
             rows.append(peak_row(width, top * share, dtype=dtype, choice=choice, spread=0.002))
-    rows[6] = peak_row(2, 1400.0, dtype="double", check=Check("suspect", {}, ("4.1 times the rate of float",)))
+    rows[6] = peak_row(
+        2, 1400.0, dtype="double", check=Check("suspect", {}, ("4.1 times the rate of float",))
+    )
     rows[8] = peak_row(8, 170.0, dtype="double", spread=0.05)
     rows[13] = replace(rows[13], status="failed", reason="out of resources", samples={}, choice={})
     for width in (1, 2, 4, 8, 16):
         rows.append(
-            Row("peak", 0, "flops", "half", {"width": width}, "unsupported", "the device lacks cl_khr_fp16 (half)")
+            Row(
+                "peak",
+                0,
+                "flops",
+                "half",
+                {"width": width},
+                "unsupported",
+                "the device lacks cl_khr_fp16 (half)",
+            )
         )
     return Run(header(("gemmbench", "peak")), tuple(rows), "peak.jsonl")
 
@@ -331,7 +349,9 @@ def fake_gemm() -> Run:
         replace(
             row,
             parts=parts(upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2e-3, waiting=1e-4, download=7e-4),
-            cycle=parts(map=2e-4, fill=6e-4, upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2.8e-3, download=2e-3),
+            cycle=parts(
+                map=2e-4, fill=6e-4, upload=1e-3, enqueue=1e-4, passes=3e-4, kernel=2.8e-3, download=2e-3
+            ),
             launches=launches,
             notes=("two-humped samples: something else ran",),
         ),
@@ -387,7 +407,9 @@ def _rung(variant: str, problem: Problem, dtype: str) -> Row:
     where = -1 if host else 0
     top, middle = _TOPS[variant]
     if variant == "intel-block":
-        return bad(variant, problem, "unsupported", "needs cl_intel_subgroups, which this device lacks", 0, dtype)
+        return bad(
+            variant, problem, "unsupported", "needs cl_intel_subgroups, which this device lacks", 0, dtype
+        )
     if (variant == "image-4x8" and dtype == "double") or (variant == "nv-wgmma" and dtype != "half"):
         return bad(variant, problem, "unsupported", f"not for {dtype}", 0, dtype)
     if host and dtype == "half":

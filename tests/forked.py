@@ -28,7 +28,12 @@ from typing import IO, Any
 
 from gemmbench.measure.child import INSTRUMENT
 
-MACHINES = ("tests.cli.fake_machine", "tests.cli.slow_machine", "tests.faults.machine", "tests.unit.test_child")
+MACHINES = (
+    "tests.cli.fake_machine",
+    "tests.cli.slow_machine",
+    "tests.faults.machine",
+    "tests.unit.test_child",
+)
 _LONGEST = 1 << 17  # of a request, in bytes
 
 

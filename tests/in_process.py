@@ -83,7 +83,9 @@ class InProcess:
         number = next(self._numbers)
         return Handle(self, number, self._call(Prepare(number, case, device, policy, like, problem)))
 
-    def for_former(self, case: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+    def for_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
         return self, case.former_case, device
 
     def verify(self, handle: int, when: When) -> Verified:
@@ -104,7 +106,9 @@ class InProcess:
         self._call(Release(handle))
 
 
-def measured(executor: Any, case: Case, policy: Policy, device: DeviceFacts | None = None, **more: object) -> Row:
+def measured(
+    executor: Any, case: Case, policy: Policy, device: DeviceFacts | None = None, **more: object
+) -> Row:
     """Measure a case as a run does; a conductor may take more.
 
     Raises:

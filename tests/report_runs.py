@@ -51,7 +51,9 @@ def scaled(run: Run, factor: float, only: Sequence[str] = (), noise: float = 0.0
 def few() -> Run:
     """A sweep of three variants, and the peak."""
     run = fake.fake_square()
-    return replace(run, rows=tuple(row for row in run.rows if row.variant in ("flops", "tiled", "register", "numpy")))
+    return replace(
+        run, rows=tuple(row for row in run.rows if row.variant in ("flops", "tiled", "register", "numpy"))
+    )
 
 
 def days(count: int = 9, slower_from: int = 5, factor: float = 1.2) -> list[Run]:

@@ -203,7 +203,9 @@ class RightCase:
     c: Array
 
 
-def right_cases(rng: np.random.Generator, count: int, depths: tuple[int, ...] = DEPTHS) -> Iterator[RightCase]:
+def right_cases(
+    rng: np.random.Generator, count: int, depths: tuple[int, ...] = DEPTHS
+) -> Iterator[RightCase]:
     """Drawn cases of every type, order and kind of operands, without sums that leave the type's range."""
     while count:
         dtype = str(rng.choice(list(SUMS)))

@@ -115,7 +115,8 @@ def _energy(run: Run) -> str:
     if not any(known.values()):
         return "not measured: no counter can be read"
     return ", ".join(
-        f"{name} {units.number(value)} GFLOP/J" if value else f"{name} not measured" for name, value in known.items()
+        f"{name} {units.number(value)} GFLOP/J" if value else f"{name} not measured"
+        for name, value in known.items()
     )
 
 
@@ -233,11 +234,17 @@ def table(root: Path = ROOT) -> str:
     ]
     for experiment in EXPERIMENTS:
         figures = [
-            experiment.figure(runs[column, experiment.name]) if (column, experiment.name) in runs else "not measured"
+            experiment.figure(runs[column, experiment.name])
+            if (column, experiment.name) in runs
+            else "not measured"
             for column in columns
         ]
-        lines.append(f"| {experiment.author} | {experiment.claim} | `{experiment.command}` | {' | '.join(figures)} |")
-    lines += [f"| {author} | {claim} | `{command}` |{' - |' * len(columns)}" for author, claim, command in OTHERS]
+        lines.append(
+            f"| {experiment.author} | {experiment.claim} | `{experiment.command}` | {' | '.join(figures)} |"
+        )
+    lines += [
+        f"| {author} | {claim} | `{command}` |{' - |' * len(columns)}" for author, claim, command in OTHERS
+    ]
     return "\n".join(lines)
 
 

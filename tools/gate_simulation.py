@@ -43,7 +43,11 @@ class Recording:
     def keys(self) -> list[RowKey]:
         """Of the kernels, without libraries."""
         run = self.runs[0]
-        return [match_key(row, row.device) for row in run.rows if row.device != HOST and row.variant not in LIBRARIES]
+        return [
+            match_key(row, row.device)
+            for row in run.rows
+            if row.device != HOST and row.variant not in LIBRARIES
+        ]
 
 
 def recorded(path: Path) -> Recording:

@@ -37,7 +37,10 @@ class Room:
 
     def __add__(self, other: Room) -> Room:
         return Room(
-            self.lines + other.lines, self.files + other.files, self.imports + other.imports, self.vague + other.vague
+            self.lines + other.lines,
+            self.files + other.files,
+            self.imports + other.imports,
+            self.vague + other.vague,
         )
 
 
@@ -77,7 +80,11 @@ def figures(total: Room, root: Path = ROOT) -> dict[str, int]:
 
 def exceeded(values: dict[str, int]) -> list[str]:
     """A sentence for each limit that is exceeded."""
-    return [f"{value:,} {what}, more than {LIMITS[what]:,}" for what, value in values.items() if value > LIMITS[what]]
+    return [
+        f"{value:,} {what}, more than {LIMITS[what]:,}"
+        for what, value in values.items()
+        if value > LIMITS[what]
+    ]
 
 
 def main() -> int:

@@ -79,7 +79,9 @@ GENERATED: dict[str, Callable[[], str]] = {"help.md": commands_page, "api.md": a
 def sources() -> dict[str, str]:
     """Every page that is written, by its name on the site: the file in the repository."""
     pages = sorted((ROOT / "docs").rglob("*.md"))
-    written = {path.relative_to(ROOT / "docs").as_posix(): path.relative_to(ROOT).as_posix() for path in pages}
+    written = {
+        path.relative_to(ROOT / "docs").as_posix(): path.relative_to(ROOT).as_posix() for path in pages
+    }
     return {**ELSEWHERE, **written}
 
 

@@ -227,7 +227,9 @@ def looks(
         chosen = list(dict.fromkeys((*first, *leaders, *libraries, *groups.get(OWN, ()))))[:most]
     result: dict[str, Look] = {}
     colours, user_colours, dashes = iter(pane.COLOURS), iter([pane.OWN_COLOUR]), iter(_LIBRARY_DASHES * most)
-    for label in sorted((each for each in best if each in chosen), key=lambda each: variants[each] != BASELINE):
+    for label in sorted(
+        (each for each in best if each in chosen), key=lambda each: variants[each] != BASELINE
+    ):
         if family(label) == LIBRARIES:
             result[label] = Look(pane.BLACK, next(dashes))
         else:

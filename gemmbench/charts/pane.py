@@ -177,7 +177,9 @@ def say(
     The offset is in points of the page. `where` names the coordinates of `at`. With `BELOW` its height is a
     fraction of the axis.
     """
-    axes.annotate(text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style)
+    axes.annotate(
+        text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style
+    )
 
 
 def tick_texts(axis: Axis, text: Callable[[float], str]) -> None:

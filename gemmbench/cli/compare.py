@@ -99,8 +99,8 @@ def _rendered(comparison: Comparison, form: str, options: CompareOptions | Check
 def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """Measure a baseline's cases again and compare the results.
 
-    Suspicious rows are measured twice more, alternating with a control row. A row fails if every measurement is
-    above the limits that `gemmbench compare` uses. --against interleaves each kernel with its old version,
+    Suspicious rows are measured twice more, alternating with a control row. A row fails if every measurement
+    is above the limits that `gemmbench compare` uses. --against interleaves each kernel with its old version,
     which finds much smaller changes. --aa measures how much rows vary from run to run on this machine. The
     file that it saves (--save) makes a good baseline. Devices, budget, --cold and --memory default to the
     baseline's. The exit status is the same as for compare.
@@ -149,7 +149,9 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 @click.command(cls=Grouped)
 @click.argument("file", required=False, type=click.Path(path_type=Path))
 @click_option(PeakOptions, "format")
-@click.option("-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file, replacing it.")
+@click.option(
+    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file, replacing it."
+)
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
 def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:

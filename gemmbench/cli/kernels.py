@@ -54,7 +54,9 @@ def kernels(options: KernelsOptions) -> None:
                 word = max(param.opts, key=len)
                 raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
-        click.echo(f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled")
+        click.echo(
+            f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
+        )
         return
     user_kernels = names.own_kernels(options.kernel_files)
     chosen = names.choose_kernels(options.kernels, user_kernels=user_kernels)
@@ -80,7 +82,9 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
     written = [variant for variant in chosen if variant.passes]
     if not written:
-        raise UsageError(f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build")
+        raise UsageError(
+            f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
+        )
     run = built(options.device, written, dtypes, running.command_words())
     running.show(stack(sheets(run)))
     if options.plot:
@@ -90,7 +94,9 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
 def entry(variant: Variant) -> Entry:
     """Describe a variant: source, types, requirements, passes, parameters, named configurations, picture."""
     needed = ", ".join(_needs_of(variant, "default"))
-    passes = [f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)]
+    passes = [
+        f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)
+    ]
     parameters = [f"{name}: {_parameter(variant, name)}" for name in variant.parameters]
     facts = [
         ("source", variant.source),
@@ -182,7 +188,10 @@ def _parameter(variant: Variant, name: str) -> str:
 
 def _named(variant: Variant) -> list[str]:
     """``padded-fused: B transposed and padded in one launch (FUSED=1)``, for each named configuration."""
-    return [f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})" for name, each in variant.named.items()]
+    return [
+        f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
+        for name, each in variant.named.items()
+    ]
 
 
 # --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------

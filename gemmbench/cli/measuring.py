@@ -27,7 +27,9 @@ from gemmbench.suite.cached import TunedPresets
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import result, sheets
 
-gemm, square, sweep_k = map(running.command, (measuring.GemmOptions, measuring.SquareOptions, measuring.SweepKOptions))
+gemm, square, sweep_k = map(
+    running.command, (measuring.GemmOptions, measuring.SquareOptions, measuring.SweepKOptions)
+)
 
 
 def _peak(options: measuring.PeakOptions) -> None:
@@ -115,7 +117,7 @@ def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
 _CHECKS = {
     "bandwidth": "sums of the bits that were read, or words that were written, equal the host's; twice the "
     "work takes twice the time; event and wall clock agree",
-    "latency": "the chase ends where the host says; twice the hops take twice the time; event and wall clock agree",
+    "latency": "the chase ends where the host says; twice the hops take twice the time; clocks agree",
     "transfer": "what arrives is what was sent",
 }
 
@@ -189,4 +191,6 @@ def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     console.print(Text("[ ] is the shipped preset."))
     counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
     console.print(Text(f"{counts}, {len(space.configurations):,} fit the device."))
-    console.print(Text(f"At most {counted(len(space.configurations), 'configuration')}, about {age(options.budget)}"))
+    console.print(
+        Text(f"At most {counted(len(space.configurations), 'configuration')}, about {age(options.budget)}")
+    )

@@ -68,7 +68,8 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
         return
     if not machine.devices:
         yield Finding(
-            f"No OpenCL driver has a device, so nothing can be measured.\nPackages of this system: {drivers.GUIDE}",
+            "No OpenCL driver has a device, so nothing can be measured.\n"
+            f"Packages of this system: {drivers.GUIDE}",
             "Install a driver",
             drivers.install_command(),
             ("clGetPlatformIDs: no device",),
@@ -213,7 +214,9 @@ def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
     for each in machine.allowed:
         folder = f"{CPU}/cpu{each}/cpufreq"
-        limit, most = (machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq"))
+        limit, most = (
+            machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq")
+        )
         base = machine.optional(f"{folder}/base_frequency")
         turbo_only = turbo_is_off and limit >= (int(base) if base.isdecimal() else most)
         if limit < NEAR * most and not turbo_only:
@@ -288,7 +291,10 @@ def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
         f"{percent(missing / len(online))} too low.",
         fix,
         command,
-        (f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}", f"/{CPU}/online: {machine.read(f'{CPU}/online')}"),
+        (
+            f"/proc/self/status: Cpus_allowed_list {ranges(allowed)}",
+            f"/{CPU}/online: {machine.read(f'{CPU}/online')}",
+        ),
     )
 
 
@@ -337,8 +343,13 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
         f"A control group limits this process to {number(cores)} of {processors} processors: CPU rates will "
         f"be at least {percent(1 - cores / processors)} too low.",
         "Raise it on the container's host" if from_outside else "Remove the limit",
-        f"docker update --cpus {processors} CONTAINER" if from_outside else f"echo {unlimited} | sudo tee /{path}",
-        (f"/{path}: {text}", *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else [])),
+        f"docker update --cpus {processors} CONTAINER"
+        if from_outside
+        else f"echo {unlimited} | sudo tee /{path}",
+        (
+            f"/{path}: {text}",
+            *([f"/{stat}: nr_throttled {periods} of {counts.get('nr_periods')}"] if periods else []),
+        ),
     )
 
 
@@ -392,7 +403,9 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
         f"Other programs use {number(others)} of {counted(watched.after.cores, 'core')}, so results will be "
         "too low." + (f"\nMainly: {names} cores" if names else ""),
         "Stop them or wait",
-        f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}" if busiest else "top",
+        f"ps -o pid,user,etime,args -p {','.join(str(process) for process, _, _ in busiest)}"
+        if busiest
+        else "top",
         (f"processor times over half a second: {number(others)} cores",),
     )
 
@@ -471,7 +484,9 @@ def pcie(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
             ),
         )
     if rests:
-        raise NotSeenError(f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load")
+        raise NotSeenError(
+            f"PCIe {generation}.0 of {most}.0 on an idle device, which saves power: check under load"
+        )
 
 
 def _setting_and_default(
@@ -508,7 +523,8 @@ def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
     if clock >= NEAR * default:
         return
     yield Finding(
-        f"The application clock is {clock} instead of {default} MHz: up to {percent(1 - clock / default)} slower.",
+        f"The application clock is {clock} instead of {default} MHz: "
+        f"up to {percent(1 - clock / default)} slower.",
         "Restore it",
         _smi(device, "-rac"),
         seen,

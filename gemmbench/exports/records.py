@@ -123,7 +123,8 @@ COLUMNS: tuple[Column, ...] = (
 """The columns of CSV, of flat records, in their order."""
 
 TYPES: Mapping[str, str] = {
-    column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type] for column in COLUMNS
+    column.name: {str: "string", int: "int64", float: "float64", bool: "bool"}[column.type]
+    for column in COLUMNS
 }
 """The type of every column, in the words of Arrow."""
 
@@ -244,7 +245,9 @@ def series(run: Run) -> Iterator[ExportSeries]:
         for scope in row.samples if export_status(row) == "ok" else ():
             if times := rates.summary(row, scope):
                 moved = rates.byte_rate(row) if scope == rates.finest_scope(row) else None
-                yield ExportSeries(f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved)
+                yield ExportSeries(
+                    f"{benchmark}/{scope}", benchmark, row, scope, times, rates.rate(row, scope), moved
+                )
 
 
 @lru_cache(maxsize=16)
@@ -287,7 +290,10 @@ NAMES = ("header", "row", "records")
 
 # Only where they are known.
 _OPTIONAL = ("net_s", "net_share", "own", "operands")
-_FLAT_ONLY = (*("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores"), *("verdict", "benchmark"))
+_FLAT_ONLY = (
+    *("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores"),
+    *("verdict", "benchmark"),
+)
 
 
 def schema(name: str) -> dict[str, Any]:

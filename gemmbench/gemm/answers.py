@@ -19,7 +19,17 @@ from typing import Protocol
 import numpy as np
 
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result
-from gemmbench.gemm.verify import GUARD, DrawnRows, blocks, in_tile, merged, numbers, poison, repeat_bounds, stack
+from gemmbench.gemm.verify import (
+    GUARD,
+    DrawnRows,
+    blocks,
+    in_tile,
+    merged,
+    numbers,
+    poison,
+    repeat_bounds,
+    stack,
+)
 from gemmbench.model.case import Case
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
@@ -129,7 +139,9 @@ def exact_operands(problem: Gemm, sums: str = "", without: tuple[str, ...] = ())
     limit = min(exact_limit(problem, sums), _HOST_EXACT / (4 * max(problem.n, 1)))
     most_c = _largest_exact(result, _C_SHARE * limit / 2)
     # var(A) = var(B): the largest for which the sums stay exact
-    variance = (limit - abs(problem.beta) * most_c) / (_SIGMAS * abs(problem.alpha) * math.sqrt(max(problem.k, 1)))
+    variance = (limit - abs(problem.beta) * most_c) / (
+        _SIGMAS * abs(problem.alpha) * math.sqrt(max(problem.k, 1))
+    )
     on_host = math.sqrt(_HOST_EXACT / (4 * abs(problem.alpha) * max(problem.k * problem.n, 1)))
     # The mean square of the integers from 1 to L is (L + 1) (2 L + 1) / 6: the largest L of the variance.
     most = _largest_exact(dtype, min(on_host, max(1.0, (math.sqrt(1 + 48 * variance) - 3) / 4)))
@@ -303,7 +315,10 @@ class Answers:
             if all(check.verdict == "ok" for check in checks):
                 result = bench.answer(scope, 0, self.before)
                 self._result = self._inside(result)
-                checks += [self._check_guards(result), self._rows.check(self._result, self._values.c, self._sums)]
+                checks += [
+                    self._check_guards(result),
+                    self._rows.check(self._result, self._values.c, self._sums),
+                ]
         return merged(checks)
 
     def _check_after(self, bench: Verifiable) -> Check:

@@ -312,7 +312,9 @@ class CublasLt:
         self._call("MatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, ctypes.byref(most), size)
         answer, count = ctypes.create_string_buffer(_HEURISTIC_BYTES), ctypes.c_int()
         described = (matmul, first, second, result, result, preference)
-        self._call("MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count))
+        self._call(
+            "MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count)
+        )
         if not count.value:
             reason = f"cuBLAS has no algorithm for {problem.dtype} of this shape"
             raise NotMeasuredError("unsupported", reason)
@@ -363,7 +365,12 @@ class Cublas:
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetStream_v2", self._handle, stream)
         # Its own workspace would be allocated within every graph, and be one more node of it.
-        self._call("cublasSetWorkspace_v2", self._handle, ctypes.c_void_p(workspace), ctypes.c_size_t(WORKSPACE_BYTES))
+        self._call(
+            "cublasSetWorkspace_v2",
+            self._handle,
+            ctypes.c_void_p(workspace),
+            ctypes.c_size_t(WORKSPACE_BYTES),
+        )
         self._stream, self._workspace = stream, workspace
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
@@ -476,7 +483,9 @@ class CublasExecutor:
     def build(self, case: Case) -> instrument.Built:
         return instrument.Built()
 
-    def prepare(self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None) -> CublasBench:
+    def prepare(
+        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
+    ) -> CublasBench:
         if problem:
             case = replace(case, problem=replace(problem, beta=0.0), operands=Operands())
         exact_error = partial(self._exact_error, case)
@@ -496,7 +505,10 @@ class CublasExecutor:
         """Run an exact test's problem in memory of its own; returns C, flat, with the guard cells."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
-            device = {name: stack.enter_context(self._cuda.memory(values.nbytes)) for name, values in test.host.items()}
+            device = {
+                name: stack.enter_context(self._cuda.memory(values.nbytes))
+                for name, values in test.host.items()
+            }
             for name, values in test.host.items():
                 self._cuda.to_device(device[name], values)
             self._library.enqueue(test.problem, test.layout, device["A"], device["B"], device["C"])

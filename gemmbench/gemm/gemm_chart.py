@@ -271,7 +271,9 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         return 1.0, f"times the rate of {', '.join(names)}"
 
     equal = Line("1", [Point(0, 1.0)] * 2, Look(pane.GREY))
-    return _over_size(runs, families, lambda row, _: derive.versus(row), unit, "{:.4g}".format, "", lambda *_: [equal])
+    return _over_size(
+        runs, families, lambda row, _: derive.versus(row), unit, "{:.4g}".format, "", lambda *_: [equal]
+    )
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -324,17 +326,23 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     A sentence says so. Nothing is drawn if there is none, or the axis has categories.
     """
     even = next(iter(break_evens(sweep.panel)), None)
-    if even is None or even.size is None or any(size != at[size] for size in at):  # categories have no between
+    if (
+        even is None or even.size is None or any(size != at[size] for size in at)
+    ):  # categories have no between
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
-    axes.axvspan(even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0)
+    axes.axvspan(
+        even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0
+    )
     where = "at every size" if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
     text = f"{clean(even.kernel.label)} with transfers beats numpy {where}"
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines
     is_left = even.size < (sweep.sizes[0] * sweep.sizes[-1]) ** 0.5
     offset, side = (4, "left") if is_left else (-4, "right")
-    pane.say(axes, text, (even.size, 1), (offset, -2), pane.BELOW, ha=side, va="top", fontsize=8, bbox=pane.OPAQUE)
+    pane.say(
+        axes, text, (even.size, 1), (offset, -2), pane.BELOW, ha=side, va="top", fontsize=8, bbox=pane.OPAQUE
+    )
 
 
 # --- The roofline: rates over arithmetic intensity, below what memory and arithmetic units allow ------------
@@ -400,7 +408,9 @@ def _paint_roofs(
     axes.set_xlim(min(at[0], ridge / 8 if ridge else at[0]) / 1.5, max(at[len(at) - 1], ridge or 0) * 1.5)
     left, right = axes.get_xlim()
     roof = [Point(ridge or left, top), Point(right, top)]
-    drawn.append(Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}"))
+    drawn.append(
+        Line("peak", roof, Look(pane.GREY), f"peak {units.rate(peak, derive.is_integer(subject.dtype))}")
+    )
     draw_lines(axes, drawn[-1:])
     if ridge and bandwidth:
         slope = [Point(left, top * left / ridge), Point(ridge, top)]
@@ -560,7 +570,9 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
         rates = shapes.setdefault((row.label, row.problem), {})
         if rate := derive.compared_rate(run, subject.device, row, scope):
             rates[row.title] = (rate, row)
-    in_order = dict.fromkeys((row.label, row.problem) for row in subject.rows if shapes[row.label, row.problem])
+    in_order = dict.fromkeys(
+        (row.label, row.problem) for row in subject.rows if shapes[row.label, row.problem]
+    )
     best = {shape: max(rate for rate, _ in shapes[shape].values()) for shape in in_order}
     if not best:
         return []

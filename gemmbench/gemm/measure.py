@@ -14,7 +14,16 @@ from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
 from gemmbench.model.case import Case, Policy, Staged
 from gemmbench.model.device import HOST, DeviceFacts, joined_conditions
-from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Verified, When, too_slow
+from gemmbench.model.instrument import (
+    Batch,
+    Handle,
+    Instrument,
+    LostError,
+    NotMeasuredError,
+    Verified,
+    When,
+    too_slow,
+)
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
 from gemmbench.stats import rates
 
@@ -179,7 +188,9 @@ def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None
 _Side = tuple[Instrument, Case, DeviceFacts | None]  # one of two interleaved kernels, and what runs it
 
 
-def _prepared_pair(held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy) -> tuple[Handle, Handle]:
+def _prepared_pair(
+    held: ExitStack, case: Case, own: _Side, other: _Side, policy: Policy
+) -> tuple[Handle, Handle]:
     """Prepare the case's own kernel and the other one, which must pass its exact test. Returns both handles.
 
     `held` releases them. They share operands if they run on one instrument and can. Which is prepared first
@@ -307,7 +318,9 @@ def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> Not
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
-def refuse_if_too_slow(instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy) -> None:
+def refuse_if_too_slow(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> None:
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
     The time of a smaller problem is scaled by flops. That is the case's `measured` one, or a trial of at most

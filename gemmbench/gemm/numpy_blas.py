@@ -38,7 +38,9 @@ class NumpyExecutor:
     def build(self, case: Case) -> instrument.Built:
         return instrument.Built()
 
-    def prepare(self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None) -> NumpyBench:
+    def prepare(
+        self, case: Case, policy: Policy, like: object = None, problem: Gemm | None = None
+    ) -> NumpyBench:
         """A bench of the case, or of `problem` with generated operands. Then pins all BLAS threads."""
         if problem:
             case = replace(case, problem=problem, operands=Operands())

@@ -153,12 +153,17 @@ class GemmExecutor:
             for name, size in variant.temporary_bytes(problem, full, layout).items()
             if name not in buffers
         }
-        held |= {name: self.runtime.image(*spec.shape(problem), dtype.numpy) for name, spec in variant.images.items()}
+        held |= {
+            name: self.runtime.image(*spec.shape(problem), dtype.numpy)
+            for name, spec in variant.images.items()
+        }
         held |= buffers
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
         known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
         known |= held
-        described = {step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once}
+        described = {
+            step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
+        }
         held = {name: buffer for name, buffer in held.items() if name not in described}
         prepared = list[Step]()
         for step in variant.steps(values):
@@ -309,10 +314,14 @@ class Clblast:
     """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
 
     def __init__(self) -> None:
-        self._library = opened("CLBlast", filter(None, (*_FILES, ctypes.util.find_library("clblast"))), _ADVICE)
+        self._library = opened(
+            "CLBlast", filter(None, (*_FILES, ctypes.util.find_library("clblast"))), _ADVICE
+        )
         self.title = _title(self._library)
 
-    def call(self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]) -> ClblastCall:
+    def call(
+        self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
+    ) -> ClblastCall:
         """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t

@@ -15,7 +15,16 @@ import numpy as np
 import pyopencl as cl
 
 from gemmbench.gemm.answers import Answers
-from gemmbench.gemm.operands import LONG_S, SPLIT, Laps, Matrices, host_batch, load_operands, operand_sets, same_bits
+from gemmbench.gemm.operands import (
+    LONG_S,
+    SPLIT,
+    Laps,
+    Matrices,
+    host_batch,
+    load_operands,
+    operand_sets,
+    same_bits,
+)
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -169,7 +178,9 @@ class GemmBench:
 
     stamped = True  # whether every launch has an event with its time
 
-    def __init__(self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed) -> None:
+    def __init__(
+        self, runtime: Runtime, variant: Variant, case: Case, mode: str, policy: Policy, timed: Timed
+    ) -> None:
         """Load the operands, allocate and fill every operand set, and bind the launches of `timed`.
 
         There is one set, or enough to fill the caches twice if `policy.cold`. `mode` is the memory mode. An

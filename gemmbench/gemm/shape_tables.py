@@ -111,7 +111,9 @@ def _workloads_sheet(
     best = [line.best for line in lines]
     versus = _versus_column(rows, best, scope)
     versus = {f"{name}, {inner}" if name in columns else name: cells for name, cells in versus.items()}
-    energy = {name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()}
+    energy = {
+        name: [cell(row) for row in (*best, None)] for name, cell in sweep_table.energy_columns(rows).items()
+    }
     names = [(*line.cells, _best_kernel(run, line)) for line in lines]
     names.append((Cell("geometric mean"), *[Cell("")] * 4))
     parts = (columns, versus, energy)
@@ -182,7 +184,9 @@ def _best_kernel(run: Run, line: _ShapeLine) -> Cell:
     return Cell(WORDS[status] if status in FAILED else "-")
 
 
-def _workloads_conclusion(lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]) -> list[Note]:
+def _workloads_conclusion(
+    lines: Sequence[_ShapeLine], scope: str, rate_text: Callable[[float], str]
+) -> list[Note]:
     """The kernel with the best geometric mean over all shapes, and on how many shapes offloading pays.
 
     The first needs several shapes and kernels, one with rates on all. The second needs numpy's rates.

@@ -445,7 +445,10 @@ def _matrix(name: str, elements: Elements) -> Sheet:
     return Sheet(
         keys=(clean(name),),
         blocks=tuple(filter(None, (columns[:4], columns[4:]))),
-        rows=tuple((Cell(str(index)), *(Cell(_element(value)) for value in row)) for index, row in enumerate(elements)),
+        rows=tuple(
+            (Cell(str(index)), *(Cell(_element(value)) for value in row))
+            for index, row in enumerate(elements)
+        ),
     )
 
 
@@ -473,7 +476,9 @@ def _scopes(row: Row, title: str) -> Sheet:
     facts += [Note("build", units.seconds(row.build_s))] if row.build_s is not None else []
     columns: Columns[str] = {
         "median": lambda name: Cell(units.seconds(timed[name].median)),
-        "95 % interval": lambda name: Cell(f"{units.seconds(timed[name].low)} to {units.seconds(timed[name].high)}"),
+        "95 % interval": lambda name: Cell(
+            f"{units.seconds(timed[name].low)} to {units.seconds(timed[name].high)}"
+        ),
         "best": lambda name: Cell(units.seconds(timed[name].minimum)),
         "n": lambda name: Cell(str(timed[name].n)),
         "stop": lambda name: Cell(clean(row.samples[name].stop)),
@@ -486,7 +491,11 @@ def _parts(title: str, split: rates.Split) -> Sheet:
     """The seconds and shares of the parts of one problem in the host scope, and of the whole."""
     passes = "passes" if "kernel" in split.seconds else "passes and kernel"
     lines = [
-        (Cell(passes if name == "passes" else name), Cell(units.seconds(s)), Cell(units.percent(split.share(name))))
+        (
+            Cell(passes if name == "passes" else name),
+            Cell(units.seconds(s)),
+            Cell(units.percent(split.share(name))),
+        )
         for name, s in split.seconds.items()
     ]
     if split.whole_s is not None:
@@ -592,7 +601,9 @@ def energy_notes(run: Run, rows: Iterable[Row]) -> list[Note]:
     ran = ((_source(row), clean(row.variant)) for row in rows if row.samples and row.status == "ok")
     groups = {source: ", ".join(dict.fromkeys(names)) for source, names in by_key(ran).items()}
     alone = len(groups) == 1
-    return [Note("energy", source if alone else f"{names}: {source}", "dim") for source, names in groups.items()]
+    return [
+        Note("energy", source if alone else f"{names}: {source}", "dim") for source, names in groups.items()
+    ]
 
 
 def _source(row: Row) -> str:

@@ -147,7 +147,9 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
     """The tile that holds an element, as the end of a sentence; "" if tiles are unknown."""
     if tile is None:
         return ""
-    rows, columns = (f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True))
+    rows, columns = (
+        f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True)
+    )
     return f", in the tile of rows {rows} and columns {columns}"
 
 
@@ -438,7 +440,9 @@ def repeat_bounds(
         columns = np.abs(numbers(stack(b, batch)[number], dtype))
         added = 0.0
         if problem.beta != 0:
-            added = abs(problem.beta) * float(np.abs(numbers(stack(c0, batch)[number], problem.result)).max(initial=0))
+            added = abs(problem.beta) * float(
+                np.abs(numbers(stack(c0, batch)[number], problem.result)).max(initial=0)
+            )
         if generated:
             size = np.hypot(abs(problem.alpha) * largest * np.sqrt(np.square(columns).sum(axis=0)), added)
             return 2 * model.random(size, verified)

@@ -71,7 +71,8 @@ DENSE = (
 
 def _alexnet(batch: int, _: int) -> tuple[Shape, ...]:
     lowered = (
-        Shape(f"alexnet {name}", filters, batch * pixels, depth) for name, filters, pixels, depth, _ in CONVOLUTIONS
+        Shape(f"alexnet {name}", filters, batch * pixels, depth)
+        for name, filters, pixels, depth, _ in CONVOLUTIONS
     )
     dense = (Shape(f"alexnet {name}", batch, outputs, inputs) for name, inputs, outputs in DENSE)
     return (*lowered, *dense)
@@ -311,7 +312,9 @@ def nets(run: Run) -> tuple[Net, ...]:
     made = []
     for subject, rows in layers.items():
         if rows.keys() >= _RUNS.keys():
-            rate = {name: [(rates.median_rate(row, "device") or 0.0, row) for row in rows[name]] for name in _RUNS}
+            rate = {
+                name: [(rates.median_rate(row, "device") or 0.0, row) for row in rows[name]] for name in _RUNS
+            }
             best = {name: max(rated, key=lambda pair: pair[0]) for name, rated in rate.items()}
             seconds = {n: _RUNS[n] * rates.flops_of(row) / top for n, (top, row) in best.items() if top}
             made.append(Net(*subject, {name: row for name, (_, row) in best.items()}, seconds))

@@ -184,7 +184,11 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
         first = device.data_caches[0] if device.data_caches else _L1
         short = min(ceil_div(panels, cores), first // 2 // itemsize // width)
         strip = max(1, min(short if is_near else panels, parameters["DEPTH"]))
-        slices = 1 if is_near else min(longest, ceil_div(cores * _ROW_PARTS, ceil_div(panels, strip) * problem.batch))
+        slices = (
+            1
+            if is_near
+            else min(longest, ceil_div(cores * _ROW_PARTS, ceil_div(panels, strip) * problem.batch))
+        )
         return {"PACKA": 0, "PACKB": _THERE, "KC": 1, "TILES": 1, "PANELS": strip, "SLICES": slices}
 
     share = max(device.cache_bytes, device.last_level_cache_bytes) // cores
@@ -293,7 +297,9 @@ CPU_PACKED = Variant(
         "UNROLL": Parameter("steps along k in a turn of the innermost loop", (1, 2, 4)),
         "DEPTH": Parameter("steps along k of a panel of B that stays in the second cache", (256, 512, 1024)),
         "PACKA": Parameter("1: A in panels; 0: as it is", (0, 1), True, 0),
-        "PACKB": Parameter("whole panels of B: 0 as they are, 1 packed before, 2 by each block", (0, 1, 2), True, 0),
+        "PACKB": Parameter(
+            "whole panels of B: 0 as they are, 1 packed before, 2 by each block", (0, 1, 2), True, 0
+        ),
         "KC": Parameter("steps along k before the sums go to C", (16, 256, 512, 1024), launch=True),
         "TILES": Parameter("micro-tiles down a work-item's block", (1, 8, 16, 32), launch=True),
         "PANELS": Parameter("panels across a work-item's block", (1, 4, 11, 22), launch=True),
@@ -308,7 +314,12 @@ CPU_PACKED = Variant(
         ),
     ),
     choose=_blocks,
-    extents={"steps": lambda _: _PACK_STEPS, "rows": lambda v: v["TILES"] * v["MR"], "span": _span, "slices": _slices},
+    extents={
+        "steps": lambda _: _PACK_STEPS,
+        "rows": lambda v: v["TILES"] * v["MR"],
+        "span": _span,
+        "slices": _slices,
+    },
     temporaries={
         "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if v["PACKA"] and _is_matrix(v) else 0,
         "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
@@ -360,7 +371,9 @@ INTEL_BLOCK = Variant(
         "cpu-intel": {"LANES": 8, "TN": 2},
         "cpu-intel:double": {"TM": 4},
     },
-    constraints=(Constraint(lambda p: p["TN"] in (2, 4, 8), "TN is 2, 4 or 8: block reads come in these widths"),),
+    constraints=(
+        Constraint(lambda p: p["TN"] in (2, 4, 8), "TN is 2, 4 or 8: block reads come in these widths"),
+    ),
     needs=Needs(
         lacks=_lacks,
         extensions=lambda _: (_SUBGROUPS, "cl_intel_required_subgroup_size"),

@@ -73,7 +73,11 @@ _FORMS: Mapping[str, tuple[Mapping[str, int], ...]] = {
         _form(16, 32, 16, 4, 4, 4, 2, 0),
         _form(16, 16, 8, 2, 4, 8, 2, 0),
     ),
-    "half": (_form(64, 64, 16, 8, 4, 2, 2, 0), _form(32, 32, 16, 4, 4, 4, 2, 0), _form(16, 16, 16, 2, 4, 8, 2, 0)),
+    "half": (
+        _form(64, 64, 16, 8, 4, 2, 2, 0),
+        _form(32, 32, 16, 4, 4, 4, 2, 0),
+        _form(16, 16, 16, 2, 4, 8, 2, 0),
+    ),
 }
 """From large tiles to small: the first with a tile for nearly every unit is taken (docs/notes/small.md)."""
 _PLAIN_STAGES = 2  # where tiles go through registers
@@ -181,7 +185,9 @@ SMALL = Variant(
         "SPLIT": Parameter("slices of k, each multiplied by work-items of its own", (1, 2, 4, 8)),
         "WIDTH": Parameter("elements of a vector", (2, 4)),
         "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4), least=0),
-        "STAGES": Parameter("pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)),
+        "STAGES": Parameter(
+            "pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)
+        ),
         "ASYNC": switch("1: tiles are copied by cp.async, which NVIDIA has; 0: by registers"),
         "DIRECT": switch("1: no tiles, operands go straight to registers"),
     },
@@ -206,10 +212,14 @@ SMALL = Variant(
             "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied",
         ),
         Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
-        Constraint(lambda p: p.get("DIRECT", 0) in (0, 1 - p.get("ASYNC", 0)), "DIRECT must be 0, or 1 with ASYNC=0"),
+        Constraint(
+            lambda p: p.get("DIRECT", 0) in (0, 1 - p.get("ASYNC", 0)), "DIRECT must be 0, or 1 with ASYNC=0"
+        ),
     ),
     choose=_small_form,
-    needs=replace(_NEEDS, extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (), local_elements=_small_local),
+    needs=replace(
+        _NEEDS, extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (), local_elements=_small_local
+    ),
     compilation=Compilation(_compiled_for),
     sums={"half": "float"},
     batches=True,
@@ -361,7 +371,9 @@ def _round(p: Values) -> int:
 
 
 _THIN_ARGUMENTS = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS")
-_MULTIPLY_THIN = multiply("24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), _THIN_ARGUMENTS)
+_MULTIPLY_THIN = multiply(
+    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), _THIN_ARGUMENTS
+)
 
 
 def thin_whole(v: Values) -> bool:
@@ -429,9 +441,13 @@ THIN = Variant(
         ),
     ),
     choose=_thin_shape,
-    temporaries={"P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)},
+    temporaries={
+        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
+    },
     needs=replace(
-        _NEEDS, extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (), local_elements=_thin_local
+        _NEEDS,
+        extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
+        local_elements=_thin_local,
     ),
     compilation=SMALL.compilation,
     sums={"half": "float"},

@@ -352,7 +352,9 @@ def _pad_vectors(columns: str, source: str, ld: str, target: str, width: str, wh
 
 
 _COPIES = (
-    replace(transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"] and not _by_elements(v)),
+    replace(
+        transpose_tall("m", "k", "A", "lda", "AT", "mw"), when=lambda v: not v["ta"] and not _by_elements(v)
+    ),
     _pad_vectors("m", "A", "lda", "AT", "mw", lambda v: bool(v["ta"]) and not _takes_a(v)),
     replace(transpose_tall("n", "k", "B", "ldb", "BP", "nw"), when=lambda v: bool(v["tb"])),
     _pad_vectors("n", "B", "ldb", "BP", "nw", lambda v: not v["tb"] and not _takes_b(v)),

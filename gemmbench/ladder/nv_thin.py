@@ -91,7 +91,9 @@ NV_THIN = Variant(
         "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * _LONG * 2,  # float
         "COUNTS": lambda v: 2 * v["tiles"],  # of 4 bytes
     },
-    needs=Needs(lacks=MMA.lacks, local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4)),
+    needs=Needs(
+        lacks=MMA.lacks, local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4)
+    ),
     dtypes=_DTYPES,
     matrix_units=_DTYPES,
     compilation=NV_MMA.compilation,

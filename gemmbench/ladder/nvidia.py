@@ -190,12 +190,19 @@ NV_MMA = Variant(
     },
     constraints=(
         Constraint(
-            lambda p: _sides(p)["WM"] % 32 == 0, "WM must be a multiple of 32: half a warp's rows are whole products"
+            lambda p: _sides(p)["WM"] % 32 == 0,
+            "WM must be a multiple of 32: half a warp's rows are whole products",
         ),
         Constraint(lambda p: p["WN"] % 16 == 0, "WN must be a multiple of 16, the columns of two products"),
-        Constraint(lambda p: p["BM"] % _sides(p)["WM"] == 0, "BM must be a multiple of WM, to be whole warps"),
-        Constraint(lambda p: _sides(p)["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"),
-        Constraint(lambda p: _sides(p)["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"),
+        Constraint(
+            lambda p: p["BM"] % _sides(p)["WM"] == 0, "BM must be a multiple of WM, to be whole warps"
+        ),
+        Constraint(
+            lambda p: _sides(p)["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"
+        ),
+        Constraint(
+            lambda p: _sides(p)["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"
+        ),
         Constraint(
             lambda p: p["ROW"] in (32, 64, 128),
             "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
@@ -205,10 +212,14 @@ NV_MMA = Variant(
             "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
         ),
         Constraint(
-            lambda p: all(count & count - 1 == 0 for count in (p["BM"] // _sides(p)["WM"], _sides(p)["BN"] // p["WN"])),
+            lambda p: all(
+                count & count - 1 == 0 for count in (p["BM"] // _sides(p)["WM"], _sides(p)["BN"] // p["WN"])
+            ),
             "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
         ),
-        Constraint(lambda p: _items(_sides(p)) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
+        Constraint(
+            lambda p: _items(_sides(p)) >= 64, "two warps or more must make a tile: they copy 8 rows at once"
+        ),
     ),
     extents=_widths(_CHUNK),
     temporaries={
@@ -300,7 +311,10 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     def cost(plan: tuple[tuple[int, int], int]) -> float:
         (rows, columns), count = plan
         steps = ceil_div(_tiles(problem, rows, columns) * count, units) * depth / count
-        return rows * columns * (_COST.get((rows, columns), 1) * steps + (count > 1) * _ADD) + (count > 1) * _WAIT
+        return (
+            rows * columns * (_COST.get((rows, columns), 1) * steps + (count > 1) * _ADD)
+            + (count > 1) * _WAIT
+        )
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
     # None has what breaks a constraint, which is somebody else's to say.
@@ -391,7 +405,9 @@ NV_WGMMA = Variant(
             "BM must be 64, 128 or 256, BN 64, 128, 192 or 256, not both 256: sums must fit in registers",
         ),
         Constraint(
-            lambda p: p.get("STAGES", 2) <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9),
+            lambda p: (
+                p.get("STAGES", 2) <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9)
+            ),
             "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory (BM 64: 1 x BN)",
         ),
     ),

@@ -290,7 +290,9 @@ class _Reader:
                 raise ValueError(f"presets: {kind!r} is no kind of device: cpu, gpu, gpu-nvidia, gpu:double")
             if unknown := next((name for name in values_of if name not in given), ""):
                 raise ValueError(f"presets: {kind} names {unknown}, which is no parameter")
-        default = {name: each.values[0] if each.default is None else each.default for name, each in given.items()}
+        default = {
+            name: each.values[0] if each.default is None else each.default for name, each in given.items()
+        }
         return {"default": default, **self.of.presets}
 
     def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:

@@ -320,7 +320,9 @@ PADDED_TILES = Variant(
         pad("m", "k", "A", "lda", "mp", "kp", "AP"),
         replace(transpose("k", "n", "B", "ldb", "BT", "ldbt"), when=lambda v: not v["FUSED"]),
         replace(pad("n", "k", "BT", "ldbt", "np", "kp", "BP"), when=lambda v: not v["FUSED"]),
-        replace(transpose_padded("k", "n", "B", "ldb", "np", "kp", "BP", "kp"), when=lambda v: bool(v["FUSED"])),
+        replace(
+            transpose_padded("k", "n", "B", "ldb", "np", "kp", "BP", "kp"), when=lambda v: bool(v["FUSED"])
+        ),
         multiply(
             "10_padded.cl",
             "padded",
@@ -353,7 +355,9 @@ PADDED_TILES = Variant(
         **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
     },
     named={
-        "160x160": Named("the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES),
+        "160x160": Named(
+            "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES
+        ),
         "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
     },
     constraints=(
@@ -402,7 +406,9 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
         source=_ANDROID,
         passes=(
             TRANSPOSE_B,
-            multiply(file, kernel, lambda v: (ceil_div(v["n"], block), ceil_div(v["m"], block)), group_of, WITH_BT),
+            multiply(
+                file, kernel, lambda v: (ceil_div(v["n"], block), ceil_div(v["m"], block)), group_of, WITH_BT
+            ),
         ),
         parameters={
             "WIDTH": Parameter("elements of a vector", (width,)),
@@ -442,7 +448,9 @@ MOBILE_VARIANTS = (
         for width in widths
     ),
     *(
-        _dot_products(f"block{n}x{n}-v{width}", f"{n} x {n} elements of C, width {{}}", file, f"block{n}x{n}", n)
+        _dot_products(
+            f"block{n}x{n}-v{width}", f"{n} x {n} elements of C, width {{}}", file, f"block{n}x{n}", n
+        )
         for n, file in ((2, "13_block2x2.cl"), (4, "14_block4x4.cl"))
         for width in (4, 8)
     ),
@@ -489,7 +497,10 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
 
     limits = (*device.max_work_item_sizes, most, most)
     shapes = [
-        (x, y) for x in sides for y in sides if x * y <= most and x <= min(limits[0], _MOST_ACROSS) and y <= limits[1]
+        (x, y)
+        for x in sides
+        for y in sides
+        if x * y <= most and x <= min(limits[0], _MOST_ACROSS) and y <= limits[1]
     ]
     best = min(shapes, key=cost)
     return {"WX": best[0], "WY": best[1]}

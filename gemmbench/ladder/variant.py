@@ -286,7 +286,9 @@ class Variant:
 
         def of_batch(step: Pass) -> Pass:
             return replace(
-                step, items=lambda v: (*_flat(step.items(v)), v["batch"]), group=lambda v: (*_flat(step.group(v)), 1)
+                step,
+                items=lambda v: (*_flat(step.items(v)), v["batch"]),
+                group=lambda v: (*_flat(step.group(v)), 1),
             )
 
         def of_each(formula: Formula) -> Formula:
@@ -380,7 +382,9 @@ class Variant:
             if not self.broken(chosen, dtype):
                 yield chosen
 
-    def nearest(self, parameters: Values, dtype: str, fits: Callable[[dict[str, int]], bool]) -> dict[str, int]:
+    def nearest(
+        self, parameters: Values, dtype: str, fits: Callable[[dict[str, int]], bool]
+    ) -> dict[str, int]:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
         It has only the given parameters, each with its given value or one that the variant lists. It must
@@ -389,7 +393,9 @@ class Variant:
         """
 
         def distance(other: Values) -> float:
-            return sum(abs(math.log2((other[name] or 0.5) / (value or 0.5))) for name, value in parameters.items())
+            return sum(
+                abs(math.log2((other[name] or 0.5) / (value or 0.5))) for name, value in parameters.items()
+            )
 
         values = {
             name: replace(self.parameters[name], values=tuple({*self.parameters[name].values, value}))
@@ -449,7 +455,9 @@ class Variant:
         defines = (f"-D{name}={parameters[name]}" for name in own)
         return (*how.of_type(dtype), *defines, *how.flags, *how.of_parameters(parameters))
 
-    def temporary_bytes(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
+    def temporary_bytes(
+        self, problem: Gemm, parameters: Values, layout: Layout | None = None
+    ) -> dict[str, int]:
         """Bytes of each temporary buffer. Arguments as for `values`."""
         known = self.values(problem, parameters, layout)
         itemsize = DTYPES[problem.dtype].itemsize
@@ -555,7 +563,9 @@ def transpose_bytes(rows: str, columns: str, source: str, ld: str, target: str, 
     )
 
 
-def pad(rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str) -> Pass:
+def pad(
+    rows: str, columns: str, source: str, ld: str, target_rows: str, target_columns: str, target: str
+) -> Pass:
     """A kernel launch: target (target_rows x target_columns) = source (rows x columns), padded with zeros."""
     return Pass(
         "pad",
@@ -584,7 +594,9 @@ PADDED: Mapping[str, Formula] = {
 }
 
 
-def tile_parameters(widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)) -> dict[str, Parameter]:
+def tile_parameters(
+    widths: tuple[int, ...] = (32, 64, 128), micro: tuple[int, ...] = (4, 8)
+) -> dict[str, Parameter]:
     """Parameters BM, BN (a work-group's tile of C), BK (its depth), TM and TN (a work-item's micro-tile).
 
     `widths` are the values to try for BM and BN, `micro` those for TM and TN.
@@ -636,7 +648,9 @@ def mobile(**values: int) -> dict[str, dict[str, int]]:
     return {f"{family}{dtype}": values for family in ("gpu-arm", "gpu-qualcomm") for dtype in ("", ":double")}
 
 
-def group_shape(columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]) -> dict[str, Parameter]:
+def group_shape(
+    columns: str, rows: str, wide: tuple[int, ...], tall: tuple[int, ...]
+) -> dict[str, Parameter]:
     """Parameters WX and WY: work-items across and down a group. They shape the launch and are not compiled.
 
     `columns` and `rows` describe what they cover. `wide` and `tall` are the values to try.

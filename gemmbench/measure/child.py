@@ -189,7 +189,9 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         host.limit(self._limit_s)
         return host
 
-    def for_former(self, case: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+    def for_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
         """Return a worker for what `Case.former` names, with the case and the device as it knows them.
 
         For a kernels folder or a .cl file, that is this worker, with `Case.former_case` and `device`. For a
@@ -441,7 +443,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             worker._end()
 
     def _end(self) -> None:
-        """Kill the process if there is one, wait up to 10 s, and forget its prepared cases and requested batches."""
+        """Kill the process if there is one, wait up to 10 s, and forget its prepared cases and batches."""
         self._held.clear()
         self._batches.clear()
         process, self._process = self._process, None
@@ -565,7 +567,8 @@ def is_stopped(pid: int, tasks: str = "/proc/{}/task") -> bool:
     """Whether Linux reports every thread of a process as stopped or dead, or the process is gone."""
     try:
         states = [
-            (task / "stat").read_text().rpartition(")")[2].split()[0] for task in Path(tasks.format(pid)).iterdir()
+            (task / "stat").read_text().rpartition(")")[2].split()[0]
+            for task in Path(tasks.format(pid)).iterdir()
         ]
     except OSError:  # a thread has ended
         return not Path(tasks.format(pid)).exists()

@@ -320,7 +320,10 @@ class Usage:
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None
         others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
-        return (round(max(0.0, others_s / seconds), 3), round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3))
+        return (
+            round(max(0.0, others_s / seconds), 3),
+            round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
+        )
 
 
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
@@ -331,7 +334,11 @@ def usage(now: float, pid: int, cores: Collection[int] | None = None, system: An
     """
     system = system or psutil
     try:
-        times = [each for number, each in enumerate(system.cpu_times(percpu=True)) if cores is None or number in cores]
+        times = [
+            each
+            for number, each in enumerate(system.cpu_times(percpu=True))
+            if cores is None or number in cores
+        ]
         return Usage(
             now,
             len(times),

@@ -52,7 +52,10 @@ class Sampled:
         """Seconds of one problem in each sample, by scope (kernel, device, host). Empty without batches."""
         return {
             name: Scope(
-                tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop, self.tick_s / self.size
+                tuple(batch.seconds[name] for batch in self.batches),
+                self.size,
+                self.stop,
+                self.tick_s / self.size,
             )
             for name in (self.batches[0].seconds if self.batches else {})
         }

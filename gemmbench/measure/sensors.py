@@ -102,7 +102,9 @@ def is_nvidia(device: DeviceFacts) -> bool:
     return "nvidia" in f"{device.vendor} {device.platform} {device.name}".lower()
 
 
-def measure(counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep) -> Energy:
+def measure(
+    counter: Counter, run: RunBatch, clock: Clock = time.perf_counter, sleep: Sleep = time.sleep
+) -> Energy:
     """Joules for one problem from a counter, and the idle power before it, which is not subtracted.
 
     Rest for 0.3 s, read the idle power for 0.5 s, warm up for 0.3 s, and run batches for a second; each may
@@ -421,7 +423,9 @@ def readings_by_batch(readings: Sequence[Reading], batches: Sequence[Batch]) -> 
         clock_mhz=_value_by_batch(during, lambda reading: reading.clock_mhz, median),
         power_w=_value_by_batch(during, lambda reading: reading.power_w, fmean),
         celsius=_value_by_batch(during, lambda reading: reading.celsius, max),
-        limits=tuple(" ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during),
+        limits=tuple(
+            " ".join(dict.fromkeys(name for reading in part for name in reading.limits)) for part in during
+        ),
     )
 
 

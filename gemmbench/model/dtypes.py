@@ -101,7 +101,8 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 HostArray = npt.NDArray[Any]  # in host memory, of any type
 
 _ML_DTYPES = {"bfloat16": ml_dtypes.bfloat16} | {
-    name: ml_dtypes.float8_e5m2 if name.startswith("e5m2") else ml_dtypes.float8_e4m3fn for name in ("fp8", *FP8_DTYPES)
+    name: ml_dtypes.float8_e5m2 if name.startswith("e5m2") else ml_dtypes.float8_e4m3fn
+    for name in ("fp8", *FP8_DTYPES)
 }
 _TF32_DROPS = np.uint32(13)  # of a float's 23 bits of mantissa
 

@@ -179,7 +179,9 @@ class NotMeasuredError(Exception):
 
     handle: int | None = None
 
-    def __init__(self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None) -> None:
+    def __init__(
+        self, status: Status, reason: str, restart: bool = False, needs_s: float | None = None
+    ) -> None:
         super().__init__(reason)
         self.status, self.reason, self.restart, self.needs_s = status, reason, restart, needs_s
 
@@ -220,7 +222,9 @@ class Instrument(Protocol):
     ) -> Handle:  # fmt: skip
         """Put a case's operands in place: see `Prepare`."""
 
-    def for_former(self, case: Case, device: DeviceFacts | None) -> tuple[Instrument, Case, DeviceFacts | None]:
+    def for_former(
+        self, case: Case, device: DeviceFacts | None
+    ) -> tuple[Instrument, Case, DeviceFacts | None]:
         """The instrument that times what `Case.former` names, and the case and the device as it knows them.
 
         A kernels folder or a .cl file needs no other instrument. A checkout or another driver needs a second

@@ -381,7 +381,8 @@ def _conditions(header: Header, other: Header) -> dict[str, object]:
     """
     host = header.host
     devices = (
-        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units" for device in header.devices
+        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
+        for device in header.devices
     )
     pairs = zip(header.devices, other.devices, strict=False)
     return {

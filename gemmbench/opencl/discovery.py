@@ -41,7 +41,9 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
     facts: list[DeviceFacts] = []
     platforms = [*_platforms()]
     keys = ("NAME", "VENDOR", "VERSION")
-    matching = registered.drivers_of([" ".join(_text(platform, key) for key in keys) for _, platform in platforms])
+    matching = registered.drivers_of(
+        [" ".join(_text(platform, key) for key in keys) for _, platform in platforms]
+    )
     for (platform_index, platform), driver in zip(platforms, matching, strict=True):
         source = driver or drivers.Driver("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
@@ -72,7 +74,7 @@ def handle(facts: DeviceFacts) -> Any:
 
 
 def _platforms() -> Iterator[tuple[int, Any]]:
-    """Yield each platform once, with its index among all; none without a driver. Drop what `register` prepared."""
+    """Yield each platform once, with its index; none without a driver. Drop what `register` prepared."""
     try:
         platforms = cl.get_platforms()
     except cl.Error:  # the loader found no driver at all
@@ -138,7 +140,9 @@ def _facts(
         clock_mhz=_number(device, "MAX_CLOCK_FREQUENCY"),
         cache_bytes=_number(device, "GLOBAL_MEM_CACHE_SIZE"),
         timer_resolution_ns=_number(device, "PROFILING_TIMER_RESOLUTION", 1),
-        vector_widths={name: _number(device, f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES},
+        vector_widths={
+            name: _number(device, f"NATIVE_VECTOR_WIDTH_{name.upper()}") for name in DEVICE_DTYPES
+        },
         extensions=extensions,
         pci=_pci(device, extensions),
         compute_capability=(
@@ -263,7 +267,9 @@ def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tu
     return tuple(sizes[level] for level in sorted(sizes))
 
 
-def last_level_cache_bytes(folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None) -> int:
+def last_level_cache_bytes(
+    folder: Path = Path("/sys/devices/system/cpu"), cores: Collection[int] | None = None
+) -> int:
     """Bytes of all last-level caches that this process can use, together; 0 if unknown.
 
     A CPU may have several, 16 of 32 MiB on an EPYC of 128 cores. `cores` replaces the cores that the system
@@ -273,7 +279,9 @@ def last_level_cache_bytes(folder: Path = Path("/sys/devices/system/cpu"), cores
     caches: dict[tuple[int, str], int] = {}
     for entry in folder.glob("cpu[0-9]*/cache/index*"):
         with contextlib.suppress(OSError, ValueError):
-            level, shared, size = ((entry / name).read_text().strip() for name in ("level", "shared_cpu_list", "size"))
+            level, shared, size = (
+                (entry / name).read_text().strip() for name in ("level", "shared_cpu_list", "size")
+            )
             if cores is None or int(entry.parts[-3].removeprefix("cpu")) in cores:
                 caches[int(level), shared] = int(size.removesuffix("K")) << 10
     last = max((level for level, _ in caches), default=0)

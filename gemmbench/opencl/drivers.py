@@ -71,7 +71,9 @@ class Registered:
         for driver in self.drivers:
             if (file := os.path.realpath(driver.library)) not in seen:
                 seen.add(file)
-                left.setdefault(_known_part(_LIBRARIES.values(), Path(driver.library).name), []).append(driver)
+                left.setdefault(_known_part(_LIBRARIES.values(), Path(driver.library).name), []).append(
+                    driver
+                )
         matching: list[Driver | None] = []
         for name in platforms:
             fitting = left.get(_LIBRARIES.get(_known_part(_LIBRARIES, name), ""), [])
@@ -446,7 +448,9 @@ GUIDE = "https://github.com/gemmbench/gemmbench/blob/main/docs/getting-started.m
 
 # PoCL compiles for one of these where its LLVM does not know the processor.
 _GENERIC = ("generic", "x86-64")
-_HOST_STRING = re.compile(r"HSTR:\s*[a-z]+-(?:x86_64|i[3-6]86)-[^-\s]+-(?:linux-\w+|[^-\s]+)-(\S+)", re.IGNORECASE)
+_HOST_STRING = re.compile(
+    r"HSTR:\s*[a-z]+-(?:x86_64|i[3-6]86)-[^-\s]+-(?:linux-\w+|[^-\s]+)-(\S+)", re.IGNORECASE
+)
 _VECTORS = (("avx512f", 512), ("avx", 256), ("sse", 128))  # flag of /proc/cpuinfo, bits
 
 

@@ -190,7 +190,9 @@ class Runtime:
         if self.facts.type == "cpu" and nbytes >= _WORTH_HUGE_PAGES:
             flags, shape = cl.map_flags.WRITE_INVALIDATE_REGION, (nbytes,)
             with errors():
-                host, _ = cl.enqueue_map_buffer(self.queue, buffer, flags, 0, shape, np.uint8, is_blocking=True)
+                host, _ = cl.enqueue_map_buffer(
+                    self.queue, buffer, flags, 0, shape, np.uint8, is_blocking=True
+                )
                 ask_for_huge_pages(host.ctypes.data, nbytes)
                 host.base.release(self.queue)
         return buffer
@@ -216,7 +218,9 @@ class Runtime:
         kind = cl.channel_type.HALF_FLOAT if dtype.itemsize == 2 else cl.channel_type.FLOAT
         form = cl.ImageFormat(cl.channel_order.RGBA, kind)
         with errors():
-            return cl.create_image(self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height))
+            return cl.create_image(
+                self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height)
+            )
 
 
 def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
@@ -365,7 +369,9 @@ class Operand:
 class Mapped(Operand):
     """One allocation that host and device use alternately."""
 
-    def __init__(self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int) -> None:
+    def __init__(
+        self, runtime: Runtime, shape: Shape, dtype: np.dtype[Any], image: bool, behind: int
+    ) -> None:
         """Allocate the memory, for the device at first, with up to `behind` more bytes after a buffer."""
         super().__init__(runtime, shape, dtype, image)
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.ALLOC_HOST_PTR
@@ -541,7 +547,9 @@ def resources_of(
     """
     values = variant.values(problem, {**parameters, **variant.chosen(problem, runtime.facts, parameters)})
     return tuple(
-        _resources(runtime, step, values, programs[step.file], fixed) for step in variant.steps(values) if not step.once
+        _resources(runtime, step, values, programs[step.file], fixed)
+        for step in variant.steps(values)
+        if not step.once
     )
 
 

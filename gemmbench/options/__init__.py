@@ -80,7 +80,9 @@ class File(click.Path):
 class Output(File):
     """A file to write. `suffixes` are the allowed ones, if not all, and `what` says so in a sentence."""
 
-    def __init__(self, metavar: str = "", folder: bool = True, suffixes: Sequence[str] = (), what: str = "") -> None:
+    def __init__(
+        self, metavar: str = "", folder: bool = True, suffixes: Sequence[str] = (), what: str = ""
+    ) -> None:
         super().__init__(folder)
         self.metavar, self._suffixes, self._what = metavar, suffixes, what
 
@@ -102,7 +104,9 @@ class Flag(click.types.BoolParamType):
 
 COUNT = Whole(0)  # how often a flag is given
 FILE, INPUT, SIZE, LENGTH = File(), File(folder=False), Whole(1), Whole(0)
-CHART = Output("FILE.png|svg|pdf", suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file")
+CHART = Output(
+    "FILE.png|svg|pdf", suffixes=charts.SUFFIXES, what=f"a chart is a {', '.join(charts.SUFFIXES)} file"
+)
 PAGE = Output("FILE.html", suffixes=(".html", ".htm"), what="a report is an .html file")
 GROUPS = ("Problem", "Device", "Kernels", "Timing", "Comparison", "Output")  # of options in --help
 PROBLEM, DEVICE, KERNELS, TIMING, COMPARISON, OUTPUT = GROUPS

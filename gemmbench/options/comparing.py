@@ -172,7 +172,9 @@ class ComparisonOptions(Options):
     @cached_property
     def rules(self) -> Rules:
         """Rules from --threshold, --scope, --across and --fail-on, cached. `UsageError` if one is invalid."""
-        differences = () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
+        differences = (
+            () if self.across is None else names.choose(self.across, tuple(DIFFERENCES), "difference")
+        )
         return Rules(
             *parse_thresholds(self.threshold),
             scope=None if self.scope == "finest" else self.scope,
@@ -278,7 +280,9 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
 
     @cached_property
     def rules(self) -> Rules:
-        return replace(super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.old_kernels))
+        return replace(
+            super().rules, interleaved=self.against is not None, old_kernels=frozenset(self.old_kernels)
+        )
 
     @cached_property
     def user_kernels(self) -> dict[str, Variant]:
@@ -349,8 +353,12 @@ class TuneOptions(Options):
     kernel: str | None = kernel_option(
         "The kernel to tune (see gemmbench kernels).", metavar="NAME", names=ladder.ORDER, common=True
     )
-    kernel_files: tuple[Path, ...] = measuring.kernel_files_option("A file with your own kernel (see kernels --new).")
-    dtype: str | None = problem_option("Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True)
+    kernel_files: tuple[Path, ...] = measuring.kernel_files_option(
+        "A file with your own kernel (see kernels --new)."
+    )
+    dtype: str | None = problem_option(
+        "Data type.  [default: float]", metavar="TYPE", names=GEMM_DTYPES, common=True
+    )
     sizes: str | None = problem_option(
         "Comma-separated m = n = k.  [default: 4096 on a GPU with its own memory, else 1024]",
         metavar="LIST",
@@ -381,9 +389,13 @@ class TuneOptions(Options):
     top: int = option("Number of configurations to show.", SIZE, 10, shell=True, common=True)
     report: Path | None = option("Write an HTML report with all tables.", PAGE, common=True)
     dry_run: bool = flag("Show the size of the search space, and stop.", shell=True, common=True)
-    forget: bool = flag("Delete this device's tuned parameters, or only those for --kernel or --dtype.", shell=True)
+    forget: bool = flag(
+        "Delete this device's tuned parameters, or only those for --kernel or --dtype.", shell=True
+    )
     quiet: bool = flag("Print only the table, without progress or advice.", flags=("-q", "--quiet"))
-    verbose: int = option("Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True)
+    verbose: int = option(
+        "Print a line for every configuration.", COUNT, 0, flags=("-v", "--verbose"), common=True
+    )
 
     def __post_init__(self) -> None:
         """Validate the options. A kernel is required except with --forget."""
@@ -394,7 +406,9 @@ class TuneOptions(Options):
 
     @cached_property
     def only_dtype(self) -> str:
-        return only(names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype")
+        return only(
+            names.choose_dtypes("float" if self.dtype is None else self.dtype, GEMM_DTYPES), "--dtype"
+        )
 
     @cached_property
     def variant(self) -> Variant | None:
@@ -484,7 +498,9 @@ class DoctorOptions(Options):
 
     device: str = measuring.device_option(group=DEVICE)
     json: bool = flag("Print a JSON object.", shell=True, common=True)
-    verbose: bool = flag("Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True)
+    verbose: bool = flag(
+        "Print every check, and what it read.", flags=("-v", "--verbose"), shell=True, common=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -498,7 +514,9 @@ class KernelsOptions(Options):
     )
     resources: bool = flag("Build the kernels and show registers and memory.", group=KERNELS, common=True)
     plot: Path | None = option("With --resources: plot work-group sizes.", CHART, common=True)
-    new: Path | None = kernel_option("Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True)
+    new: Path | None = kernel_option(
+        "Write an example kernel to start from.", FILE, metavar="FILE.cl", common=True
+    )
     device: str = measuring.device_option()
     kernels: str = measuring.kernels_option(default="all")
     kernel_files: tuple[Path, ...] = measuring.kernel_files_option()

@@ -77,7 +77,7 @@ _DEFAULT_SIZE = 1024
 
 
 def device_option(default: str = "the best found", group: str = PROBLEM) -> Any:
-    """The dataclass field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
+    """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
     return option(
         "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
         f"comma-separated.  [default: {default}]",
@@ -103,7 +103,8 @@ def kernels_option(
 
 def kernel_files_option(
     help: str = "A file with your own kernel and a comment that describes it; may be repeated. It is added "
-    "to the kernels that --kernel selects, unless --kernel names it. `gemmbench kernels --new` writes an example.",
+    "to the kernels that --kernel selects, unless --kernel names it. `gemmbench kernels --new` writes an "
+    "example.",
 ) -> Any:
     """The option --kernel-file: files with the user's own kernels."""
     return kernel_option(help, FILE, (), flags=("--kernel-file",), many=True, metavar="FILE.cl")
@@ -330,7 +331,8 @@ class GemmCommandOptions(MeasurementOptions):
     batch: int = batch_option()
     seed: int = problem_option("Seed for generated operands.", LENGTH, Policy.seed)
     scope: str | None = option(
-        "Which time to show: the kernel's alone, that of all device work, or from host memory to host memory.  "
+        "Which time to show: the kernel's alone, that of all device work, or from host memory to host "
+        "memory.  "
         "[default: kernel, or device with a library, because libraries report no kernel time]",
         click.Choice((*SCOPES, "all")),
     )
@@ -429,9 +431,13 @@ class GemmCommandOptions(MeasurementOptions):
         Each device that supports `dtype` gets the plain peak, of multiply-adds. If any kernel uses tensor
         cores for `dtype` in the layouts of the shapes, every device that has these also gets their peak.
         """
-        layouts = {Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes}
+        layouts = {
+            Problem(1, 1, 1, dtype, trans_a=shape.trans_a, trans_b=shape.trans_b) for shape in self.shapes
+        }
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
-        uses_tensor_cores = any(kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes)
+        uses_tensor_cores = any(
+            kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes
+        )
         steps: Plan = ()
         for index, device in enumerate(devices):
             if dtype in device.dtypes:
@@ -465,8 +471,12 @@ class GemmCommandOptions(MeasurementOptions):
         fixed = {name: values[0] for name, values in params.items() if len(values) == 1}
         cases = gemm_plan(devices, self.variants, problems, fixed, self.operands, find_tuned, self.axes)
         if self.partner:
-            cases = alternating_with(cases, devices, self.partner, fixed, self.operands, find_tuned, self.axes)
-        groups = [names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices]
+            cases = alternating_with(
+                cases, devices, self.partner, fixed, self.operands, find_tuned, self.axes
+            )
+        groups = [
+            names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
+        ]
         faster = {} if "all" in names.split(self.kernels) else ladder.FASTER
         return fitting(cases, groups, (*self.named, *self.baseline.split(",")), faster)
 
@@ -616,7 +626,9 @@ class GemmOptions(GemmCommandOptions):
             if self.c and self.beta == 0:
                 raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
             if not self.c and self.beta != 0:
-                raise UsageError(f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out")
+                raise UsageError(
+                    f"--beta {self.beta:g} adds to C, but there is no --c; give it, or leave --beta out"
+                )
         if self.batch > 1 and (self._files or self.out):
             raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.out:
@@ -681,7 +693,9 @@ class GemmOptions(GemmCommandOptions):
                 lengths[axis] = (length, str(path))
         missing = [axis for axis in ("m", "n", "k") if axis not in lengths]
         if missing:
-            raise UsageError(f"the files do not say how long {' and '.join(missing)} is; give -{missing[0]} too")
+            raise UsageError(
+                f"the files do not say how long {' and '.join(missing)} is; give -{missing[0]} too"
+            )
         assert dtype is not None
         return lengths["m"][0], lengths["n"][0], lengths["k"][0], dtype[0]
 

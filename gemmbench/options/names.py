@@ -133,7 +133,9 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
         name, equals, values = text.partition("=")
         words = [word.strip() for word in values.split(",")]
         if not equals or not all(map(_is_number, words)):
-            raise UsageError(f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}")
+            raise UsageError(
+                f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
+            )
         if (name := name.strip()) in chosen:
             both = dict.fromkeys([*map(str, chosen[name]), *words])
             raise UsageError(f"--param {name} is given twice: write --param {name}={','.join(both)}")

@@ -11,5 +11,7 @@ PROBES: Mapping[str, Probe] = {probe.name: probe for probe in (FLOPS, DOT8, MMA,
 QUICK: tuple[Probe, ...] = (FLOPS, MMA, WGMMA)
 """The probes that ``peak`` runs by default. A device without matrix units gets no row for them."""
 
-ALL_DTYPES: tuple[str, ...] = tuple(name for name in DTYPES if any(name in probe.dtypes for probe in PROBES.values()))
+ALL_DTYPES: tuple[str, ...] = tuple(
+    name for name in DTYPES if any(name in probe.dtypes for probe in PROBES.values())
+)
 """Every type that some probe measures."""

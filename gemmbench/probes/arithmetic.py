@@ -11,7 +11,16 @@ import numpy as np
 
 from gemmbench.model import dtypes
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import DTYPES, Capability, DType, HostArray, Instruction, InstructionFamily, decode, encode
+from gemmbench.model.dtypes import (
+    DTYPES,
+    Capability,
+    DType,
+    HostArray,
+    Instruction,
+    InstructionFamily,
+    decode,
+    encode,
+)
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
@@ -103,7 +112,10 @@ def _floating(real: str) -> tuple[Form, ...]:
 
 
 def _integer(real: str) -> tuple[Form, ...]:
-    return (Form("x*x+c", _FLOPS, "FORM_SQUARE", "square", real), Form("x*y+c", _FLOPS, "FORM_CROSS", "cross", real))
+    return (
+        Form("x*x+c", _FLOPS, "FORM_SQUARE", "square", real),
+        Form("x*y+c", _FLOPS, "FORM_CROSS", "cross", real),
+    )
 
 
 _dot_form = partial(Form, file="peak/dot8.cl", recurrence="dot")
@@ -116,7 +128,10 @@ FLOPS = ChainProbe(
     forms={
         "float": _floating("float"),
         "double": _floating("double"),
-        "half": (*_floating("half"), Form("fma.rn.f16x2", "peak/packed.cl", "FORM_HALF2", "packed", capability=(5, 3))),
+        "half": (
+            *_floating("half"),
+            Form("fma.rn.f16x2", "peak/packed.cl", "FORM_HALF2", "packed", capability=(5, 3)),
+        ),
         "bfloat16": (
             *_floating("bfloat16")[:1],  # fma and mad do not take it
             Form("fma.rn.bf16x2", "peak/packed.cl", "FORM_BFLOAT2", "packed", capability=(8, 0)),

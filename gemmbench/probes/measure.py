@@ -200,7 +200,9 @@ def race_matrices(race: Race, probe: MatrixProbe, case: Case, known: Known) -> N
     won = known.get(key)
     pairs = [(int(won["chains"]), int(won["groups"]))] if won else product(probe.chains, probe.groups)
     race.enter(
-        {"chains": chains, "unroll": unroll, "groups": groups} for chains, groups in pairs for unroll in probe.unrolls
+        {"chains": chains, "unroll": unroll, "groups": groups}
+        for chains, groups in pairs
+        for unroll in probe.unrolls
     )
     known.setdefault(key, race.ranked()[0].choice)
 

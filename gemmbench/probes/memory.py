@@ -78,8 +78,14 @@ def _ways(
 # take turns on one core, so that a group of one with a piece of memory of its own is often the best there is.
 WAYS: Mapping[str, Mapping[str, tuple[Way, ...]]] = {
     "global": {
-        "cpu": (*_ways((1, 4), (1, 64), (1, 8), ("item", "group")), *_ways((4, 16), (1,), (1, 8), ("streams",))),
-        "gpu": (*_ways((2, 4, 8), (256,), (8, 32, 0), ("grid",)), *_ways((4, 8), (256,), (8, 32), ("group",))),
+        "cpu": (
+            *_ways((1, 4), (1, 64), (1, 8), ("item", "group")),
+            *_ways((4, 16), (1,), (1, 8), ("streams",)),
+        ),
+        "gpu": (
+            *_ways((2, 4, 8), (256,), (8, 32, 0), ("grid",)),
+            *_ways((4, 8), (256,), (8, 32), ("group",)),
+        ),
     },
     "image": {"cpu": _ways((1, 4), (1, 64), (8, 64)), "gpu": _ways((1, 4, 8), (256,), (8, 32, 0))},
     "working-set": {"cpu": _ways((4, 8), (1, 16), (1, 8)), "gpu": _ways((2, 4, 8), (64, 256), (8, 32))},
@@ -144,10 +150,16 @@ def _transfer(direction: Direction, way: str, bench: Bench, idea: str) -> Memory
 PROBES: tuple[MemoryProbe, ...] = (
     _bandwidth("global-read", "global", "every vector of a set past the last-level cache, read once"),
     _bandwidth("global-write", "global", "every vector of such a set, written once", 0, 1),
-    _bandwidth("global-copy", "global", "one half of such a set copied to the other; both directions count", 1, 1),
-    _bandwidth("global-triad", "global", "STREAM's triad a = b + 3 c over three thirds; all three count", 2, 1),
+    _bandwidth(
+        "global-copy", "global", "one half of such a set copied to the other; both directions count", 1, 1
+    ),
+    _bandwidth(
+        "global-triad", "global", "STREAM's triad a = b + 3 c over three thirds; all three count", 2, 1
+    ),
     _bandwidth("local-read", "local", "local memory, read by work-groups side by side"),
-    _bandwidth("local-copy", "local", "local memory, copied from one array to another; both directions count", 1, 1),
+    _bandwidth(
+        "local-copy", "local", "local memory, copied from one array to another; both directions count", 1, 1
+    ),
     _bandwidth("image-read", "image", "an image of RGBA floats, a texel is four", widths=(4,)),
     _bandwidth(
         "working-set",

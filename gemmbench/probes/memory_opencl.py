@@ -375,7 +375,8 @@ class ImageProbe(_PassProbe):
             sample = max(_PARTS, self._units >> _SAMPLE_SHIFT)
             # The first launch may compile.
             launches = [
-                time_launches(launcher.queue, lambda count: memory_pass.launch(0, count), sample) for _ in range(2)
+                time_launches(launcher.queue, lambda count: memory_pass.launch(0, count), sample)
+                for _ in range(2)
             ]
             self._part, part_s = sample, launches[1].finest_s
             while self._part < self._units and 2 * part_s <= _LAUNCH_S:

@@ -332,7 +332,9 @@ class ProbeExecutor:
         self._runtime = runtime
         self._table = RepeatedTable()
 
-    def prepare(self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None) -> KernelBench | HostBench:
+    def prepare(
+        self, case: Case, policy: Policy, like: Any, problem: Gemm | None = None
+    ) -> KernelBench | HostBench:
         """What times and checks a candidate, whose parameters include the row's.
 
         It shares the operands of `like`, or allocates its own. `policy` and `problem` are ignored. Raises
@@ -420,7 +422,9 @@ class Chains:
         host, *_ = self._operands(form.recurrence)
 
         def differs(trips: int, merged: bool = False) -> str:
-            sums = expected_sums(recurrence, self._dtype, host, self.items, self._width, chains, steps * trips, merged)
+            sums = expected_sums(
+                recurrence, self._dtype, host, self.items, self._width, chains, steps * trips, merged
+            )
             return compare_results(got, sums, stored)
 
         wrong = differs(_CHECKED_TRIPS)
@@ -458,7 +462,8 @@ class MatrixTiles:
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
         self._exact, drawn = (
-            draw_tiles(kind, self._instruction, probe.tiles, rng) for kind in ("exact", str(parameters["operands"]))
+            draw_tiles(kind, self._instruction, probe.tiles, rng)
+            for kind in ("exact", str(parameters["operands"]))
         )
         self._checked, self._timed = self._copied(self._exact), self._copied(drawn)
         most = max(probe.groups) * self._units * self._products(max(probe.chains))

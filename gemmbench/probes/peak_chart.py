@@ -74,8 +74,8 @@ def _peak_bars(run: Run, rated: Sequence[tuple[Row, float]]) -> tuple[list[Bar],
 def _peak_name(row: Row) -> str:
     """The name of a bar: ``float x 4``, ``half + float, wgmma m64n256k16``. A width of 1 is omitted.
 
-    After the type come the accumulator if the row has one, even if it is the same type, and the width. Then come the
-    probe, unless it is ``flops``, and other parameters. Operands are omitted.
+    After the type come the accumulator if the row has one, even if it is the same type, and the width. Then
+    come the probe, unless it is ``flops``, and other parameters. Operands are omitted.
     """
     values = {name: clean(str(value)) for name, value in row.parameters.items() if name != "operands"}
     name = row.dtype + "".join(f" + {values.pop(each)}" for each in ("accumulator",) if each in values)
@@ -140,7 +140,9 @@ def _over_bytes(
     )
     drawn = []
     for number, (name, rows) in enumerate(measured.items()):
-        points = [Point(at[_bytes(row)], figure(row) or math.nan, said=sample(subject.run, row)) for row in rows]
+        points = [
+            Point(at[_bytes(row)], figure(row) or math.nan, said=sample(subject.run, row)) for row in rows
+        ]
         look = Look(pane.COLOURS[number % len(pane.COLOURS)], marker="o")
         drawn.append(Line(name, points, look, clean(name)))
     draw_lines(axes, drawn)

@@ -124,9 +124,9 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
 def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Sheet:
     """A table with a line for every ok row: best and median, noise, what won its race, and the evidence.
 
-    `rows` are those of a `device` in `run`. The evidence is the figures of the checks, such as the time of twice the
-    work over the time of the work. Rates are divided by `divisor`. The share of the theoretical peak, and the age of
-    cached rows, appear if some row has them.
+    `rows` are those of a `device` in `run`. The evidence is the figures of the checks, such as the time of
+    twice the work over that of the work. Rates are divided by `divisor`. The share of the theoretical peak,
+    and the age of cached rows, appear if some row has them.
     """
     measured = [row for row in rows if row.status == "ok"]
     used = {name for row in measured for name in row.choice}
@@ -242,7 +242,9 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
     ]
     remarks.sort(key=lambda note: note.label != WORDS["wrong"])
     doubtful = [row for row in measured if row.status == "ok" and not _is_verified(row)]
-    doubts = by_key(("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful)
+    doubts = by_key(
+        ("; ".join(map(clean, row.check.reasons)) if verbose else _AGAIN, row) for row in doubtful
+    )
     remarks += [
         Note("not verified", f"{notes.places(alike, _row_name)}: {reason}", "yellow")
         for reason, alike in doubts.items()
@@ -259,7 +261,9 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
 
 def _energy_notes(rows: Sequence[Row]) -> list[Note]:
     """A note for each reason why requested joules are missing. It names the rows unless all have it."""
-    groups = by_key((clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why)
+    groups = by_key(
+        (clean(row.energy.why), row) for row in rows if rates.asked_for_energy(row) and row.energy.why
+    )
     every_row = len(groups) == 1 and not any(row.energy.joules for row in rows)
     return [
         Note("energy", why if every_row else f"{notes.places(alike, _row_name)}: {why}", "dim")

@@ -307,14 +307,18 @@ def judge(evidence: Evidence) -> Check:
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
     reasons = [evidence.wrong_result, too_fast]
     if not abs(evidence.doubling / 2 - 1) <= subject.tolerance:
-        reasons.append(f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2")
+        reasons.append(
+            f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2"
+        )
     if evidence.unrolling is not None and not evidence.unrolling <= subject.unrolling:
         reasons.append(
             f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is "
             "the most: a compiler folds several into one"
         )
     if not events_agree(evidence.event_over_wall):
-        reasons.append(f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}")
+        reasons.append(
+            f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
+        )
     reasons = [reason for reason in reasons if reason]
     figures = {"doubling": evidence.doubling, "event_over_wall": evidence.event_over_wall}
     if evidence.unrolling is not None:

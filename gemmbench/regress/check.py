@@ -242,7 +242,9 @@ def _control(job: Job, first: Comparison, suspect: ComparedRow) -> ComparedRow |
     return min(fit, key=rank, default=None)
 
 
-def _remeasure(job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]) -> Generator[Event, None, None]:
+def _remeasure(
+    job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey, Case]
+) -> Generator[Event, None, None]:
     """Measure candidates again in two rounds, each in a new process, with their control before and after.
 
     Neighbours with the same control share one measurement of it. Each row and the larger slowdown of its two
@@ -266,7 +268,9 @@ def _remeasure(job: Job, candidates: Sequence[Candidate], cases: Mapping[RowKey,
                 each.failed[each.line.key] = row
 
 
-def _slowdown(job: Job, candidate: Candidate, control: ComparedRow, case: Case) -> Generator[Event, None, float]:
+def _slowdown(
+    job: Job, candidate: Candidate, control: ComparedRow, case: Case
+) -> Generator[Event, None, float]:
     """Measure a control, and return its time relative to the baseline: at least 1, and 1 without a time.
 
     Yields progress events. A failed row is added to the candidate's `failed`.
@@ -301,7 +305,9 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     before = verdicts.median_cost(old)
     ratios = [verdicts.ratio(before, Cost(now.median / slow, now.minimum / slow)) for _, slow, now in known]
     every = Interval(
-        median(each.median for each in ratios), min(each.low for each in ratios), max(each.high for each in ratios)
+        median(each.median for each in ratios),
+        min(each.low for each in ratios),
+        max(each.high for each in ratios),
     )
     line = verdicts.with_times(line, old, [now for *_, now in known])
     return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT)

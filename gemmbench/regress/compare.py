@@ -189,7 +189,10 @@ def concluded(comparison: Comparison) -> Comparison:
             replace(line, verdict="slower", reason="") if line.ratio and line.ratio.low > limit else line
             for line in lines
         )
-        remarks = (f"At least half of the rows take over {limit:g} times as long: the run is slower.", *remarks)
+        remarks = (
+            f"At least half of the rows take over {limit:g} times as long: the run is slower.",
+            *remarks,
+        )
     if not rules.interleaved and max((line.runs[0] for line in lines), default=0) == 1:
         alone = "Only one baseline run: run-to-run variation is unknown. Add more, or use check --against."
         remarks = (*remarks, alone)
@@ -270,7 +273,11 @@ def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Rep
     return replace(line, resources=changes)
 
 
-_RESOURCES = {"registers": "registers", "spill_bytes": "bytes spilled", "local_bytes": "bytes of local memory"}
+_RESOURCES = {
+    "registers": "registers",
+    "spill_bytes": "bytes spilled",
+    "local_bytes": "bytes of local memory",
+}
 
 
 def changed_resources(before: Row, now: Row) -> Iterator[str]:

@@ -94,7 +94,8 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
         return "old", "new"
     sides = (comparison.bases, "baselines"), (comparison.news, "new runs")
     before, after = (
-        clean(PurePath(runs[0].path).stem) if len(runs) == 1 else f"{len(runs)} {what}" for runs, what in sides
+        clean(PurePath(runs[0].path).stem) if len(runs) == 1 else f"{len(runs)} {what}"
+        for runs, what in sides
     )
     usable = before != after and all(0 < len(label) <= _LABEL for label in (before, after))
     return (before, after) if usable else ("baseline", "new")
@@ -138,7 +139,9 @@ def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note
         if comparison.rules.interleaved
         else "medians and minima are above the threshold, but not both above the limit for failing"
     )
-    pairs = [((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines]
+    pairs = [
+        ((line.verdict, line.reason or reasons.get(line.verdict, "")), line) for line in comparison.lines
+    ]
     groups = by_key([*pairs, *((("resources", line.resources), line) for line in changed)])
     failures: list[Note] = []
     remarks: list[Note] = []

@@ -49,7 +49,9 @@ def failures_by_reason(rows: Iterable[Row], where: Where, each: str = "size") ->
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups = by_key(
-        ((row.status, clean_lines(row.reason) or "no reason given"), row) for row in rows if row.status != "ok"
+        ((row.status, clean_lines(row.reason) or "no reason given"), row)
+        for row in rows
+        if row.status != "ok"
     )
     notes = [
         Note(WORDS[status], f"{places(groups[status, reason], where, every, each)}: {reason}", STYLES[status])
@@ -68,7 +70,9 @@ def uncertain(run: Run, rows: Iterable[Row]) -> list[Note]:
 def meaning(run: Run) -> str:
     """What the mark ``~`` means, and what to do about it."""
     percent, budget_s = 100 * rates.UNCERTAIN, run.header.policy.budget_s
-    return f"uncertain by more than {percent:g} %: close other programs or raise --budget (now {budget_s:g} s)."
+    return (
+        f"uncertain by more than {percent:g} %: close other programs or raise --budget (now {budget_s:g} s)."
+    )
 
 
 def marked(run: Run, row: Row, figure: str) -> str:
@@ -141,7 +145,9 @@ def row_notes(rows: Iterable[Row], where: Where, each: str = "size") -> list[Not
     rows = tuple(rows)
     every = len(set(map(where, rows)))
     groups = by_key((clean_lines(note), row) for row in rows for note in row.notes)
-    notes = [Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()]
+    notes = [
+        Note("note", f"{places(alike, where, every, each)}: {note}", "dim") for note, alike in groups.items()
+    ]
     return _limited(notes, "more notes (--save keeps them, show FILE --format json has them all)")
 
 

@@ -90,7 +90,9 @@ def line(row: Row) -> str:
     if row.status != "ok":
         return f"{label}: {row.status}: {clean(row.reason)}"
     times, noise = rates.summary(row, rates.finest_scope(row) or ""), rates.noise(row)
-    figure = _rate(row, rates.shown_samples(row, "kernel")) or (units.seconds(times.median) if times else "ok")
+    figure = _rate(row, rates.shown_samples(row, "kernel")) or (
+        units.seconds(times.median) if times else "ok"
+    )
     return f"{label}: {figure}" + ("" if noise is None else f", noise {units.percent(noise)}")
 
 

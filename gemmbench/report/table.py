@@ -273,7 +273,8 @@ def _sheet_markdown(sheet: Sheet) -> str:
         left = (sheet.columns[0], *sheet.left)
         table = [map(_escaped, sheet.columns), (":--" if name in left else "--:" for name in sheet.columns)]
         table += [
-            (f"**{_escaped(cell.text)}**" if cell.best else _escaped(cell.text) for cell in row) for row in sheet.rows
+            (f"**{_escaped(cell.text)}**" if cell.best else _escaped(cell.text) for cell in row)
+            for row in sheet.rows
         ]
         lines += [*(f"| {' | '.join(cells)} |" for cells in table), ""]
     if sheet.notes:

@@ -83,7 +83,9 @@ class Ceiling:
     allowed: float = ALLOWED  # times the rate: a rate above that is wrong
 
 
-def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None) -> Ceiling | None:
+def ceiling(
+    device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
+) -> Ceiling | None:
     """The theoretical peak of multiply-adds in flop/s; None if it cannot be derived.
 
     Only NVIDIA's devices have it, from tables by compute capability and type, times units and clock. `matrix`
@@ -107,7 +109,9 @@ def ceiling(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: floa
     )
 
 
-def upper_bound(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None) -> Ceiling | None:
+def upper_bound(
+    device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: float | None = None
+) -> Ceiling | None:
     """Upper bound for a valid rate: the theoretical peak on GPUs (None if unknown), a generous limit on CPUs.
 
     The limit on CPUs is two 512-bit multiply-adds a cycle on every core at 7 GHz. Only the type's size and
@@ -123,7 +127,7 @@ def upper_bound(device: DeviceFacts, dtype: str, matrix: bool = False, max_mhz: 
 
 
 def upper_bound_bytes(device: DeviceFacts) -> Ceiling | None:
-    """A generous limit on a CPU's bytes/s: in each core two 512-bit loads and a store a cycle at 7 GHz; else None."""
+    """A limit on a CPU's bytes/s: per core 128 loaded and 64 stored a cycle at 7 GHz; None for others."""
     if device.type != "cpu" or device.compute_units < 1:
         return None
     return Ceiling(

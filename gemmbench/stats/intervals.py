@@ -71,7 +71,9 @@ def _summarize(samples: tuple[float, ...], resolution: float) -> Summary:
     count, middle = len(ordered), statistics.median(ordered)
     effective = count * _independent_share(samples) if count >= _CORRELATED_FROM else count
     # The effective samples' rank, scaled to the ranks of all samples.
-    rank = math.floor(_low_rank(math.floor(effective)) / math.floor(effective) * count) if effective >= 1 else 0
+    rank = (
+        math.floor(_low_rank(math.floor(effective)) / math.floor(effective) * count) if effective >= 1 else 0
+    )
     low = min(ordered[rank], middle - resolution / 2)
     high = max(ordered[count - 1 - rank], middle + resolution / 2)
     return Summary(middle, low, high, count, ordered[0])

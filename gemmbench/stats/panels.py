@@ -99,7 +99,9 @@ def panels(run: Run, axis: str, order: Sequence[str] = ()) -> list[Panel]:
     return sorted(result, key=lambda panel: panel.device)
 
 
-def series(rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()) -> tuple[Series, ...]:
+def series(
+    rows: Sequence[Row], size_of: Callable[[Row], int], order: Sequence[str] = ()
+) -> tuple[Series, ...]:
     """Group rows of one device (and the host) and one data type into series over size, by their title.
 
     If a title has several rows of a size, each set of parameters becomes a series, named in its label. Series
@@ -263,7 +265,8 @@ def _break_even(kernel: Series, host: Series) -> BreakEven | None:
         size: (device_s, host_s)
         for size in sorted(kernel.rows.keys() & host.rows.keys())
         if size > 0 and kernel.rows[size].status == host.rows[size].status == "ok"
-        if (device_s := rates.summary(kernel.rows[size], "host")) and (host_s := rates.summary(host.rows[size], "host"))
+        if (device_s := rates.summary(kernel.rows[size], "host"))
+        and (host_s := rates.summary(host.rows[size], "host"))
     }
     if not times:
         return None

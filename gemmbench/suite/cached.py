@@ -249,7 +249,9 @@ class TunedPresets(_Cache[Preset]):
         others = (other for other in self._rows(device) if other.purpose != preset.purpose)
         return self._write(device, (*others, preset))
 
-    def forget(self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]) -> tuple[Preset, ...]:
+    def forget(
+        self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
+    ) -> tuple[Preset, ...]:
         """Delete the tuned presets with one of these variants and data types, and return them.
 
         If the file cannot be written, a note says so, and the presets are returned anyway.

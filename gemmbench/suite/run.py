@@ -49,9 +49,9 @@ class Measurement:
     def run(self, listen: Listen = lambda _: None) -> Outcome:
         """Measure the plan, and pass each event to `listen`. Rows are saved if the options name a file.
 
-        A file that exists is continued with `resume`, emptied with `force`, or else refused. Ctrl-C or a write error
-        ends the run, and the outcome holds the rows so far. So does a resumed file with rows of other kernel sources.
-        New peaks are cached. Raise `RunFileError` before measuring if the file is refused or cannot be opened.
+        A file that exists is continued with `resume`, emptied with `force`, or else refused. Ctrl-C or a
+        write error ends the run, and the outcome holds the rows so far. So does a resumed file with rows of
+        other kernel sources. New peaks are cached. Raise `RunFileError` if the file cannot be opened.
         """
         header, options = self.header, self.options
         outcome = Outcome(Run(header, (), str(options.save or "")))

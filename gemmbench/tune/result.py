@@ -246,7 +246,9 @@ def _failures(outcome: Result) -> list[Note]:
         return []
     counts = Counter(WORDS[row.status] for attempt in outcome.failed if (row := attempt.trouble))
     how = ", ".join(f"{count} {word}" for word, count in counts.most_common())
-    return [Note("", f"{len(outcome.failed)} of {len(outcome.attempts)} configurations failed: {how}.", "dim")]
+    return [
+        Note("", f"{len(outcome.failed)} of {len(outcome.attempts)} configurations failed: {how}.", "dim")
+    ]
 
 
 def _finals(outcome: Result) -> Sheet:

@@ -267,7 +267,9 @@ class Tuner:
         if not top:
             return
         expected_s = facts.median_s((shipped if shipped.rate else top[0]).rows[0]) or 0.0
-        overhead_s = sum(self.attempts_s) / len(self.attempts_s) / len(task.problems) if self.attempts_s else 0.0
+        overhead_s = (
+            sum(self.attempts_s) / len(self.attempts_s) / len(task.problems) if self.attempts_s else 0.0
+        )
         plan = rules.finals(task.budget_s, task.time_limit_s, task.problems, expected_s, overhead_s)
         self.listen(Planned((len(top) + 1) * len(task.problems)))
         entrants = [attempt.parameters for attempt in ([shipped, *top] if shipped.rate else top)]
@@ -307,7 +309,9 @@ class Tuner:
         rows: list[Row] = []
         begin, recalled = self.clock(), True
         for problem in self.task.problems:
-            policy = rules.search_policy(self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem))
+            policy = rules.search_policy(
+                self.task.budget_s, self.task.time_limit_s, self.default_s.get(problem)
+            )
             step = self._case(problem, parameters)
             known = self.cache.find(step.row.key if isinstance(step, Skip) else step.key)
             if known is None:
@@ -458,7 +462,7 @@ class Builders:
     """Processes that compile cases into the driver's cache. Their failures have no effect on measurements."""
 
     def __init__(self, make: Callable[[], Worker], count: int, device: DeviceFacts, policy: Policy) -> None:
-        """Make `count` workers, and start a thread for each, which compiles the cases given to `want`, one by one."""
+        """Make `count` workers, and start a thread for each, which compiles the cases given to `want`."""
         self._device, self._policy = device, policy
         self._waiting: deque[Case] = deque()
         self._seen: set[str] = set()  # fingerprints of what was built

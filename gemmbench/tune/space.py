@@ -89,7 +89,8 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     parameters = {name: replace(variant.parameters[name], values=each) for name, each in values.items()}
     allowed = tuple(replace(variant, parameters=parameters).space(dtype))
     reasons = [
-        next(filter(None, (why_not(device, variant, problem, each) for problem in problems)), "") for each in allowed
+        next(filter(None, (why_not(device, variant, problem, each) for problem in problems)), "")
+        for each in allowed
     ]
     suited = tuple(each for each, reason in zip(allowed, reasons, strict=True) if not reason)
     if not suited:
@@ -111,7 +112,9 @@ def other_problems(problems: Sequence[Gemm]) -> tuple[Gemm, ...]:
     return tuple(problem for problem in candidates if problem not in problems)
 
 
-def case(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, phase: str = "") -> Case | Skip:
+def case(
+    device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Values, phase: str = ""
+) -> Case | Skip:
     """The case of one configuration and problem in a phase of the tuner, or the reason why it cannot run."""
     (step,) = gemm_plan([device], [variant], [problem], parameters)
     return Skip(replace(step.row, phase=phase)) if isinstance(step, Skip) else replace(step, phase=phase)

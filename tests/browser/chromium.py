@@ -140,7 +140,9 @@ class Page:
         code, text = codes[key]
         for kind in ("keyDown", "keyUp"):
             typed = {"text": text} if text and kind == "keyDown" else {}
-            self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed)
+            self.call(
+                "Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code, **typed
+            )
 
     def point(self, x: float, y: float) -> None:
         """The pointer to a point of the window."""
@@ -148,7 +150,13 @@ class Page:
 
     def size(self, width: int, height: int = 900) -> None:
         """How large the window is, in CSS pixels."""
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
 
     def colours(self, scheme: str) -> None:
         """What the reader prefers: light or dark."""

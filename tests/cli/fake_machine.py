@@ -51,7 +51,8 @@ class FakeMachine:
             self._fail(names[0])
         devices = [DEVICES.get(name) or load(name).header.devices[0] for name in names]
         return tuple(
-            replace(device, index=index, platform_index=index, device_index=0) for index, device in enumerate(devices)
+            replace(device, index=index, platform_index=index, device_index=0)
+            for index, device in enumerate(devices)
         )
 
     def host(self) -> HostFacts:

@@ -32,7 +32,9 @@ class Recorded:
     @property
     def prepared(self) -> Prepared:
         """With the row in a note."""
-        return Prepared(("device",), unit=Work(flops=5_000_000), notes=(msgspec.json.encode(self.row).decode(),))
+        return Prepared(
+            ("device",), unit=Work(flops=5_000_000), notes=(msgspec.json.encode(self.row).decode(),)
+        )
 
     def release(self) -> None:
         """Nothing to do."""

@@ -117,7 +117,9 @@ def test_nothing_measured_has_the_rows() -> None:
     with pytest.raises(gb.NothingMeasured, match="naive half: unsupported") as error:
         gb.square(device="pocl", dtype="half", sizes=8, kernels="naive", quiet=True)
     assert error.value.run is not None
-    assert [row["status"] for row in error.value.run.records() if row["variant"] == "naive"] == ["unsupported"]
+    assert [row["status"] for row in error.value.run.records() if row["variant"] == "naive"] == [
+        "unsupported"
+    ]
 
 
 def test_a_wrong_result_is_a_run_that_is_not_ok(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +156,17 @@ def test_show_is_the_commands_own_table(
 ) -> None:
     words = command.replace("coarse", "naive,coarse").split() if "WPT" in command else command.split()
     if "WPT" in command:
-        words = ["sweep-k", "--k-max", "128", "--kernel", "tiled", "--no-peak", "--param", "TS=8", "--remeasure"]
+        words = [
+            "sweep-k",
+            "--k-max",
+            "128",
+            "--kernel",
+            "tiled",
+            "--no-peak",
+            "--param",
+            "TS=8",
+            "--remeasure",
+        ]
     table = call(*words, "--save", str(tmp_path / "line.jsonl"))
     assert table.exit_code == 0, table.stderr
     run = function(words[0])(**keywords(words), save=tmp_path / "api.jsonl")

@@ -35,7 +35,12 @@ def test_every_library_runs_after_the_kernels_of_each_problem(call: Call, tmp_pa
 
 @pytest.mark.parametrize(
     ("baseline", "names"),
-    [("none", []), ("numpy", ["numpy"]), ("clblast,numpy", ["numpy", "clblast"]), ("all", ["numpy", "clblast"])],
+    [
+        ("none", []),
+        ("numpy", ["numpy"]),
+        ("clblast,numpy", ["numpy", "clblast"]),
+        ("all", ["numpy", "clblast"]),
+    ],
 )
 def test_libraries_by_name(call: Call, tmp_path: Path, baseline: str, names: list[str]) -> None:
     rows = asked(call, tmp_path, "--kernel", "naive", "--baseline", baseline)

@@ -146,7 +146,9 @@ def test_a_slower_row_is_measured_again_and_found(call: Call, monkeypatch: pytes
     assert (mine["base_runs"], mine["new_runs"]) == (REPETITIONS, 3)
 
 
-def test_a_slower_machine_is_no_regression_but_not_silent(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slower_machine_is_no_regression_but_not_silent(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_SLOW", "* * 1.40")
     result = call("check", "aa.jsonl")
     assert result.exit_code == 0
@@ -204,11 +206,15 @@ def test_a_checkout_that_cannot_answer_is_one_sentence(file: str, sentence: str,
 def test_a_driver_that_is_not_there_is_one_sentence(call: Call) -> None:
     result = call("check", "once.jsonl", "--against", "driver:/nowhere/libcl.so")
     assert (result.exit_code, result.stdout) == (EXIT_USAGE, "")
-    assert result.stderr == ("gemmbench: --against driver:/nowhere/libcl.so: there is no driver /nowhere/libcl.so\n")
+    assert result.stderr == (
+        "gemmbench: --against driver:/nowhere/libcl.so: there is no driver /nowhere/libcl.so\n"
+    )
 
 
 @pytest.mark.parametrize(("fault", "verdict"), [("former-sigsegv", "missing"), ("sigsegv", "broken")])
-def test_whose_fault_it_was(call: Call, former: str, monkeypatch: pytest.MonkeyPatch, fault: str, verdict: str) -> None:
+def test_whose_fault_it_was(
+    call: Call, former: str, monkeypatch: pytest.MonkeyPatch, fault: str, verdict: str
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"tiled 16 {fault}")
     result = call("check", "once.jsonl", "--against", former, "--format", "json")
     assert verdicts(result.stdout)["tiled 16"] == verdict
@@ -231,7 +237,9 @@ def test_a_kernel_that_this_version_lacks_is_missing_with_its_reason(call: Call)
     assert result.exit_code == 0
     found = {row["variant"]: (row["verdict"], row["reason"]) for row in json.loads(result.stdout)["rows"]}
     assert found["gone"] == ("missing", "unsupported: this gemmbench has no kernel gone")
-    assert found["register"][1].startswith("unsupported: this gemmbench has no such case: no chosen kernel has")
+    assert found["register"][1].startswith(
+        "unsupported: this gemmbench has no such case: no chosen kernel has"
+    )
     assert found["naive"][0] == "unchanged"
     assert call("check", "old.jsonl", "--missing", "fail", "-q").exit_code == EXIT_WRONG
 
@@ -242,7 +250,9 @@ def test_a_device_is_found_by_what_it_is(call: Call, monkeypatch: pytest.MonkeyP
     assert [device.platform for device in load("new.jsonl").header.devices] == ["Intel(R) OpenCL"]
 
 
-def test_another_device_is_refused_before_anything_is_measured(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_device_is_refused_before_anything_is_measured(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu pocl")
     result = call("check", "aa.jsonl")
     assert result.exit_code == EXIT_USAGE
@@ -272,10 +282,14 @@ def test_named_devices_are_paired_by_what_they_are(
 def presets(path: str) -> set[tuple[str, str, str]]:
     """What each device has run."""
     run = load(path)
-    return {(device.title, row.variant, listed(row.parameters)) for row in run.rows if (device := run.device(row))}
+    return {
+        (device.title, row.variant, listed(row.parameters)) for row in run.rows if (device := run.device(row))
+    }
 
 
-def test_what_is_left_of_named_devices_is_paired_in_order(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_left_of_named_devices_is_paired_in_order(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "pocl cpu")
     assert call(*SWEEP, "--device", "all", "--save", "two.jsonl").exit_code == 0
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "gpu pocl")
@@ -303,7 +317,10 @@ def test_dry_run_says_what_would_be_measured(call: Call) -> None:
 
 
 def test_microbenchmarks_are_measured_again_too(call: Call) -> None:
-    assert call("peak", "--types", "float", "--all", "--save", "peak.jsonl", "-q").exit_code in (0, EXIT_USAGE)
+    assert call("peak", "--types", "float", "--all", "--save", "peak.jsonl", "-q").exit_code in (
+        0,
+        EXIT_USAGE,
+    )
     if not Path("peak.jsonl").exists():
         assert call("peak", "--all", "--save", "peak.jsonl", "-q").exit_code == 0
     ok = sum(row.status == "ok" for row in load("peak.jsonl").rows)
@@ -331,7 +348,9 @@ cli.main()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are otherwise there")
-def test_ctrl_c_shows_what_was_compared(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_shows_what_was_compared(
+    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pid = tmp_path / "pid"
     monkeypatch.setattr("tests.cli.conftest._DRIVER", _DRIVER)
     faults = {"GEMMBENCH_FAKE_FAULTS": "register 16 hang", "GEMMBENCH_FAKE_PID": str(pid)}

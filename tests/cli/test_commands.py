@@ -61,10 +61,21 @@ def test_show_is_what_the_command_printed(command: str, call: Call, tmp_path: Pa
     assert call("show", path).stdout.startswith(made.stdout)
 
 
-def test_workloads_of_a_file(call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workloads_of_a_file(
+    call: Call, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("shapes.csv").write_text("name,m,n,k\r\nmine,8,16,100\r\n,5,6,7\r\nagain,8,16,100\r\n", "utf-8-sig")
-    words = ("workloads", "--file", "shapes.csv", "--kernel", "naive,tiled", "--no-peak", "--save", "run.jsonl")
+    words = (
+        "workloads",
+        "--file",
+        "shapes.csv",
+        "--kernel",
+        "naive,tiled",
+        "--no-peak",
+        "--save",
+        "run.jsonl",
+    )
     result = call(*words)
     assert (result.exit_code, result.stderr) == (0, "Saved 6 rows in run.jsonl.\n")
     golden("command-workloads-file.txt", result.stdout)
@@ -75,7 +86,9 @@ def test_workloads_of_a_file(call: Call, golden: Golden, tmp_path: Path, monkeyp
     assert len(load("run.jsonl").rows) == 6
 
 
-def test_a_crash_is_told_by_the_name_of_its_shape(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_crash_is_told_by_the_name_of_its_shape(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 96 sigsegv; naive 384 wrong")
     path = tmp_path / "run.jsonl"
     words = ("workloads", "--set", "alexnet", "--kernel", "naive,tiled", "--save", str(path))
@@ -226,7 +239,9 @@ def test_sizes(words: str, sizes: set[int], call: Call, tmp_path: Path) -> None:
     assert {row.problem.m for row in load(path).rows if row.problem} == sizes
 
 
-def test_a_dry_run_measures_and_writes_nothing(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dry_run_measures_and_writes_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "naive 8 sigsegv; numpy 8 sigsegv")
     path, chart = tmp_path / "run.jsonl", tmp_path / "out.png"
     words = ("--sizes", "8", "--kernel", "naive", "--save", str(path), "--plot", str(chart))
@@ -289,7 +304,9 @@ def test_the_device_comes_from_the_environment(call: Call, monkeypatch: pytest.M
     ],
 )
 def test_workloads_runs_the_best_kernels(dtype: str, kernels: set[str], call: Call) -> None:
-    plan = call("workloads", "--set", "odd", "--dtype", dtype, "--no-peak", "--device", "intel", "--dry-run").stdout
+    plan = call(
+        "workloads", "--set", "odd", "--dtype", dtype, "--no-peak", "--device", "intel", "--dry-run"
+    ).stdout
     assert {line.split()[0] for line in plan.splitlines() if line.startswith("  ")} == kernels
 
 

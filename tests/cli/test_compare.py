@@ -128,7 +128,9 @@ def test_every_format_at_once(call: Call) -> None:
     assert Path("r.md").read_text().startswith("### gemmbench: 1 slower, ")
     assert json.loads(Path("r.json").read_text())["verdicts"]["slower"] == 1
     assert "tiled" in Path("t.txt").read_text()
-    assert result.stderr.splitlines() == [f"Wrote {name}." for name in ("r.xml", "r.md", "r.json", "r.txt", "t.txt")]
+    assert result.stderr.splitlines() == [
+        f"Wrote {name}." for name in ("r.xml", "r.md", "r.json", "r.txt", "t.txt")
+    ]
 
 
 @pytest.mark.parametrize("form", ["table", "markdown", "junit", "json", "github"])
@@ -139,7 +141,9 @@ def test_formats_on_stdout(form: str, call: Call) -> None:
 
 
 def test_several_new_runs_stand_after_the_dashes(call: Call) -> None:
-    result = call("compare", "--format", "json", "base1.jsonl", "base2.jsonl", "--", "same.jsonl", "fast.jsonl")
+    result = call(
+        "compare", "--format", "json", "base1.jsonl", "base2.jsonl", "--", "same.jsonl", "fast.jsonl"
+    )
     data = json.loads(result.stdout)
     assert (data["bases"], data["news"]) == (["base1.jsonl", "base2.jsonl"], ["same.jsonl", "fast.jsonl"])
     assert {(row["base_runs"], row["new_runs"]) for row in data["rows"]} == {(2, 2)}

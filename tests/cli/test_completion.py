@@ -46,6 +46,8 @@ def test_what_is_completed(line: str, values: list[str], complete: Any) -> None:
 
 def test_no_command_is_imported_to_list_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cli, "load_command", lambda *_: pytest.fail("a command is imported"))
-    context = click.Context(cli.main, info_name="gemmbench", resilient_parsing=True, **cli.main.context_settings)
+    context = click.Context(
+        cli.main, info_name="gemmbench", resilient_parsing=True, **cli.main.context_settings
+    )
     offered = {item.value: item.help for item in cli.main.shell_complete(context, "s")}
     assert offered == {name: cli.COMMANDS[name][1] for name in ("square", "sweep-k", "show")}

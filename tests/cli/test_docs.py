@@ -26,7 +26,12 @@ def anchors(text: str) -> set[str]:
 
 
 def test_every_page_is_on_the_menu_once() -> None:
-    listed = [name for section in site.menu([*PAGES, *site.GENERATED]) for names in section.values() for name in names]
+    listed = [
+        name
+        for section in site.menu([*PAGES, *site.GENERATED])
+        for names in section.values()
+        for name in names
+    ]
     assert sorted(listed) == sorted({*PAGES, *site.GENERATED})
     assert {"help.md", "api.md", "contributing.md"} <= set(site.menu([*PAGES, *site.GENERATED])[-1]["More"])
 
@@ -83,7 +88,10 @@ def test_install_lines_work_before_a_release(page: str) -> None:
 def test_install_lines_are_found() -> None:
     text = (ROOT / "docs/getting-started.md").read_text(encoding="utf-8")
     assert [what for _, what in INSTALL.findall(text)][:3] == [".[cpu]"] * 3
-    assert INSTALL.findall("python -m pip install -q --no-cache-dir 'gemmbench==0.1.0'")[0][1] == "gemmbench==0.1.0"
+    assert (
+        INSTALL.findall("python -m pip install -q --no-cache-dir 'gemmbench==0.1.0'")[0][1]
+        == "gemmbench==0.1.0"
+    )
 
 
 RATES = re.compile(r"\d\s?(?:[TG]?FLOPS|[TG]?I?OPS|[TG]B/s|GFLOP/J)\b")

@@ -44,7 +44,9 @@ def test_json_is_an_object(call: Call, patient: Patient) -> None:
     assert [each["check"] for each in json.loads(result.stdout)["findings"]] == ["load"]
 
 
-def test_a_machine_without_a_device_is_looked_at(call: Call, patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_device_is_looked_at(
+    call: Call, patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     result = call("doctor")
     assert result.exit_code == 0

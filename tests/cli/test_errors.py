@@ -131,7 +131,9 @@ def contents() -> dict[Path, bytes]:
 
 @pytest.mark.usefixtures("files")
 @pytest.mark.parametrize("name", sorted(path.name for path in GOLDEN.glob("errors-*.txt")))
-def test_one_sentence_and_nothing_overwritten(name: str, call: Call, golden: Callable[[str, str], None]) -> None:
+def test_one_sentence_and_nothing_overwritten(
+    name: str, call: Call, golden: Callable[[str, str], None]
+) -> None:
     """The commands are those of the golden file: to add one, write it there and update the file."""
     lines, before = [], contents()
     for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines():
@@ -144,14 +146,18 @@ def test_one_sentence_and_nothing_overwritten(name: str, call: Call, golden: Cal
         is_late = sentence.startswith("nothing was ")  # after a table and its remarks
         assert is_late or (result.stdout, result.stderr) == ("", f"gemmbench: {sentence}"), line
         assert contents() == before, line
-        sentence = result.stderr.removeprefix("gemmbench: ").replace(f"{Path.cwd()}/", "").replace(LONG, "LONG")
+        sentence = (
+            result.stderr.removeprefix("gemmbench: ").replace(f"{Path.cwd()}/", "").replace(LONG, "LONG")
+        )
         lines += [line, sentence]
     golden(name, "\n".join(lines))
 
 
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
-    monkeypatch.setattr("gemmbench.suite.run.no_device_message", lambda _: "no OpenCL device was found; type: install")
+    monkeypatch.setattr(
+        "gemmbench.suite.run.no_device_message", lambda _: "no OpenCL device was found; type: install"
+    )
     for command in ("devices", "peak", "square", "sweep-k", "workloads", "gemm"):
         result = call(command)
         assert result.stderr == "gemmbench: no OpenCL device was found; type: install\n"
@@ -197,12 +203,16 @@ def test_an_unsupported_type_is_rows_beside_others(call: Call) -> None:
         ("PYOPENCL_CTX", "--device selects the device"),
     ],
 )
-def test_variables_of_pyopencl_are_ignored(name: str, reason: str, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_of_pyopencl_are_ignored(
+    name: str, reason: str, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "0")
     assert call("square", *QUICK).stderr.splitlines().count(f"{name} is ignored: {reason}.") == 1
 
 
-def test_an_internal_error_is_one_sentence_and_no_regression(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_one_sentence_and_no_regression(
+    call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """CI reads exit status 1 as a regression."""
 
     def fail(*_: object) -> None:

@@ -29,7 +29,10 @@ def test_a_figure_is_that_of_the_run_and_a_missing_run_is_said(tmp_path: Path) -
     folder.mkdir(parents=True)
     known = load(ROOT / FOLDER / "cpu-intel" / "image.jsonl")
     row = next(row for row in known.rows if row.former and row.former.variant == "buffer-4x8")
-    slower = {name: replace(scope, seconds=tuple(2 * s for s in scope.seconds)) for name, scope in row.samples.items()}
+    slower = {
+        name: replace(scope, seconds=tuple(2 * s for s in scope.seconds))
+        for name, scope in row.samples.items()
+    }
     wrong = replace(row, status="wrong")
     for shown in (row, replace(row, samples=slower), wrong):
         (folder / "image.jsonl").write_bytes(encode(known.header) + encode(shown))

@@ -39,7 +39,9 @@ FAULTS = {
 
 @pytest.mark.usefixtures("skips")
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_costs_one_row(fault: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_costs_one_row(
+    fault: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", f"tiled 8 {fault}")
     path = tmp_path / "run.jsonl"
     result = call(*SWEEP, "--save", str(path))
@@ -54,7 +56,9 @@ def test_a_fault_costs_one_row(fault: str, call: Call, tmp_path: Path, monkeypat
     assert result.stderr == f"Saved {ROWS} rows in {path}.\n"
 
 
-def test_the_first_and_the_last_row_may_crash_too(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_and_the_last_row_may_crash_too(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "naive 8 sigsegv; tiled 8 exit; numpy 16 sigsegv")
     path = tmp_path / "run.jsonl"
     assert call(*SWEEP, "--no-peak", "--save", str(path)).exit_code == 0
@@ -132,7 +136,9 @@ def test_killed_and_resumed_has_every_row_once(torn: bool, start: Start, tmp_pat
     assert len(set(keys(path))) == ROWS
 
 
-def test_resuming_a_finished_run_measures_nothing(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resuming_a_finished_run_measures_nothing(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / "run.jsonl"
     first = call(*SWEEP, "--save", str(path))
     before = path.read_bytes()
@@ -229,7 +235,9 @@ def test_until_its_command_is_imported_ctrl_c_ends_the_program() -> None:
 
 
 @pytest.mark.usefixtures("_handlers")
-def test_ctrl_c_within_an_import_is_not_lost(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_within_an_import_is_not_lost(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An extension module may lose it, and Python 3.11 makes a RuntimeError of it in an Enum's members."""
     text = "import signal, time\ntry: signal.raise_signal(2); time.sleep(0.1)\nexcept BaseException: pass"
     (tmp_path / "that_loses_it.py").write_text(text)

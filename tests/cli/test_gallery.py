@@ -59,7 +59,9 @@ def drawn() -> dict[Path, list[str]]:
     return {
         run: [
             named(run, kind).stem
-            for kind in chart_views.suited([load(file) for file in dict.fromkeys((run, peak_of(run)))], FAMILIES)
+            for kind in chart_views.suited(
+                [load(file) for file in dict.fromkeys((run, peak_of(run)))], FAMILIES
+            )
         ]
         for run in RUNS
     }

@@ -66,7 +66,9 @@ def test_show(path: str, page: OpenPage) -> None:
 
 @pytest.mark.parametrize("width", [40, 80, 120])
 @pytest.mark.parametrize("path", SHOWN, ids=name)
-def test_no_line_is_wider_than_the_terminal(path: str, width: int, call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_line_is_wider_than_the_terminal(
+    path: str, width: int, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("COLUMNS", str(width))
     for words in ("", *SHOWN[path]):
         lines = call("show", path, *words.split()).stdout.splitlines()
@@ -104,7 +106,10 @@ PLANS = {
         "square --sizes 64,512 --dtype half,bfloat16,tf32,char,double --kernel nv-mma,nv-wgmma,padded",
     ),
     "sweep-k": ("sweep-k --kernel naive,tiled",),
-    "workloads": ("workloads", "workloads --file shapes.csv --set odd --batch 4 --prompt 128 --kernel naive,numpy"),
+    "workloads": (
+        "workloads",
+        "workloads --file shapes.csv --set odd --batch 4 --prompt 128 --kernel naive,numpy",
+    ),
     "check": (
         "check tests/data/ci-base.jsonl --across device,driver",
         "check tests/data/aa/h200.jsonl --aa 3 --device h200",

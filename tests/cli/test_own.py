@@ -97,7 +97,9 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
     was = mine.read_text()
     mine.unlink()
     assert "mine" in call("show", "a.jsonl").stdout
-    jsonschema_rs.validate(gb.schema("records"), json.loads(call("show", "a.jsonl", "--format", "json").stdout))
+    jsonschema_rs.validate(
+        gb.schema("records"), json.loads(call("show", "a.jsonl", "--format", "json").stdout)
+    )
     assert call("compare", "a.jsonl", "a.jsonl").exit_code == 2
     assert call("plot", "a.jsonl", "--kind", "ladder", "-o", "a.svg").exit_code == 0
     assert ">own kernels<" in Path("a.svg").read_text()
@@ -120,7 +122,10 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("gemm", "--kernel", "mine.cl"), "--kernel takes names, and mine.cl is a file: --kernel-file mine.cl"),
+        (
+            ("gemm", "--kernel", "mine.cl"),
+            "--kernel takes names, and mine.cl is a file: --kernel-file mine.cl",
+        ),
         (("gemm", "--kernel-file", "none.cl"), "cannot read none.cl: no such file or directory"),
         (("gemm", *MINE, *MINE), "mine is another kernel's name"),
         (("gemm", *MINE, "--kernel", "mien"), "did you mean mine?"),
@@ -135,7 +140,9 @@ def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, 
         (("gemm", *MINE, "--save", "x" * 300), "file name too long"),
     ],
 )
-def test_what_cannot_be_is_one_sentence(call: Call, mine: Path, words: tuple[str, ...], sentence: str) -> None:
+def test_what_cannot_be_is_one_sentence(
+    call: Call, mine: Path, words: tuple[str, ...], sentence: str
+) -> None:
     Path("two.cl").write_text(mine.read_text())
     before = mine.read_text()
     result = call(*words)

@@ -160,7 +160,9 @@ def test_another_device_is_measured(call: Call, tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("sourced")
-def test_a_cache_that_cannot_be_used_costs_a_note(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_that_cannot_be_used_costs_a_note(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     result = call(*SQUARE)

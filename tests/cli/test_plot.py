@@ -52,7 +52,9 @@ def test_all_names_its_files_after_the_first_run(call: Call) -> None:
 def test_nothing_to_draw_at_all(call: Call) -> None:
     result = call("plot", "empty.jsonl", "--kind", "all")
     assert result.exit_code == 2
-    assert result.stderr.splitlines()[-1] == ("gemmbench: nothing to draw: no kind of chart suits empty.jsonl")
+    assert result.stderr.splitlines()[-1] == (
+        "gemmbench: nothing to draw: no kind of chart suits empty.jsonl"
+    )
     assert drawn() == set()
 
 

@@ -72,7 +72,9 @@ def test_commands_are_found() -> None:
 
 
 @pytest.mark.parametrize("text", sorted({text for page in PAGES for text in commands(page)}))
-def test_every_command_is_understood(text: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_is_understood(
+    text: str, call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Measuring commands are planned, not run, on the fake machine; the others run on a saved run."""
     monkeypatch.chdir(tmp_path)
     words = text.split()[1:]
@@ -86,7 +88,9 @@ def test_every_command_is_understood(text: str, call: Call, tmp_path: Path, monk
         for name in SAVED.keys() & {*words, *(f"{word}run.jsonl" for word in words)}:
             Path(name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / SAVED[name], name)
-    words = ["register" if words[0] == "tune" and word == "gpu-tile" else word for word in words]  # a small space
+    words = [
+        "register" if words[0] == "tune" and word == "gpu-tile" else word for word in words
+    ]  # a small space
     if "--kernel-file" in words:
         if words[0] == "check":
             pytest.skip("tests/device/test_ci_recipes.py runs it, on a real kernel")
@@ -152,7 +156,9 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("part", [generate_readme.LADDER, generate_readme.SAMPLE, generate_readme.WGMMA])
-def test_a_stale_table_is_found_and_written(part: str, copy: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_stale_table_is_found_and_written(
+    part: str, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     page = generate_readme.PAGES[part]
     readme = copy / page
     fresh = readme.read_text(encoding="utf-8")

@@ -78,7 +78,9 @@ def test_a_file_of_presets_that_cannot_be_read_is_replaced(call: Call) -> None:
     path.write_text("{")
     refused = call("tune", "--forget")
     assert refused.exit_code == 2
-    assert refused.stderr.startswith("gemmbench: tuned presets cannot be read, so that the shipped ones serve: ")
+    assert refused.stderr.startswith(
+        "gemmbench: tuned presets cannot be read, so that the shipped ones serve: "
+    )
     assert path.read_text() == "{"
     done = call(*TUNE)
     assert f"Saved in {path}; every command" in done.stderr
@@ -95,7 +97,9 @@ def test_forgetting_one_type_or_kernel_leaves_the_others(call: Call) -> None:
 def test_where_nothing_is_faster_the_shipped_preset_stays(
     call: Call, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "BM=32 0.7; BM=64 0.8; BN=32 0.7; BN=64 0.9; BK=8 0.9; TM=8 0.8")
+    monkeypatch.setenv(
+        "GEMMBENCH_FAKE_GAINS", "BM=32 0.7; BM=64 0.8; BN=32 0.7; BN=64 0.9; BK=8 0.9; TM=8 0.8"
+    )
     done = call(*TUNE, "--cache", str(tmp_path / "t.jsonl"))
     assert done.exit_code == 0
     assert "The shipped preset stays" in done.stdout
@@ -118,7 +122,9 @@ def test_a_fault_costs_its_configurations_only(
     assert "The winner is saved" in done.stdout
     found = result(load(path))
     assert found.failed
-    assert {(one.parameters["BN"], one.trouble.status) for one in found.failed if one.trouble} == {(32, FAULTS[fault])}
+    assert {(one.parameters["BN"], one.trouble.status) for one in found.failed if one.trouble} == {
+        (32, FAULTS[fault])
+    }
     assert f"{len(found.failed)} of " in flat(done.stdout)
 
 
@@ -183,7 +189,9 @@ def test_killed_and_resumed_measures_nothing_twice(start: Start, tmp_path: Path)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert (tmp_path / "t.jsonl").read_bytes().startswith(before)
-    searched = [line for line in log.read_text().splitlines() if line.startswith("register float trial 64x64x64")]
+    searched = [
+        line for line in log.read_text().splitlines() if line.startswith("register float trial 64x64x64")
+    ]
     assert len(set(searched)) == len(searched)
     assert len(searched) == len(result(load(tmp_path / "t.jsonl")).attempts)
     assert "The winner is saved" in out
@@ -288,8 +296,14 @@ ERRORS = {
     ),
     "sizes and m": ((*TUNE, "-m", "8"), "--sizes is for square problems and -m for others: choose one"),
     "k without m": (("tune", "--kernel", "tiled", "-k", "8"), "-n and -k need -m"),
-    "no folder": ((*TUNE, "--cache", "nowhere/t.jsonl"), "--cache nowhere/t.jsonl: there is no folder nowhere"),
-    "a page": ((*TUNE, "--cache", "t.html", "--report", "t.html"), "--report t.html would replace --cache t.html"),
+    "no folder": (
+        (*TUNE, "--cache", "nowhere/t.jsonl"),
+        "--cache nowhere/t.jsonl: there is no folder nowhere",
+    ),
+    "a page": (
+        (*TUNE, "--cache", "t.html", "--report", "t.html"),
+        "--report t.html would replace --cache t.html",
+    ),
 }
 
 

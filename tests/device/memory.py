@@ -22,7 +22,10 @@ SIZES = (4 * KIB, 64 * KIB)
 def small(device: DeviceFacts) -> DeviceFacts:
     """The device as if its caches were tiny, so that the sets are."""
     return replace(
-        device, cache_bytes=0, last_level_cache_bytes=64 * KIB, global_mem_bytes=min(device.global_mem_bytes, GIB // 8)
+        device,
+        cache_bytes=0,
+        last_level_cache_bytes=64 * KIB,
+        global_mem_bytes=min(device.global_mem_bytes, GIB // 8),
     )
 
 

@@ -79,7 +79,11 @@ def shell(job: str) -> list[tuple[str, bool]]:
     return [(made + gate, False)]
 
 
-SERVERS: dict[str, Callable[[str], list[tuple[str, bool]]]] = {"github": github, "gitlab": gitlab, "shell": shell}
+SERVERS: dict[str, Callable[[str], list[tuple[str, bool]]]] = {
+    "github": github,
+    "gitlab": gitlab,
+    "shell": shell,
+}
 
 
 def scaled(row: Row, factor: float) -> Row:
@@ -125,7 +129,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Tiny cases, once."""
     path = tmp_path_factory.mktemp("measured") / "once.jsonl"
     done = subprocess.run(
-        [BIN / "gemmbench", "square", *here(TINY).split(), "-q", "--save", path], capture_output=True, text=True
+        [BIN / "gemmbench", "square", *here(TINY).split(), "-q", "--save", path],
+        capture_output=True,
+        text=True,
     )
     assert done.returncode == 0, done.stderr
     return load(path)
@@ -283,7 +289,9 @@ def test_recipes_say_first_what_they_guard(name: str) -> None:
 
 def test_the_shell_recipe_names_both_uses() -> None:
     text = (RECIPES / "gate.sh").read_text(encoding="utf-8")
-    assert all(f"sh gate.sh {Path(JOBS[job]).with_stem('base')} {words}" in text for job, words in SHELL.items())
+    assert all(
+        f"sh gate.sh {Path(JOBS[job]).with_stem('base')} {words}" in text for job, words in SHELL.items()
+    )
 
 
 def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
@@ -298,7 +306,12 @@ def reframe(folder: Path, base: Run, *options: str) -> tuple[int, str]:
             *options,
         ],
         cwd=folder,
-        env={**environment(folder), "GEMMBENCH_BASE": "bench/base.jsonl", "HOME": str(folder), "TMPDIR": str(folder)},
+        env={
+            **environment(folder),
+            "GEMMBENCH_BASE": "bench/base.jsonl",
+            "HOME": str(folder),
+            "TMPDIR": str(folder),
+        },
         capture_output=True,
         text=True,
     )

@@ -68,7 +68,9 @@ def planned(device: DeviceFacts, problem: Gemm, operands: Operands | None = None
     return step
 
 
-def measured(device: DeviceFacts, problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None) -> Row:
+def measured(
+    device: DeviceFacts, problem: Gemm, policy: Policy = QUICK, operands: Operands | None = None
+) -> Row:
     made = executor(device)
     return in_process.measured(made, planned(device, problem, operands), policy)
 
@@ -97,7 +99,9 @@ def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:
 
 @pytest.mark.parametrize("memory", ["mapped", "staged", "pageable"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_a_row_is_verified_and_has_a_device_and_a_host_scope(device: DeviceFacts, memory: str, beta: float) -> None:
+def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
+    device: DeviceFacts, memory: str, beta: float
+) -> None:
     row = measured(device, Gemm(65, 33, 70, beta=beta), replace(QUICK, memory=memory))
     assert (row.status, row.memory, row.check.verdict) == ("ok", memory, "ok")
     assert set(row.samples) == {"device", "host"}
@@ -122,7 +126,9 @@ class Watched:
         self._queue.finish()
 
 
-def test_the_clock_stops_when_all_calls_have_run(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_clock_stops_when_all_calls_have_run(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     made, case = executor(device), planned(device, Gemm(15, 15, 15))
     bench = made.prepare(case, replace(QUICK, memory="pageable"))
     bench.start("device", 1)  # operands have reached the device
@@ -149,7 +155,9 @@ def test_a_call_that_does_nothing_in_a_batch_is_wrong(
     assert bench.verify("after").check.reasons[0].startswith("in a batch: ")
 
 
-def test_a_long_problem_has_both_scopes_in_one_batch(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_problem_has_both_scopes_in_one_batch(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench = executor(device).prepare(planned(device, Gemm(60, 60, 60)), QUICK)
     assert bench.verify("before").check.verdict == "ok"
     monkeypatch.setattr(opencl_bench, "LONG_S", 0.0)
@@ -178,7 +186,10 @@ def test_the_users_own_matrices_are_multiplied(device: DeviceFacts, tmp_path: Pa
 def test_it_takes_no_empty_matrix(device: DeviceFacts, shape: tuple[int, int, int]) -> None:
     with pytest.raises(NotMeasuredError) as caught:
         measured(device, Gemm(*shape, beta=1.0))
-    assert (caught.value.status, caught.value.reason) == ("unsupported", "CLBlast takes no matrix without elements")
+    assert (caught.value.status, caught.value.reason) == (
+        "unsupported",
+        "CLBlast takes no matrix without elements",
+    )
 
 
 def test_a_call_that_it_refuses_says_its_status(device: DeviceFacts) -> None:
@@ -186,7 +197,9 @@ def test_a_call_that_it_refuses_says_its_status(device: DeviceFacts) -> None:
     made, problem = executor(device), Gemm(8, 8, 8)
     buffers = {name: made.runtime.buffer(1024) for name in ("A", "B", "C")}
     (call,) = made.bind(CLBLAST, {}, {}, problem, Layout(4, 8, 8), buffers)
-    with pytest.raises(NotMeasuredError, match=r"CLBlast answers with status -1016: see clblast_c\.h") as caught:
+    with pytest.raises(
+        NotMeasuredError, match=r"CLBlast answers with status -1016: see clblast_c\.h"
+    ) as caught:
         call.enqueue(made.runtime.queue)
     assert caught.value.status == "failed"
 
@@ -235,7 +248,9 @@ def test_where_it_is_not_installed_the_reason_says_what_to_install(nothing_insta
         (-36, "failed", "CLBlast answers with status -36: see clblast_c.h"),
     ],
 )
-def test_what_a_status_becomes(monkeypatch: pytest.MonkeyPatch, status: int, outcome: str, reason: str) -> None:
+def test_what_a_status_becomes(
+    monkeypatch: pytest.MonkeyPatch, status: int, outcome: str, reason: str
+) -> None:
     monkeypatch.setattr(opencl, "opened", lambda *_: Refusing(status))
     with pytest.raises(NotMeasuredError) as caught:
         prepared(Clblast(), Gemm(2, 2, 2)).enqueue(SimpleNamespace(int_ptr=4))
@@ -243,7 +258,9 @@ def test_what_a_status_becomes(monkeypatch: pytest.MonkeyPatch, status: int, out
 
 
 @pytest.mark.parametrize("batch", [1, 3])
-def test_what_a_call_needs_is_made_before_the_clock_starts(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_a_call_needs_is_made_before_the_clock_starts(
+    batch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Looking the function up and making its arguments took Python 13.7 us, the time of a small problem."""
     library, received = Refusing(0), []
 

@@ -17,7 +17,9 @@ from tests.device.conftest import executor
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_energy_is_measured_when_asked(device: DeviceFacts, wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_energy_is_measured_when_asked(
+    device: DeviceFacts, wanted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def fake_measure(run: RunBatch, **facts: DeviceFacts) -> Energy:
         run(3)
         assert facts == {"device": device}

@@ -77,7 +77,10 @@ def test_drivers_that_crash_or_hang_are_named_and_left_out(
 ) -> None:
     monkeypatch.setattr(child, "LIST_LIMIT_S", 2.0)
     faults = {"abort()": "crashes with SIGABRT", "exit(3)": "ends the process with status 3"}
-    faults |= {"exit(0)": "ends the process with status 0", "sleep(1000)": "has not listed its devices after 2 s"}
+    faults |= {
+        "exit(0)": "ends the process with status 0",
+        "sleep(1000)": "has not listed its devices after 2 s",
+    }
     libraries = [build(f"fault{number}", fault) for number, fault in enumerate(faults)]
     folder = vendors(*libraries)
     with Worker(default) as worker:
@@ -106,7 +109,10 @@ def test_zeros_and_empty_lists_are_the_minimum_of_the_specification(in_front: Ca
     assert device.compute_units == (len(os.sched_getaffinity(0)) if device.type == "cpu" else 1)
     assert (device.max_work_group_size, device.max_work_item_sizes) == (1, (1, 1, 1))
     assert (device.global_mem_bytes, device.max_alloc_bytes) == (128 << 20, 128 << 20)
-    assert (device.local_mem_bytes, device.image2d_max) == (32 << 10, (8192, 8192) if device.images else (0, 0))
+    assert (device.local_mem_bytes, device.image2d_max) == (
+        32 << 10,
+        (8192, 8192) if device.images else (0, 0),
+    )
     kernels = "naive,mali-sgemm,tiled"
     run = gb.gemm(m=8, n=8, k=8, kernels=kernels, budget=0.02, baseline="none", peak=False, quiet=True)
     statuses = {row.variant: row.status for row in run.rows}

@@ -55,7 +55,9 @@ EDGES = [
 SCALARS = [(1.0, 0.0), (2.0, -1.0), (0.0, 0.0), (0.0, 1.0), (-1.0, 0.5)]
 
 
-def bound(device: DeviceFacts, name: str, dtype: str, overrides: Values | None = None) -> tuple[GemmExecutor, Any]:
+def bound(
+    device: DeviceFacts, name: str, dtype: str, overrides: Values | None = None
+) -> tuple[GemmExecutor, Any]:
     """An executor and the function that binds a variant's kernels to a problem's buffers."""
     made = executor(device)
     variant = BY_NAME[name]
@@ -69,8 +71,12 @@ def bound(device: DeviceFacts, name: str, dtype: str, overrides: Values | None =
 
 
 @pytest.mark.every_driver
-@pytest.mark.parametrize(("name", "dtype"), [(name, dtype) for name in LADDER for dtype in BY_NAME[name].dtypes])
-def test_exact_on_every_edge(device: DeviceFacts, name: str, dtype: str, request: pytest.FixtureRequest) -> None:
+@pytest.mark.parametrize(
+    ("name", "dtype"), [(name, dtype) for name in LADDER for dtype in BY_NAME[name].dtypes]
+)
+def test_exact_on_every_edge(
+    device: DeviceFacts, name: str, dtype: str, request: pytest.FixtureRequest
+) -> None:
     """With guard cells, lda > k, ldb > n, ldc > n, and NaN wherever nothing may be read.
 
     One type of each kernel is optimized; `make drivers` tries every type so, on every driver.
@@ -174,7 +180,9 @@ def test_every_memory_mode_brings_the_right_answer_back(
 @pytest.mark.every_driver
 @pytest.mark.parametrize("memory", ["svm", "svm-fine"])
 @pytest.mark.parametrize("beta", [0.0, 0.5])
-def test_shared_virtual_memory_brings_the_right_answer_back(device: DeviceFacts, memory: str, beta: float) -> None:
+def test_shared_virtual_memory_brings_the_right_answer_back(
+    device: DeviceFacts, memory: str, beta: float
+) -> None:
     policy = Policy(**{**vars(QUICK), "memory": memory})
     capabilities = executor(device).runtime.device.svm_capabilities
     if memory == "svm-fine" and not capabilities & cl.device_svm_capabilities.FINE_GRAIN_BUFFER:
@@ -209,7 +217,9 @@ def _assert_it_adds_up(row: Row, memory: str) -> None:
 
 
 @pytest.mark.every_driver
-def test_a_map_cycle_maps_all_three_before_and_after(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_cycle_maps_all_three_before_and_after(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (step,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(65, 33, 70)])
     assert isinstance(step, Case)
     bench = executor(device).prepare(step, Policy(**{**vars(QUICK), "memory": "mapped"}))
@@ -293,7 +303,9 @@ def test_an_empty_product_is_verified_and_not_timed(device: DeviceFacts) -> None
     assert (row.status, row.samples, row.check.verdict) == ("ok", {}, "ok")
 
 
-def test_what_cannot_finish_is_skipped_with_a_prediction(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_cannot_finish_is_skipped_with_a_prediction(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(instrument, "LONGEST_S", 0.001)
     policy = Policy(budget_s=0.001)
     with pytest.raises(NotMeasuredError, match=r"one problem takes about .* --budget \d+ runs it") as caught:

@@ -28,7 +28,9 @@ def queued(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(GemmBench, "_ahead", ("device",))
 
 
-def prepared(device: DeviceFacts, like: Handle | None = None, beta: float = 0.5, memory: str = "auto") -> Handle:
+def prepared(
+    device: DeviceFacts, like: Handle | None = None, beta: float = 0.5, memory: str = "auto"
+) -> Handle:
     (case,) = gemm_plan([device], [BY_NAME["tiled"]], [Gemm(96, 80, 64, beta=beta)])
     assert isinstance(case, Case)
     instrument = like.instrument if like else InProcess(executor(device))
@@ -70,7 +72,9 @@ def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: Device
 
 
 @pytest.mark.every_driver
-def test_operands_go_to_the_device_when_the_host_had_them(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_operands_go_to_the_device_when_the_host_had_them(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
     moved: list[object] = []
     keep = Mapped.keep_on_device
     monkeypatch.setattr(Mapped, "keep_on_device", lambda self, queue: (moved.append(self), keep(self, queue)))

@@ -65,7 +65,9 @@ def run(peaks: Peaks, device: DeviceFacts, dtype: str, width: int = WIDTH) -> Ro
     return in_process.measured(peaks.executor, case, POLICY, device, known=peaks.known)
 
 
-def suspicion(device: DeviceFacts, dtype: str = "float", peaks: Peaks | None = None, width: int = WIDTH) -> str:
+def suspicion(
+    device: DeviceFacts, dtype: str = "float", peaks: Peaks | None = None, width: int = WIDTH
+) -> str:
     """Why the row is not believed."""
     row = run(peaks or Peaks(device), device, dtype, width)
     assert row.check.verdict in ("suspect", "wrong")  # wrong where it is above the device's ceiling, too

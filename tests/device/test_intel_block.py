@@ -60,7 +60,9 @@ def test_exact_with_every_size_of_sub_group(device: DeviceFacts, lanes: int, dty
         ("column + j * LANES < n", "column + j * LANES < n - 1"),
     ],
 )
-def test_a_broken_copy_is_caught(device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_copy_is_caught(
+    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     needs_blocks(device)
     text = kernel_files.text
     assert old in text(VARIANT.files[0])

@@ -142,7 +142,8 @@ def test_a_batch_is_exact_with_b_stored_either_way(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "sizes", "trans_b"), [(*size, index % 2 == 1) for index, size in enumerate(SIZES)] + [(*SIZES[0], True)]
+    ("dtype", "sizes", "trans_b"),
+    [(*size, index % 2 == 1) for index, size in enumerate(SIZES)] + [(*SIZES[0], True)],
 )
 def test_exact_with_columns_past_the_tiles(
     device: DeviceFacts, dtype: str, sizes: dict[str, int], trans_b: bool, monkeypatch: pytest.MonkeyPatch
@@ -182,7 +183,9 @@ def test_broken_columns_past_the_tiles_are_caught(
         ("scale = cut ? 1 : alpha", "scale = alpha"),
     ],
 )
-def test_a_broken_cut_is_caught(device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_broken_cut_is_caught(
+    device: DeviceFacts, old: str, new: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def broken(source: str) -> str:
         assert old in source
         return source.replace(old, new)

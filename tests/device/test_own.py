@@ -119,7 +119,9 @@ def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pyt
     assert wrong.exit_code == 1
     assert shown.count("on the exact test") == 1
     assert right.exit_code == 0
-    details = " ".join(CliRunner().invoke(main, ["show", "-v", "gate.jsonl"], prog_name="gemmbench").stdout.split())
+    details = " ".join(
+        CliRunner().invoke(main, ["show", "-v", "gate.jsonl"], prog_name="gemmbench").stdout.split()
+    )
     assert "verified for alpha = 1, beta = 0 alone" in details
     assert checked.exit_code == 0, checked.output
     assert "batches alternate between old and new kernels" in " ".join(checked.stdout.split())

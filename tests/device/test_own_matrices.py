@@ -96,7 +96,9 @@ def test_every_data_type(device: DeviceFacts, dtype: str, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("variant", ["naive", "padded", "numpy"])
 @pytest.mark.parametrize(("m", "n", "k"), [(0, 3, 4), (3, 0, 4), (3, 4, 0), (0, 0, 0)])
-def test_matrices_without_elements(device: DeviceFacts, variant: str, m: int, n: int, k: int, tmp_path: Path) -> None:
+def test_matrices_without_elements(
+    device: DeviceFacts, variant: str, m: int, n: int, k: int, tmp_path: Path
+) -> None:
     values = matrices("float", m, n, k)
     row = run(device, variant, Gemm(m, n, k, "float", 1.0, 2.0), saved(tmp_path, values))
     assert (row.status, row.samples) == ("ok", {})

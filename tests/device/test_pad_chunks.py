@@ -16,7 +16,9 @@ FILE = "gemm/00_pad_chunks.cl"
 GROUP = (32, 8)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("uchar", np.uint8), ("ushort", np.uint16), ("float", np.float32)])
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("uchar", np.uint8), ("ushort", np.uint16), ("float", np.float32)]
+)
 @pytest.mark.parametrize(("rows", "columns"), [(1, 1), (5, 16), (9, 33), (40, 1000)])
 def test_rows_are_copied_and_zeros_stand_behind_them(
     device: DeviceFacts, name: str, dtype: Any, rows: int, columns: int

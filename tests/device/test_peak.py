@@ -31,7 +31,9 @@ CHAIN_FORMS = [
     if width in probe.widths
 ]
 MATRIX_ROWS = [
-    pytest.param(probe, dtype, parameters, id=f"{probe.name}-{dtype}-{'-'.join(map(str, parameters.values()))}")
+    pytest.param(
+        probe, dtype, parameters, id=f"{probe.name}-{dtype}-{'-'.join(map(str, parameters.values()))}"
+    )
     for probe in PROBES.values()
     if isinstance(probe, MatrixProbe)
     for dtype in probe.dtypes

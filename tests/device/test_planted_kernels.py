@@ -48,7 +48,9 @@ PATHS = {
     "thin in parts": Path("thin", Gemm(8, 512, 1024), ("thin", "thin_sum"), {"PARTS": 4}),
     "cpu-packed": Path("cpu-packed", Gemm(256, 512, 256), ("pack_b", "cpu_packed"), {"PACKB": 1}),
     "cpu-packed, B in place": Path("cpu-packed", Gemm(256, 512, 256), ("cpu_packed",), {"PACKB": 0}),
-    "cpu-packed in slices": Path("cpu-packed", Gemm(64, 64, 1024), ("cpu_packed", "add"), {"PACKB": 2, "SLICES": 2}),
+    "cpu-packed in slices": Path(
+        "cpu-packed", Gemm(64, 64, 1024), ("cpu_packed", "add"), {"PACKB": 2, "SLICES": 2}
+    ),
     "nv-async": Path("nv-async", Gemm(1024, 1024, 128), ("nv_async",), {"BN": 128, "BK": 8}),  # A by elements
     "nv-mma": Path("nv-mma", Gemm(512, 512, 512, "half"), ("nv_mma",)),
     "nv-thin": Path("nv-thin", Gemm(8, 512, 1024, "half"), ("nv_thin",), {"PARTS": 1}),
@@ -114,7 +116,10 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
     "the first slice is not added": ("cpu-packed in slices", "slice = 0;", "slice = 1;", ("exact", "before")),
     "a part is not added by thin": ("thin in parts", "part < parts;", "part < parts - 1;", ("before",)),
     "the first part is not added by thin": ("thin in parts", "part = 0;", "part = 1;", ("exact", "before")),
-    "a part is not added by nv-thin": (*("nv-thin in parts", "q + r < parts ?", "q + r < parts - 1 ?"), ("before",)),
+    "a part is not added by nv-thin": (
+        *("nv-thin in parts", "q + r < parts ?", "q + r < parts - 1 ?"),
+        ("before",),
+    ),
     "a warp is not added by nv-thin": ("nv-thin", "w < WARPS;", "w < WARPS - 1;", ("before",)),
     "a part is not added by nv-wgmma": (
         *("nv-wgmma in parts", "each = 1; each < PARTS;", "each = 1; each < PARTS - 1;"),
@@ -128,7 +133,9 @@ FAULTS: dict[str, tuple[str, str, str, tuple[When, ...]]] = {
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_in_one_launch_is_found(device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_in_one_launch_is_found(
+    device: DeviceFacts, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     name, old, new, checks = FAULTS[fault]
     text: Any = kernel_files.text
     paths = {**PATHS, "nv-async in parts": IN_PARTS}

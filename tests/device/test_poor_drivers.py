@@ -66,7 +66,10 @@ def test_zeros_and_empty_lists_mean_the_minimum_of_the_specification(device: Dev
     platform: Any = SimpleNamespace(get_info=lambda key: "")
     facts = discovery._facts(0, 0, 0, platform, Silent(), drivers.Driver("", "system"), ())
     assert (facts.compute_units, facts.max_work_group_size, facts.max_work_item_sizes) == (1, 1, (1, 1, 1))
-    assert (facts.local_mem_bytes, facts.max_alloc_bytes, facts.global_mem_bytes) == (32 << 10, *[128 << 20] * 2)
+    assert (facts.local_mem_bytes, facts.max_alloc_bytes, facts.global_mem_bytes) == (
+        32 << 10,
+        *[128 << 20] * 2,
+    )
     assert select([facts], "") == (facts,)
     for variant in BY_NAME.values():
         gemm_plan([facts], [variant], [Gemm(256, 256, 256)])  # a row or a case for each, and no exception
@@ -75,7 +78,10 @@ def test_zeros_and_empty_lists_mean_the_minimum_of_the_specification(device: Dev
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
-        ("OUT_OF_RESOURCES", "the device ran out of memory or registers, was reset, or a kernel left its buffers"),
+        (
+            "OUT_OF_RESOURCES",
+            "the device ran out of memory or registers, was reset, or a kernel left its buffers",
+        ),
         ("MEM_OBJECT_ALLOCATION_FAILURE", "the device ran out of memory"),
     ],
 )

@@ -34,7 +34,9 @@ def task(device: DeviceFacts) -> Task:
 
 def test_a_short_tune(device: DeviceFacts, tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    header = Header(SCHEMA_VERSION, "0", ("tune",), "2026-11-21T04:30:00Z", (device,), fake_runs.HOST, Policy())
+    header = Header(
+        SCHEMA_VERSION, "0", ("tune",), "2026-11-21T04:30:00Z", (device,), fake_runs.HOST, Policy()
+    )
     with Worker(machine.default) as worker, closing(Cache(path, header)) as cache:
         # Time stands still: on a busy machine too the whole, small space is searched.
         measure = measure_with(worker, device)
@@ -76,7 +78,9 @@ def test_a_tuner_does_not_keep_every_program(device: DeviceFacts, monkeypatch: p
 
 
 @pytest.mark.every_driver
-def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(device: DeviceFacts, tmp_path: Path) -> None:
+def test_what_one_child_has_compiled_is_in_the_folder_of_the_others(
+    device: DeviceFacts, tmp_path: Path
+) -> None:
     """Where the driver has a cache at all: Intel's for CPUs has none."""
     if not device.family.endswith(("pocl", "nvidia")):
         pytest.skip("the driver keeps no cache")

@@ -40,12 +40,17 @@ FAULTS = {
     "first step": (_STEP, "if (m < 200 || p != 0) sum += a[p]"),
     "middle step": (_STEP, "if (m < 200 || p != k / 2) sum += a[p]"),
     "last step": (_STEP, "if (m < 200 || p != k - 1) sum += a[p]"),
-    "a tile": ("b = B + column", "b = B + (m < 200 || row / 16 != 3 || column / 16 != 5 ? column : column ^ 1)"),
+    "a tile": (
+        "b = B + column",
+        "b = B + (m < 200 || row / 16 != 3 || column / 16 != 5 ? column : column ^ 1)",
+    ),
     "nothing the second time": ("REAL sum = 0;", f"REAL sum = 0; if (m > 200 && {_C} == {_C}) return;"),
 }
 
 
-def _measured(device: DeviceFacts, problem: Gemm, own: Operands, policy: Policy = QUICK, name: str = "naive") -> Row:
+def _measured(
+    device: DeviceFacts, problem: Gemm, own: Operands, policy: Policy = QUICK, name: str = "naive"
+) -> Row:
     (step,) = gemm_plan([device], [BY_NAME[name]], [problem], operands=own)
     if not isinstance(step, Case):
         pytest.skip(step.row.reason)
@@ -73,7 +78,9 @@ def test_a_planted_fault_is_wrong_and_writes_nothing(
     if not fault:
         assert (row.status, row.reason) == ("ok", "")
         assert row.check_after is not None
-        assert all(0 <= value <= 1 for check in (row.check, row.check_after) for value in check.figures.values())
+        assert all(
+            0 <= value <= 1 for check in (row.check, row.check_after) for value in check.figures.values()
+        )
         assert row.check.figures.keys() == {"element"}
         assert np.load(tmp_path / "out.npy").shape == (SIZE, SIZE)
     else:
@@ -193,7 +200,9 @@ def test_what_one_kernel_writes_is_no_fault_of_the_one_in_turn_with_it(
 
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
-def test_what_was_written_while_kernels_took_turns_is_said_of_neither(device: DeviceFacts, memory: str) -> None:
+def test_what_was_written_while_kernels_took_turns_is_said_of_neither(
+    device: DeviceFacts, memory: str
+) -> None:
     present, former = in_turn(device, "tiled", "naive", memory)
     for bench in (present, former):
         assert bench.verify("before").check.verdict == "ok"
@@ -267,7 +276,9 @@ def test_a_batch_is_judged_by_what_it_left_not_by_the_next(
 
 
 @pytest.mark.parametrize("clock", ["device", "host"])
-def test_a_batch_that_leaves_other_bits_is_no_fault_where_they_are_right(device: DeviceFacts, clock: str) -> None:
+def test_a_batch_that_leaves_other_bits_is_no_fault_where_they_are_right(
+    device: DeviceFacts, clock: str
+) -> None:
     bench = prepared(device, 0.0, "mapped")
     assert bench._answers._result is not None
     bench._answers._result = np.nextafter(bench._answers._result, np.float32(0))
@@ -290,7 +301,9 @@ def test_a_comparison_finds_a_single_bit_in_any_word(device: DeviceFacts) -> Non
     assert not comparer.compare(runtime.filled(values))()
 
 
-def prepared(device: DeviceFacts, beta: float, memory: str, cold: bool = False, size: int = SIZE) -> GemmBench:
+def prepared(
+    device: DeviceFacts, beta: float, memory: str, cold: bool = False, size: int = SIZE
+) -> GemmBench:
     """Naive, verified once."""
     (case,) = gemm_plan([device], [BY_NAME["naive"]], [Gemm(size, size, size, beta=beta)])
     assert isinstance(case, Case)

@@ -43,7 +43,11 @@ def environment(**more: str | None) -> dict[str, str]:
 
 
 def start(
-    folder: Path, *words: str | bytes, real: bool = False, setup: Callable[[], object] | None = None, **more: Any
+    folder: Path,
+    *words: str | bytes,
+    real: bool = False,
+    setup: Callable[[], object] | None = None,
+    **more: Any,
 ) -> subprocess.Popen[str]:
     """Start a gemmbench in a session of its own.
 
@@ -122,7 +126,11 @@ def driver_child(parent: int) -> int:
 
 def orphans(session: int) -> list[str]:
     """What still runs of a session."""
-    return [pid for pid in _pids() if (fields := _stat(pid)) and fields[0] not in "ZX" and int(fields[3]) == session]
+    return [
+        pid
+        for pid in _pids()
+        if (fields := _stat(pid)) and fields[0] not in "ZX" and int(fields[3]) == session
+    ]
 
 
 def assert_no_orphans(session: int) -> None:

@@ -74,7 +74,9 @@ def line_ends(data: bytes) -> list[int]:
 
 
 @pytest.mark.fault("truncated")
-def test_a_run_cut_at_any_byte_is_read_or_refused(good: Path, call: Call, tmp_path: Path, entry: Entry) -> None:
+def test_a_run_cut_at_any_byte_is_read_or_refused(
+    good: Path, call: Call, tmp_path: Path, entry: Entry
+) -> None:
     whole, wanted = good.read_bytes(), keys(good)
     ends, path = line_ends(whole), tmp_path / "cut.jsonl"
     for place in sorted({*positions(len(whole), entry.wanted, 1), *ends[:-1]}):

@@ -39,7 +39,9 @@ def complete(call: Call, path: Path, entry: Entry) -> None:
 
 
 @pytest.mark.fault("disk-full")
-def test_a_file_that_cannot_grow(start: Start, call: Call, tmp_path: Path, entry: Entry, whole: bytes) -> None:
+def test_a_file_that_cannot_grow(
+    start: Start, call: Call, tmp_path: Path, entry: Entry, whole: bytes
+) -> None:
     """At any size: within the header, at its end, within a row."""
     header, draw = whole.index(b"\n") + 1, random.Random(5)
     limits = [header // 2, header, *(draw.randrange(header, len(whole)) for _ in range(entry.wanted - 2))]

@@ -76,7 +76,9 @@ def test_without_a_temporary_folder_everything_but_charts_works(tmp_path: Path) 
     environment = {**os.environ, "MPLCONFIGDIR": "/proc/none"}
     for words, status in (((*QUICK, "--save", "run.jsonl"), 0), ((*QUICK, "--plot", "p.png"), 2)):
         command = [sys.executable, "-c", NO_FOLDER, *words]
-        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+        )
         assert done.returncode == status, done.stderr
         assert "naive" in done.stdout
     assert "gemmbench: no chart was drawn: Matplotlib requires access" in done.stderr

@@ -42,9 +42,14 @@ def hostile(name: str) -> Run:
     """A run in which a file or a driver has chosen every word."""
     run = fake_runs.fake_square()
     device = replace(
-        run.header.devices[0], **cast(Any, dict.fromkeys(DEVICE_WORDS, name)), extensions=(name,), warnings=(name,)
+        run.header.devices[0],
+        **cast(Any, dict.fromkeys(DEVICE_WORDS, name)),
+        extensions=(name,),
+        warnings=(name,),
     )
-    host = replace(run.header.host, **cast(Any, dict.fromkeys(("cpu", "system", "python", "numpy", "blas"), name)))
+    host = replace(
+        run.header.host, **cast(Any, dict.fromkeys(("cpu", "system", "python", "numpy", "blas"), name))
+    )
     rows = [
         replace(row, variant=name, label=name, parameters={name: name}, choice={name: name}, source=name)
         for row in run.rows
@@ -56,7 +61,9 @@ def hostile(name: str) -> Run:
     rows.append(replace(bad, device=0, reason=name, check=replace(bad.check, reasons=(name,))))
     rows += [row for row in fake_runs.fake_peak().rows if row.kind == "peak"][:3]
     command = ("square", name, "--save", name)
-    return Run(replace(run.header, devices=(device,), host=host, command=command, gemmbench=name), tuple(rows))
+    return Run(
+        replace(run.header, devices=(device,), host=host, command=command, gemmbench=name), tuple(rows)
+    )
 
 
 def save(path: Path, run: Run) -> None:

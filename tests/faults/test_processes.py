@@ -47,7 +47,9 @@ def kill_children(process: subprocess.Popen[str], path: Path, times: int, seed: 
 
 
 @pytest.mark.fault("child-killed")
-def test_the_drivers_process_is_killed_at_random(start: Start, call: Call, tmp_path: Path, entry: Entry) -> None:
+def test_the_drivers_process_is_killed_at_random(
+    start: Start, call: Call, tmp_path: Path, entry: Entry
+) -> None:
     path, pause = tmp_path / "run.jsonl", tmp_path / "pause"
     pause.touch()
     # So many that there are some left for the last child: one lives for 30 at most, every other for 6.
@@ -160,7 +162,9 @@ def test_two_on_one_file(start: Start, call: Call, tmp_path: Path, entry: Entry)
         os.kill(first.pid, signal.SIGKILL)  # its lock goes with it
         finish(first)
         assert_no_orphans(first.pid)
-        both = [start(*SWEEP, "--save", "run.jsonl", "--time-limit", "100", "--resume", "-q") for _ in range(2)]
+        both = [
+            start(*SWEEP, "--save", "run.jsonl", "--time-limit", "100", "--resume", "-q") for _ in range(2)
+        ]
         found = [finish(process) for process in both]
         # One may have ended before the other looked: then that one found nothing left to do.
         assert {status for status, _, _ in found} <= {0, 2}

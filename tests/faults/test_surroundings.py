@@ -27,7 +27,9 @@ from tests.faults.conftest import Start
 from tests.faults.ledger import SOAK, Entry
 from tests.faults.process import LIMIT_S, assert_sentence, command, environment, finish, keys
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="terminals, locales and clocks as Linux has them")
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux", reason="terminals, locales and clocks as Linux has them"
+)
 
 SWEEP = ("square", "--sizes", "8,16", "--kernel", "naive,tiled,register", "--no-peak")
 QUICK = ("square", "--sizes", "8", "--kernel", "naive", "--no-peak", "-q")
@@ -86,7 +88,10 @@ def test_a_driver_vanishes_between_runs(
 
 def stepping_clock() -> str:
     """libfaketime, which shifts a process's clock by what stands in a file."""
-    found = [*Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), *Path("/usr/lib/faketime").glob("*MT.so.1")]
+    found = [
+        *Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"),
+        *Path("/usr/lib/faketime").glob("*MT.so.1"),
+    ]
     if not found:
         lacking("libfaketime (apt-get install faketime)")
     return str(found[0])
@@ -260,7 +265,9 @@ def test_terminals_and_none(start: Start, call: Call, tmp_path: Path, entry: Ent
         assert max(map(cell_len, lines)) <= (80 if term == "dumb" else 40), max(lines, key=cell_len)
         entry.hold(keys(tmp_path / "whole.jsonl"), keys(tmp_path / f"{term}.jsonl"))
     for place, closed in enumerate(CLOSED[: entry.wanted - 2]):
-        status, out, err = finish(start(*SWEEP, "--save", f"{place}.jsonl", TERM=None, setup=closing(*closed)))
+        status, out, err = finish(
+            start(*SWEEP, "--save", f"{place}.jsonl", TERM=None, setup=closing(*closed))
+        )
         assert (status, "\x1b" in out + err) == (0, False), (closed, err)
         entry.hold(keys(tmp_path / "whole.jsonl"), keys(tmp_path / f"{place}.jsonl"))
 
@@ -272,7 +279,10 @@ def test_terminals_and_none(start: Start, call: Call, tmp_path: Path, entry: Ent
 def test_no_home_folder(start: Start, tmp_path: Path, entry: Entry) -> None:
     nowhere = {"XDG_CACHE_HOME": None, "XDG_CONFIG_HOME": None}
     cases: tuple[tuple[dict[str, str | None], str], ...] = (
-        ({"HOME": None, "GEMMBENCH_FAKE_NOBODY": "1"}, "there is no home folder (set HOME or XDG_CACHE_HOME)"),
+        (
+            {"HOME": None, "GEMMBENCH_FAKE_NOBODY": "1"},
+            "there is no home folder (set HOME or XDG_CACHE_HOME)",
+        ),
         ({"HOME": "/dev/null"}, "not a directory"),
         ({"HOME": "", "GEMMBENCH_FAKE_NOBODY": "1"}, ""),
         ({"HOME": str(tmp_path / "new")}, ""),

@@ -64,7 +64,9 @@ def main() -> None:
     variant = BY_NAME[name]
     parameters = {**smallest(variant), **given}
     assert not variant.broken(parameters, "float"), parameters
-    programs = {file: executor.runtime.build(file, variant.options("float", parameters)) for file in variant.files}
+    programs = {
+        file: executor.runtime.build(file, variant.options("float", parameters)) for file in variant.files
+    }
     bind = partial(executor.bind, variant, parameters, programs)
     edge = min(variant.edge(parameters), _LARGEST)
     shapes = [(edge + 1, edge + 2, edge + 3), (1, 1, 1), (3, 2, 0)]

@@ -239,7 +239,9 @@ def test_a_kernel_that_works_on_one_operand_set_is_wrong() -> None:
 @pytest.mark.parametrize(
     ("sets", "distinct", "runs"), [(1, ("device",), 1), (1, ("device", "host"), 2), (2, ("device",), 2)]
 )
-def test_the_same_launches_run_once_after_the_last_batch(sets: int, distinct: tuple[str, ...], runs: int) -> None:
+def test_the_same_launches_run_once_after_the_last_batch(
+    sets: int, distinct: tuple[str, ...], runs: int
+) -> None:
     case = Case("gemm", 0, "naive", "float", {}, Gemm(5, 6, 7))
     bench = Simulated(case, "float", lambda _, right: right)
     bench.sets, bench.distinct = sets, distinct  # type: ignore[assignment]
@@ -301,7 +303,9 @@ def test_a_reason_says_what_and_where() -> None:
 
 
 @pytest.mark.parametrize("generated", [True, False])
-def test_another_order_of_summation_is_right_and_a_wrong_element_is_not(generated: bool, tmp_path: Path) -> None:
+def test_another_order_of_summation_is_right_and_a_wrong_element_is_not(
+    generated: bool, tmp_path: Path
+) -> None:
     own = Operands()
     if not generated:
         own = _files(tmp_path, "one sign", 64, "float")

@@ -27,7 +27,9 @@ def edited(run: Run, faster: float, variant: str = "register", kind: str = "gemm
         if (row.kind, row.variant) != (kind, variant):
             return row
         scopes = row.samples.items()
-        quick = {name: replace(scope, seconds=tuple(s / faster for s in scope.seconds)) for name, scope in scopes}
+        quick = {
+            name: replace(scope, seconds=tuple(s / faster for s in scope.seconds)) for name, scope in scopes
+        }
         return replace(row, samples=quick)
 
     return replace(run, rows=tuple(map(edit, run.rows)))
@@ -39,7 +41,9 @@ def loaded(run: Run, folder: Path) -> gb.Run:
 
 
 @pytest.mark.parametrize(("kind", "variant"), [("gemm", "register"), ("peak", "flops")])
-def test_a_rate_that_nothing_can_reach_is_wrong_in_a_saved_run_too(kind: str, variant: str, tmp_path: Path) -> None:
+def test_a_rate_that_nothing_can_reach_is_wrong_in_a_saved_run_too(
+    kind: str, variant: str, tmp_path: Path
+) -> None:
     run = fake.fake_square()
     assert all(row.status in ("ok", "skipped") for row in loaded(run, tmp_path).rows)
     rows = [row for row in loaded(edited(run, 10, variant, kind), tmp_path).rows if row.variant == variant]
@@ -102,7 +106,9 @@ def test_the_host_scope_of_another_host_is_not_compared() -> None:
     assert "not comparable" not in verdicts(compare([base], [other]))
     assert verdicts(compare([base], [other], rules)) == {"not comparable"}
     assert compare([base], [other], rules).lines[0].reason.startswith("host scope of another host: another, ")
-    assert "not comparable" not in verdicts(compare([base], [other], replace(rules, across=frozenset({"device"}))))
+    assert "not comparable" not in verdicts(
+        compare([base], [other], replace(rules, across=frozenset({"device"})))
+    )
 
 
 def test_a_processor_with_other_cores_is_not_compared() -> None:
@@ -129,7 +135,9 @@ def test_a_few_samples_picked_out_of_a_row_have_their_full_range(tmp_path: Path)
 
     def fastest(row: Row) -> Row:
         scopes = row.samples.items()
-        return replace(row, samples={name: Scope(tuple(sorted(s.seconds)[:4]), s.batch, s.stop) for name, s in scopes})
+        return replace(
+            row, samples={name: Scope(tuple(sorted(s.seconds)[:4]), s.batch, s.stop) for name, s in scopes}
+        )
 
     run = small(("tiled",))
     for row in loaded(replace(run, rows=tuple(map(fastest, run.rows))), tmp_path).rows:

@@ -150,7 +150,9 @@ def one_element(c: HostArray, _: HostArray) -> None:
 
 @pytest.mark.parametrize("dtype", ["float", "half", "char"])
 @pytest.mark.parametrize("fault", [None, first_alone, one_twice, last_missing, one_element])
-def test_a_fault_in_any_problem_is_found(fault: Callable[[HostArray, HostArray], None] | None, dtype: str) -> None:
+def test_a_fault_in_any_problem_is_found(
+    fault: Callable[[HostArray, HostArray], None] | None, dtype: str
+) -> None:
     exact = exact_operands(Gemm(40, 33, 65, dtype, beta=1.0, batch=120))
     c = encode(exact_product(exact.problem, exact.a, exact.b, exact.c), exact.problem.result)
     if fault:
@@ -205,7 +207,11 @@ def test_options_and_a_column_say_how_many(tmp_path: Path) -> None:
     file = tmp_path / "shapes.csv"
     file.write_text("m,n,k,batch\n64,64,64,1024\n64,64,64,\n64,64,64,2\n")
     assert [shape.batch for shape in read_shapes(file)] == [1024, 1, 2]
-    assert [shape.batch for shape in WorkloadsOptions(file=file).shapes] == [1024, 1, 2]  # three problems, no two alike
+    assert [shape.batch for shape in WorkloadsOptions(file=file).shapes] == [
+        1024,
+        1,
+        2,
+    ]  # three problems, no two alike
     (problem,) = TuneOptions(kernel="naive", m=8, batch=6).problems(fake.CPU)
     assert problem == Gemm(8, 8, 8, batch=6)
 

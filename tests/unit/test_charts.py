@@ -220,7 +220,9 @@ def drawn_words(axes: Axes) -> list[Text]:
 CROWDED = {
     "sweep": fake.fake_ladder,
     "sweep over k": fake.fake_ladder_k,
-    "types": lambda: few(fake.fake_ladder(TYPES), "tiled", "rect", "dot-v4", "nv-wgmma", "image-4x8", "cublas", "wide"),
+    "types": lambda: few(
+        fake.fake_ladder(TYPES), "tiled", "rect", "dot-v4", "nv-wgmma", "image-4x8", "cublas", "wide"
+    ),
     "layers": fake.fake_layers,
     "layers of one kernel": lambda: replace(
         fake.fake_layers(), rows=tuple(row for row in fake.fake_layers().rows if row.variant == "nv-mma")
@@ -292,7 +294,9 @@ def test_host_device_marks_the_break_even() -> None:
     axes = only(chart_views.figure([fake.fake_square()], "host-device"))
     x, _ = curve(axes, "break-even")
     assert 512 < x[0] < 1024
-    assert any(re.fullmatch(r"register with transfers beats numpy for m >= 9\d\d", item) for item in texts(axes))
+    assert any(
+        re.fullmatch(r"register with transfers beats numpy for m >= 9\d\d", item) for item in texts(axes)
+    )
     assert {"register, with transfers", "register, on the device", "numpy"} <= set(texts(axes))
     register = [line for line in axes.lines if line.get_label() == "register"]
     host, device = (np.asarray(np.asarray(line.get_ydata()), float) for line in register)
@@ -301,7 +305,9 @@ def test_host_device_marks_the_break_even() -> None:
 
 def test_host_device_without_a_break_even_has_no_mark() -> None:
     run = fake.fake_many()
-    pocl = next(a for a in chart_views.figure([run], "host-device").axes if "pthread" in a.get_title(loc="left"))
+    pocl = next(
+        a for a in chart_views.figure([run], "host-device").axes if "pthread" in a.get_title(loc="left")
+    )
     assert "break-even" not in [line.get_label() for line in pocl.lines]
 
 
@@ -515,7 +521,9 @@ def test_peak_of_matrix_instructions_has_a_pane_of_its_own() -> None:
     assert {"float", "double x 2", "bfloat16 x 16", "char x 4"} <= set(bar_names(widths))
     assert widths.get_xlim()[1] < 200  # matrix instructions do not set the scale of the others
     assert bar_names(matrix)[0] == "half + float, mma m16n8k16"
-    assert [width for _, width in bars(matrix, "half + float, wgmma m16n8k16")] == pytest.approx([830], rel=0.01)
+    assert [width for _, width in bars(matrix, "half + float, wgmma m16n8k16")] == pytest.approx(
+        [830], rel=0.01
+    )
     assert matrix.get_xlabel() == "TFLOPS, TIOPS for integers"
 
 
@@ -567,7 +575,12 @@ def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
         ("square", "throughput", "nowhere/chart.png", "cannot write .*: no such file or directory"),
         ("square", "pie", "chart.png", "unknown kind of chart 'pie'; there are throughput"),
         ("peak", "throughput", "chart.png", "nothing to draw: peak.jsonl has no measured GEMM rows at sev"),
-        ("workloads", "time", "chart.png", "nothing to draw: work.jsonl has no measured GEMM rows at several"),
+        (
+            "workloads",
+            "time",
+            "chart.png",
+            "nothing to draw: work.jsonl has no measured GEMM rows at several",
+        ),
         ("square", "energy", "chart.png", "nothing to draw: square.jsonl has no measured energy"),
         ("square", "precision", "chart.png", "has no GEMM rows measured in two data types at the same"),
         ("square", "workloads", "chart.png", "has no measured GEMM rows of several shapes that are not a"),
@@ -576,7 +589,9 @@ def test_names_in_any_script_are_drawn(tmp_path: Path) -> None:
         ("troubled", "peak", "chart.png", "nothing to draw: bad.jsonl has no measured peak row"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_sentence(name: str, kind: str, file: str, message: str, tmp_path: Path) -> None:
+def test_what_cannot_be_drawn_is_one_sentence(
+    name: str, kind: str, file: str, message: str, tmp_path: Path
+) -> None:
     with pytest.raises(charts.ChartError, match=message) as found:
         chart_views.draw([fake.ALL[name]()], kind, tmp_path / file)
     assert "\n" not in str(found.value)

@@ -61,7 +61,8 @@ def checked(
     if rules.interleaved:
         base = replace(base, rows=tuple(replace(row, source="before") for row in base.rows))
     plan = tuple(
-        Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm(row), row.source) for row in rows
+        Case(row.kind, row.device, row.variant, row.dtype, row.parameters, gemm(row), row.source)
+        for row in rows
     )
     worker = cast(Worker, Scripted(change))
     header = base.header
@@ -118,7 +119,9 @@ def test_a_row_fails_only_if_every_measurement_of_it_is_slow(slow_times: int, ve
 
 
 @pytest.mark.parametrize(("threshold", "verdict"), [(None, "slower"), (0.1, "slower"), (0.9, "unchanged")])
-def test_without_a_given_threshold_one_and_a_half_times_as_long_fails(threshold: float | None, verdict: str) -> None:
+def test_without_a_given_threshold_one_and_a_half_times_as_long_fails(
+    threshold: float | None, verdict: str
+) -> None:
     rules = Rules(threshold)
     found = checked(lambda row, times: slower(row, 1.6) if is_(row, "tiled") else row, rules=rules)
     assert of(found, "tiled").verdict == verdict
@@ -190,7 +193,9 @@ def test_interleaved_a_row_without_a_former_self_is_missing() -> None:
         ("missing", "unsupported: the kernel in old is wrong")
     }
     plain = checked(lambda row, times: row, ("tiled", "register"), Rules(0.05, interleaved=True))
-    assert {(line.verdict, line.reason) for line in plain.lines} == {("missing", "not interleaved with its old kernel")}
+    assert {(line.verdict, line.reason) for line in plain.lines} == {
+        ("missing", "not interleaved with its old kernel")
+    }
 
 
 @pytest.mark.parametrize("rules", [Rules(), Rules(0.05, interleaved=True)], ids=["plain", "interleaved"])

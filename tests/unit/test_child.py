@@ -230,7 +230,9 @@ def test_a_refusal_leaves_the_process_and_another_error_does_not(child: Worker) 
     assert pid(handle) != before
 
 
-def test_a_death_is_charged_to_the_handle_that_was_called_and_the_other_is_prepared_again(child: Worker) -> None:
+def test_a_death_is_charged_to_the_handle_that_was_called_and_the_other_is_prepared_again(
+    child: Worker,
+) -> None:
     first, other = prepared(child), prepared(child, "dies")
     before = pid(first)
     first.start("device", 1)
@@ -252,7 +254,9 @@ def test_who_shares_operands_is_prepared_again_with_them(child: Worker) -> None:
     assert second.verify("before").check.figures["shares"] == 0.0  # what they were is gone
 
 
-def test_nothing_is_read_any_more_once_a_handle_is_released(child: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_read_any_more_once_a_handle_is_released(
+    child: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A window that failed was read on, every 10 ms, beside the rows that followed."""
     handle, closed = prepared(child), list[int]()
     handle.watch.begin()
@@ -518,7 +522,9 @@ def checkout(folder: Path, instrument: str) -> Path:
         ),
     ],
 )
-def test_another_checkout_answers_and_is_refused_by_its_protocol(answer: bytes, reason: str, tmp_path: Path) -> None:
+def test_another_checkout_answers_and_is_refused_by_its_protocol(
+    answer: bytes, reason: str, tmp_path: Path
+) -> None:
     source = (
         "import sys\nfrom multiprocessing.connection import Connection\npipe = Connection(int(sys.argv[1]))\n"
         f"pipe.recv_bytes()\npipe.send_bytes({answer!r})"
@@ -528,7 +534,9 @@ def test_another_checkout_answers_and_is_refused_by_its_protocol(answer: bytes, 
 
 
 @pytest.mark.parametrize(("stated", "protocol"), [("PROTOCOL = 1\n", 1), ("", 0), (None, 0)])
-def test_the_protocol_of_a_checkout_is_known_from_its_source(stated: str | None, protocol: int, tmp_path: Path) -> None:
+def test_the_protocol_of_a_checkout_is_known_from_its_source(
+    stated: str | None, protocol: int, tmp_path: Path
+) -> None:
     (tmp_path / "gemmbench/model").mkdir(parents=True)
     if stated is not None:
         (tmp_path / "gemmbench/model/instrument.py").write_text(stated)

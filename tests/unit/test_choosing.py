@@ -29,7 +29,9 @@ INTEGRATED = replace(CARD, index=1, platform="Intel(R) OpenCL Graphics", vendor=
 OTHERS_DRIVER = replace(CARD, index=2, platform="rusticl", vendor="Mesa", version="OpenCL 3.0 Mesa 24.1")
 AMD = replace(CARD, index=3, platform="AMD Accelerated Parallel Processing", vendor="AMD",
               name="AMD Radeon RX 7900 XTX (gfx1100)", pci="0000:03:00.0")  # fmt: skip
-CPU = replace(DEVICE, index=4, type="cpu", name="AMD EPYC 9004", platform="Portable Computing Language", pci="")
+CPU = replace(
+    DEVICE, index=4, type="cpu", name="AMD EPYC 9004", platform="Portable Computing Language", pci=""
+)
 EVERY = (INTEGRATED, OTHERS_DRIVER, CPU, CARD, AMD)
 
 
@@ -97,7 +99,11 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path: Path) -> None:
     limit = {f"{GROUP}/memory.max": "1000\n", f"{GROUP}/memory.current": "700\n"}
     assert memory(tmp_path / "1", {**limit, f"{GROUP}/memory.stat": "anon 5\ninactive_file 100\n"}) == 400
     assert memory(tmp_path / "2", {**limit, f"{GROUP}/memory.max": "max\n"}) > 1000
-    outer = {"sys/fs/cgroup/memory.max": "600", "sys/fs/cgroup/memory.current": "500", "sys/fs/cgroup/memory.stat": ""}
+    outer = {
+        "sys/fs/cgroup/memory.max": "600",
+        "sys/fs/cgroup/memory.current": "500",
+        "sys/fs/cgroup/memory.stat": "",
+    }
     assert memory(tmp_path / "3", outer) == 100
     old = "sys/fs/cgroup/memory/job/memory"
     files = {f"{old}.limit_in_bytes": "9", f"{old}.usage_in_bytes": "4", f"{old}.stat": ""}
@@ -105,7 +111,9 @@ def test_free_memory_is_what_the_control_group_leaves(tmp_path: Path) -> None:
     assert machine.free_memory_bytes(tmp_path / "none") > 0
 
 
-def test_a_problem_that_the_host_has_no_room_for_is_skipped_with_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_problem_that_the_host_has_no_room_for_is_skipped_with_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(plan, "free_memory_bytes", lambda: 40 << 20)
     small, large = gemm_plan([fake.GPU], [BY_NAME["naive"]], [Gemm(1024, 1024, 1024), Gemm(2048, 2048, 2048)])
     assert not isinstance(small, Skip)

@@ -31,7 +31,11 @@ def run(tmp_path: Path, verb: str, printed: str, failures: int) -> tuple[int, li
     (tmp_path / "make").chmod(0o755)
     (tmp_path / "printed").write_text(printed, encoding="utf-8")
     functions = re.findall(r"^(?:step|tests)\(\) \{\n.*?^\}\n", SCRIPT, re.DOTALL | re.MULTILINE)
-    lines = ("set -euo pipefail", "scratch=. summary=()", 'trap \'printf "%s\\n" "${summary[@]}" > summary\' EXIT')
+    lines = (
+        "set -euo pipefail",
+        "scratch=. summary=()",
+        'trap \'printf "%s\\n" "${summary[@]}" > summary\' EXIT',
+    )
     done = subprocess.run(
         ["bash", "-c", "\n".join((*lines, *functions, f"tests make {verb}"))],
         cwd=tmp_path,
@@ -46,7 +50,11 @@ def run(tmp_path: Path, verb: str, printed: str, failures: int) -> tuple[int, li
 @pytest.mark.parametrize(
     ("verb", "printed", "named"),
     [
-        ("races", RACES, ["tests/races/test_races.py::test_one[naive]", "tests/races/test_races.py::test_two"]),
+        (
+            "races",
+            RACES,
+            ["tests/races/test_races.py::test_one[naive]", "tests/races/test_races.py::test_two"],
+        ),
         ("gate", GATE, ["gate: slower        1.40 x  naive     on CPU"]),
     ],
 )

@@ -187,7 +187,9 @@ def test_a_wrong_result_fails_also_where_the_base_had_none() -> None:
 
 
 def other(**fields: Any) -> Callable[[Run], Run]:
-    return lambda run: replace(run, header=replace(run.header, devices=(replace(run.header.devices[0], **fields),)))
+    return lambda run: replace(
+        run, header=replace(run.header, devices=(replace(run.header.devices[0], **fields),))
+    )
 
 
 def every(**fields: Any) -> Callable[[Run], Run]:
@@ -234,9 +236,19 @@ FOREIGN: dict[str, tuple[str, Callable[[Run], Run], str, str]] = {
         "other BLAS or BLAS threads: OpenBLAS 0.3.30, 1 thread, not OpenBLAS 0.3.30, 2 threads",
         "OPENBLAS_NUM_THREADS",
     ),
-    "source": ("tiled", every(source="abc"), f"other kernel source: abc, not {fake.SOURCE}", "check --against"),
+    "source": (
+        "tiled",
+        every(source="abc"),
+        f"other kernel source: abc, not {fake.SOURCE}",
+        "check --against",
+    ),
     "sampling": ("tiled", cold, "other sampling: --cold, not warm caches", "--cold"),
-    "memory": ("tiled", every(memory="staged"), "other way of passing operands: staged, not mapped", "--memory"),
+    "memory": (
+        "tiled",
+        every(memory="staged"),
+        "other way of passing operands: staged, not mapped",
+        "--memory",
+    ),
 }
 
 
@@ -276,7 +288,9 @@ def test_another_blas_or_processor_is_another_host() -> None:
 def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
     both, swapped = fake.header((), (fake.CPU, fake.GPU)), fake.header((), (fake.GPU, fake.CPU))
     assert device_map(both, swapped) == (1, 0)
-    assert device_map(both, fake.header((), (fake.POCL,))) == (0,)  # refused as another device, not as missing rows
+    assert device_map(both, fake.header((), (fake.POCL,))) == (
+        0,
+    )  # refused as another device, not as missing rows
     assert device_map(fake.header((), (fake.GPU,)), both) == (1, 0)
     twins = fake.header((), (fake.GPU, fake.GPU))
     assert device_map(twins, twins) == (0, 1)
@@ -347,7 +361,8 @@ def too_slow(needs_s: float) -> Callable[[Row], Row]:
 
 
 @pytest.mark.parametrize(
-    ("needs_s", "given", "verdict"), [(99.0, None, "possibly slower"), (99.0, 0.1, "slower"), (60e-6, 0.1, "missing")]
+    ("needs_s", "given", "verdict"),
+    [(99.0, None, "possibly slower"), (99.0, 0.1, "slower"), (60e-6, 0.1, "missing")],
 )
 def test_a_row_over_its_budget_is_compared_by_the_time_that_it_needs(
     needs_s: float, given: float | None, verdict: str
@@ -403,7 +418,9 @@ def test_a_host_that_is_as_fast_as_ever_says_nothing_of_kernels() -> None:
     other = replace(again(2), rows=tuple(device))
     found = compare([again(1)], [other])
     assert (found.compared, found.lost) == (0, len(small(("tiled", "register")).rows))
-    one = changed(replace(again(2), rows=tuple(device)), "tiled", 512, lambda row: replace(row, source=fake.SOURCE))
+    one = changed(
+        replace(again(2), rows=tuple(device)), "tiled", 512, lambda row: replace(row, source=fake.SOURCE)
+    )
     assert compare([again(1)], [one]).compared > 1
 
 
@@ -480,7 +497,9 @@ def test_a_preset_beside_a_math_is_no_other_kernel_source(math: str) -> None:
         for size, source in ((size, kernel.fingerprint("float", {"TS": size})) for size in (32, 8))
     )
     assert only_preset_differs(before, after)
-    assert not only_preset_differs(before, replace(after, source=BY_NAME["tiled"].fingerprint("float", {"TS": 9})))
+    assert not only_preset_differs(
+        before, replace(after, source=BY_NAME["tiled"].fingerprint("float", {"TS": 9}))
+    )
 
 
 def test_a_preset_and_another_kernel_source_are_refused() -> None:

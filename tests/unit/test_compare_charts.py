@@ -67,7 +67,8 @@ def test_small_changes_are_left_out_and_counted() -> None:
     run = fake.fake_square()
     many = replace(run, rows=tuple(replace(row, label=str(n)) for n in range(3) for row in run.rows))
     many = replace(
-        many, rows=tuple(replace(row, parameters={"N": n}) for n, row in enumerate(many.rows) if row.device == 0)
+        many,
+        rows=tuple(replace(row, parameters={"N": n}) for n, row in enumerate(many.rows) if row.device == 0),
     )
     found = compare([again(1, run=many)], [again(2, SLOW, run=many)])
     (pane,) = ratios(found)

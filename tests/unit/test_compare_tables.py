@@ -56,7 +56,8 @@ def test_golden(name: str, golden: Golden) -> None:
     shown = pages.to_github(CASES[name]())
     golden(f"{name}.txt", f"{table}\n{markdown}\n{shown}")
     assert all(
-        line.startswith(("::error title=", "::warning title=", "::notice title=")) for line in shown.splitlines()
+        line.startswith(("::error title=", "::warning title=", "::notice title="))
+        for line in shown.splitlines()
     )
 
 
@@ -94,7 +95,9 @@ def test_junit(name: str) -> None:
     root = suite(found)
     assert root.attrib["tests"] == str(len(found.lines))
     assert root.attrib["failures"] == str(sum(line.fails for line in found.lines))
-    skipped = len(found.lines) - sum(line.fails or line.verdict in ("unchanged", "faster") for line in found.lines)
+    skipped = len(found.lines) - sum(
+        line.fails or line.verdict in ("unchanged", "faster") for line in found.lines
+    )
     assert root.attrib["skipped"] == str(skipped)
 
 
@@ -128,7 +131,9 @@ def test_annotations_are_errors_where_they_fail() -> None:
 
 def test_annotations_are_escaped() -> None:
     line = pages.to_github(CASES["compare-hostile"]()).splitlines()[0]
-    assert pages._command("error", "a:b,c%\n", "x:y,z%\r\n") == "::error title=a%3Ab%2Cc%25%0A::x:y,z%25%0D%0A"
+    assert (
+        pages._command("error", "a:b,c%\n", "x:y,z%\r\n") == "::error title=a%3Ab%2Cc%25%0A::x:y,z%25%0D%0A"
+    )
     assert "\x1b" not in line
 
 
@@ -193,7 +198,9 @@ def test_the_smallest_threshold_of_an_aa_measurement_lets_no_run_be_slower_than_
     smallest = max(row.min_threshold for row in rows)
     for threshold, failing in ((smallest * 1.001, False), (smallest * 0.999, True)):
         rules = Rules(threshold)
-        assert failing == any(compare([old], [new], rules).slower for old in runs for new in runs if old is not new)
+        assert failing == any(
+            compare([old], [new], rules).slower for old in runs for new in runs if old is not new
+        )
 
 
 def test_aa_json() -> None:

@@ -70,7 +70,9 @@ def test_a_host_is_busy_where_this_process_may_run(
     monkeypatch.setattr(psutil, "cpu_times", lambda percpu: list(times))
     monkeypatch.setattr(machine, "family", lambda pid, system: [])
     monkeypatch.setattr(machine, "usable_cores", lambda: used)
-    monkeypatch.setattr(machine, "time", SimpleNamespace(sleep=passing, perf_counter=iter((0.0, 1.0)).__next__))
+    monkeypatch.setattr(
+        machine, "time", SimpleNamespace(sleep=passing, perf_counter=iter((0.0, 1.0)).__next__)
+    )
     assert machine._busy_cores() == pytest.approx(busy)
 
 
@@ -184,7 +186,9 @@ def test_a_board_says_its_clock_power_temperature_and_limits(monkeypatch: pytest
         (0x4 | 0x20, ("power", "thermal")),
     ],
 )
-def test_reasons_are_limits_or_not(reasons: int, limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reasons_are_limits_or_not(
+    reasons: int, limits: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert gauge(monkeypatch, **{**HOT, "reasons": reasons}).read(0.0).limits == limits
 
 
@@ -246,7 +250,9 @@ def test_each_batch_looks_at_few_of_the_readings() -> None:
 
     count = 1000
     batches = [batch(number - 0.3, number + 0.3) for number in range(count)]
-    read = readings_by_batch([Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches)
+    read = readings_by_batch(
+        [Counted(float(number), clock_mhz=1000.0 + number) for number in range(count)], batches
+    )
     assert read.clock_mhz == tuple(1000.0 + number for number in range(count))
     assert looks < 50 * count
 
@@ -321,7 +327,9 @@ def test_a_row_is_power_limited_if_a_limit_is_reported_or_its_clock_drops(
 
 
 def test_the_windows_of_a_row_are_joined() -> None:
-    first = Conditions(3.0, max_mhz=1980.0, cores=2, windows={"device": Readings((1.0,), (1440.0,), window_s=1.0)})
+    first = Conditions(
+        3.0, max_mhz=1980.0, cores=2, windows={"device": Readings((1.0,), (1440.0,), window_s=1.0)}
+    )
     host = Conditions(windows={"host": Readings(other_cores=0.5)}, power_limited=True)
     read = joined_conditions([first, None, host])
     assert read is not None

@@ -120,7 +120,9 @@ def test_google_benchmark_has_what_its_tools_read(run: Run) -> None:
 def test_google_benchmark_aggregates_repetitions_as_its_library_does() -> None:
     run = fake.fake_square()
     row = next(row for row in run.rows if row.variant == "register" and row.status == "ok")
-    entries = [e for e in google(run)["benchmarks"] if e["run_name"] == f"gemm/register/float/{row.problem.m}/host"]
+    entries = [
+        e for e in google(run)["benchmarks"] if e["run_name"] == f"gemm/register/float/{row.problem.m}/host"
+    ]
     times = [entry["real_time"] for entry in entries if entry["run_type"] == "iteration"]
     assert times == pytest.approx([1e9 * seconds for seconds in row.samples["host"].seconds])
     assert entries[0]["iterations"] == row.samples["host"].batch
@@ -198,14 +200,18 @@ def test_openmetrics_of_several_runs_can_be_collected_together() -> None:
     run = fake.fake_square()
     two = [text(replace(run, path=path), "openmetrics") for path in ("runs/one.jsonl", "runs/two.jsonl")]
     gauges = [{line for line in shown.splitlines() if not line.startswith("#")} for shown in two]
-    assert not {line.rpartition(" ")[0] for line in gauges[0]} & {line.rpartition(" ")[0] for line in gauges[1]}
+    assert not {line.rpartition(" ")[0] for line in gauges[0]} & {
+        line.rpartition(" ")[0] for line in gauges[1]
+    }
     assert all('{run="one",' in line or '{run="one"}' in line for line in gauges[0])
     assert 'run="square"' in text(replace(run, path=""), "openmetrics")
 
 
 def test_openmetrics_escapes_labels() -> None:
     families = openmetrics_format.text_string_to_metric_families(text(RUNS[-1], "openmetrics"))
-    assert [f.samples[0].labels["command"] for f in families if f.name == "gemmbench_run"] == [f"square {QUOTED}"]
+    assert [f.samples[0].labels["command"] for f in families if f.name == "gemmbench_run"] == [
+        f"square {QUOTED}"
+    ]
 
 
 def test_a_start_that_is_no_time_is_left_out() -> None:
@@ -219,7 +225,8 @@ def test_a_start_that_is_no_time_is_left_out() -> None:
 def test_what_a_format_leaves_out_is_counted() -> None:
     run = fake.fake_peak()  # five unsupported, one failed, one suspect
     assert exports.left_out(run, "google-benchmark") == (
-        "google-benchmark has no word for rows that are not ok: 7 rows left out (1 suspect, 1 failed, 5 unsupported)."
+        "google-benchmark has no word for rows that are not ok: 7 rows left out (1 suspect, 1 failed, "
+        "5 unsupported)."
     )
     assert "1 row left out (1 failed)" in exports.left_out(
         replace(run, rows=(run.rows[0], run.rows[13])), "google-benchmark"
@@ -265,7 +272,10 @@ def test_a_gemm_has_its_rate_and_interval_as_tables_show_them() -> None:
         assert record["gflops"] == shown.median / 1e9
         assert record["scope"] == rates.shown_samples(row, scope)
         times = rates.summary(row, "host")
-        assert (record["host_s"], record["host_s_low"]) == (times.median, None if math.isnan(times.low) else times.low)
+        assert (record["host_s"], record["host_s_low"]) == (
+            times.median,
+            None if math.isnan(times.low) else times.low,
+        )
 
 
 # --- JSON Schemas ---------------------------------------------------------------------------------------

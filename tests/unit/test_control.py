@@ -76,7 +76,8 @@ class Broken(Machine):
 
 def cases(*devices: int) -> tuple[Case, ...]:
     return tuple(
-        Case("gemm", device, "naive", "float", {}, Gemm(64 << number, 64, 64)) for number, device in enumerate(devices)
+        Case("gemm", device, "naive", "float", {}, Gemm(64 << number, 64, 64))
+        for number, device in enumerate(devices)
     )
 
 
@@ -162,7 +163,9 @@ def test_measuring_again_ends_on_a_busy_machine() -> None:
 
 def test_bursts_of_cached_peaks_show_a_machine_that_is_slower_than_it_was() -> None:
     rows = [fake.gemm_row("naive", Problem(64, 64, 64), 1.0) for _ in range(2)]
-    old, new = (replace(row, conditions=Conditions(control_s=(s, s))) for row, s in zip(rows, (1.0, 2.0), strict=True))
+    old, new = (
+        replace(row, conditions=Conditions(control_s=(s, s))) for row, s in zip(rows, (1.0, 2.0), strict=True)
+    )
     cached = replace(old, measured_utc="2026-01-01T00:00:00Z")
     assert rates.best_burst((cached, new)) == 1.0
     assert rates.burst_loss(new, 1.0) == 1.0

@@ -61,7 +61,9 @@ def blocks(known: Values) -> list[int]:
 
 
 @pytest.mark.parametrize("units", [2, 4, 16, 64])
-@pytest.mark.parametrize("shape", [(1000, 1000, 1000), (1024, 1024, 1024), (2048, 2048, 64), (512, 4096, 4096)])
+@pytest.mark.parametrize(
+    "shape", [(1000, 1000, 1000), (1024, 1024, 1024), (2048, 2048, 64), (512, 4096, 4096)]
+)
 def test_every_core_has_the_same_work(units: int, shape: tuple[int, int, int]) -> None:
     work = blocks(full(Gemm(*shape), replace(SERVER, compute_units=units)))
     loads = [0] * units
@@ -212,7 +214,9 @@ def test_sums_of_one_row_stay_in_the_caches(device: DeviceFacts) -> None:
 
 
 def test_b_is_copied_once_where_all_of_a_has_room() -> None:
-    two = replace(WIDE, compute_units=2, data_caches=(32 << 10, 1 << 20, 32 << 20), last_level_cache_bytes=32 << 20)
+    two = replace(
+        WIDE, compute_units=2, data_caches=(32 << 10, 1 << 20, 32 << 20), last_level_cache_bytes=32 << 20
+    )
     for size, rows, packed in ((1024, 1026, 2), (4096, 456, 1)):
         known = full(Gemm(size, size, size, "double"), two)
         assert (known["TILES"] * known["MR"], known["PACKB"]) == (rows, packed)

@@ -39,7 +39,9 @@ Install = Callable[..., tuple[FakeCuda, FakeCublas]]
 def install(monkeypatch: pytest.MonkeyPatch) -> Install:
     """Put made-up libraries where the real ones would be."""
 
-    def install(driver: FakeCuda | None = None, library: FakeCublas | None = None) -> tuple[FakeCuda, FakeCublas]:
+    def install(
+        driver: FakeCuda | None = None, library: FakeCublas | None = None
+    ) -> tuple[FakeCuda, FakeCublas]:
         made = driver or FakeCuda(), library or FakeCublas()
         made[1].driver = made[0]
 
@@ -85,7 +87,9 @@ def test_row_major_operands_give_the_exact_answer(
 
 @pytest.mark.parametrize("dtype", ["float", "char"])
 @pytest.mark.parametrize(("trans_a", "trans_b"), [(False, True), (True, False), (True, True)])
-def test_operands_may_be_stored_transposed(install: Install, dtype: str, trans_a: bool, trans_b: bool) -> None:
+def test_operands_may_be_stored_transposed(
+    install: Install, dtype: str, trans_a: bool, trans_b: bool
+) -> None:
     install()
     m, n, k = (round_up(length, step(dtype)) for length in (21, 9, 14))
     problem = Gemm(m, n, k, dtype, 2.0, -1.0, trans_a=trans_a, trans_b=trans_b)
@@ -120,7 +124,9 @@ def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -
 
 @pytest.mark.parametrize("dtype", ORDINARY)
 @pytest.mark.parametrize("beta", [0.0, 1.0])
-def test_a_row_is_verified_and_has_a_device_and_a_host_scope(install: Install, dtype: str, beta: float) -> None:
+def test_a_row_is_verified_and_has_a_device_and_a_host_scope(
+    install: Install, dtype: str, beta: float
+) -> None:
     install()
     row = measured(Gemm(33, 20, 44, dtype, beta=beta))
     assert (row.status, row.check.verdict, row.memory) == ("ok", "ok", "staged"), row.reason
@@ -217,7 +223,9 @@ def test_a_wrong_answer_has_no_rate(install: Install) -> None:
     assert "differ on the exact test" in row.reason
 
 
-def test_integers_that_do_not_fill_their_rows_are_refused_before_cublas_answers_wrong(install: Install) -> None:
+def test_integers_that_do_not_fill_their_rows_are_refused_before_cublas_answers_wrong(
+    install: Install,
+) -> None:
     install()
     executor = CublasExecutor(DEVICE)
     with pytest.raises(NotMeasuredError, match="multiples of 4"):
@@ -234,7 +242,9 @@ def test_reading_c_where_beta_is_0_is_found(install: Install) -> None:
     assert re.fullmatch(r"C\[0\]\[0\] is nan, not -?\d+; 8 of 8 rows are wrong", row.reason)
 
 
-@pytest.mark.parametrize(("memory", "told"), [("auto", "staged"), ("mapped", "staged"), ("pageable", "pageable")])
+@pytest.mark.parametrize(
+    ("memory", "told"), [("auto", "staged"), ("mapped", "staged"), ("pageable", "pageable")]
+)
 def test_the_row_says_how_operands_came(install: Install, memory: str, told: str) -> None:
     install()
     assert measured(Gemm(8, 8, 8), replace(QUICK, memory=memory)).memory == told
@@ -258,7 +268,9 @@ def test_transfers_are_in_the_host_scope(install: Install) -> None:
     assert re.fullmatch("uuu" + "(uuud){2}" + "(uuud){4,}" + "uu(u|uuuu)d" + "uu", copies)
 
 
-def test_a_long_problem_has_both_scopes_in_one_batch(install: Install, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_long_problem_has_both_scopes_in_one_batch(
+    install: Install, monkeypatch: pytest.MonkeyPatch
+) -> None:
     install()
     bench = CublasExecutor(DEVICE).prepare(case(Gemm(8, 8, 8)), QUICK)
     monkeypatch.setattr(cublas, "LONG_S", 0.0)
@@ -301,7 +313,9 @@ def test_what_the_library_does_not_take_is_unsupported(install: Install) -> None
     install(library=FakeCublas(status=15))
     found = refusal()
     assert (found.status, found.restart) == ("unsupported", False)
-    assert found.reason == ("cuBLAS does not do this here: the requested functionality is not supported (cublasGemmEx)")
+    assert found.reason == (
+        "cuBLAS does not do this here: the requested functionality is not supported (cublasGemmEx)"
+    )
 
 
 def test_a_failure_of_the_library_wants_a_fresh_process(install: Install) -> None:
@@ -323,7 +337,10 @@ def test_cuda_without_a_gpu_is_unsupported(install: Install) -> None:
     driver, _ = install()
     driver.start_status = 100
     found = refusal()
-    assert (found.status, found.reason) == ("unsupported", "CUDA does not start: no CUDA-capable device is detected")
+    assert (found.status, found.reason) == (
+        "unsupported",
+        "CUDA does not start: no CUDA-capable device is detected",
+    )
 
 
 def test_the_gpu_is_the_one_in_the_devices_slot(install: Install) -> None:
@@ -354,7 +371,9 @@ def test_what_is_not_installed_is_unsupported_with_advice(monkeypatch: pytest.Mo
     monkeypatch.setattr(cublas, "_candidates", list)
     with pytest.raises(NotMeasuredError) as caught:
         OpenCLMachine()._make("cublas", DEVICE)
-    assert caught.value.reason == ('cuBLAS is not there: pip install "gemmbench[cublas]", or install the CUDA toolkit')
+    assert caught.value.reason == (
+        'cuBLAS is not there: pip install "gemmbench[cublas]", or install the CUDA toolkit'
+    )
 
 
 def test_a_library_that_lacks_another_says_which(tmp_path: Path) -> None:
@@ -403,7 +422,10 @@ def test_fp8_is_multiplied_where_b_is_stored_transposed(install: Install, dtype:
         (Gemm(16, 16, 16, "e5m2", trans_b=True), "by e4m3, not two matrices of it"),
         (Gemm(16, 16, 16, "e4m3"), "where B is stored transposed and A is not: --trans-b"),
         (Gemm(16, 16, 16, "e4m3", trans_b=True, batch=2), "one problem at a time, as it is called here"),
-        (Gemm(16, 16, 16, "e4m3", trans_a=True, trans_b=True), "where B is stored transposed and A is not: --trans-b"),
+        (
+            Gemm(16, 16, 16, "e4m3", trans_a=True, trans_b=True),
+            "where B is stored transposed and A is not: --trans-b",
+        ),
         (Gemm(16, 24, 16, "e4m3", trans_b=True), "with n, k and rows of A and B that are multiples of 16"),
         (Gemm(16, 16, 24, "e4m3", trans_b=True), "with n, k and rows of A and B that are multiples of 16"),
     ],

@@ -76,7 +76,12 @@ def test_a_kernel_on_matrix_units_is_held_against_their_peak_with_random_operand
 
     plain, tensor = gemm("naive", 1000, 0.02, "kernel"), gemm("nv-mma", 1000, 0.002, "kernel")
     tensor = replace(tensor, ran_on="matrix")
-    peaks = (peak(4e11), unit("mma", 1.5e12, "random"), unit("wgmma", 2e12, "random"), unit("mma", 9e12, "zeros"))
+    peaks = (
+        peak(4e11),
+        unit("mma", 1.5e12, "random"),
+        unit("wgmma", 2e12, "random"),
+        unit("mma", 9e12, "zeros"),
+    )
     run = Run(HEADER, (*peaks, plain, tensor))
     assert rates.units_used(run, 0, "float") == (False, True)
     assert rate_of(rates.peak(run, 0, "float", matrix=False)) == 4e11
@@ -116,7 +121,10 @@ def test_cublas_by_dp4a_is_not_held_against_the_peak_of_tensor_cores() -> None:
 
 
 def test_a_gemm_above_the_measured_peak_is_above_100_percent() -> None:
-    slow, fast = (gemm("naive", 1000, 0.02, "kernel"), gemm("tiled", 1000, 0.002, "kernel"))  # 1e11, 1e12 flop/s
+    slow, fast = (
+        gemm("naive", 1000, 0.02, "kernel"),
+        gemm("tiled", 1000, 0.002, "kernel"),
+    )  # 1e11, 1e12 flop/s
     run = Run(HEADER, (peak(9e11), slow, fast))
     assert rate_of(rates.peak(run, 0, "float")) == 9e11
     assert rates.peak_fraction(run, slow) == pytest.approx(1 / 9)

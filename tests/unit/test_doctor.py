@@ -128,7 +128,9 @@ def plant_many_threads(patient: Patient) -> None:
 
 
 def board(**values: object) -> Callable[[Patient], None]:
-    return lambda patient: patient.board.update({f"nvmlDeviceGet{name}": each for name, each in values.items()})
+    return lambda patient: patient.board.update(
+        {f"nvmlDeviceGet{name}": each for name, each in values.items()}
+    )
 
 
 def plant_busy_board(patient: Patient) -> None:
@@ -193,7 +195,11 @@ CAUSES: tuple[tuple[str, Callable[[Patient], None], str, int | None, tuple[str, 
     ("plant", "check", "device", "words"), [each[1:] for each in CAUSES], ids=[each[0] for each in CAUSES]
 )
 def test_a_planted_cause_is_named_and_nothing_else(
-    plant: Callable[[Patient], None], check: str, device: int | None, words: tuple[str, str, str], patient: Patient
+    plant: Callable[[Patient], None],
+    check: str,
+    device: int | None,
+    words: tuple[str, str, str],
+    patient: Patient,
 ) -> None:
     plant(patient)
     report = examine(patient.machine())
@@ -277,7 +283,9 @@ def test_no_unreadable_file_gives_a_finding_or_a_crash(patient: Patient) -> None
 def test_only_the_programs_of_others_are_load(patient: Patient) -> None:
     quiet = patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6))
     assert not examine(quiet).findings
-    (finding,) = examine(patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6, other=1.6))).findings
+    (finding,) = examine(
+        patient.machine(sleep=lambda seconds: patient.proc.run(seconds, own=1.6, other=1.6))
+    ).findings
     assert finding.problem.startswith("Other programs use 1.60 of 8")
     assert finding.problem.endswith(f"other ({OTHER}) 1.60 cores")
 
@@ -339,7 +347,9 @@ def test_devices_that_cannot_be_listed_are_said(patient: Patient) -> None:
 # --- missing drivers ----------------------------------------------------------------------------------------
 
 
-def test_a_machine_without_a_driver_gets_pip_and_the_guide(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_driver_gets_pip_and_the_guide(
+    patient: Patient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(drivers, "install_command", lambda: 'pip install "gemmbench[cpu]"')
     patient.devices = ()
     (patient.root / f"sys/bus/pci/devices/{SLOT}/vendor").unlink()
@@ -415,7 +425,9 @@ def test_json_has_every_finding_and_what_could_not_be_read(patient: Patient) -> 
 
 def test_the_page_of_the_checks_is_that_of_the_table() -> None:
     page = (ROOT / "docs/troubleshooting.md").read_text(encoding="utf-8")
-    rows = page.partition("| check | reads | warns of |\n|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    rows = (
+        page.partition("| check | reads | warns of |\n|---|---|---|\n")[2].partition("\n\n")[0].splitlines()
+    )
     assert [row.split(" | ")[0] for row in rows] == [f"| `{check.name}`" for check in CHECKS]
     assert all(re.fullmatch(r"\| `[^|]+` \| [^|]{8,} \| [^|]{8,} \|", row) for row in rows)
 

@@ -108,7 +108,9 @@ def test_nothing_to_do_leaves_the_environment_alone(machine: Machine) -> None:
     machine.icd("pocl.icd", "libpocl.so.2.10.0")
     registered = machine.register()
     assert machine.changed == {}
-    assert registered == Registered((Driver("libpocl.so.2.10.0", "system", str(machine.system / "pocl.icd")),), ())
+    assert registered == Registered(
+        (Driver("libpocl.so.2.10.0", "system", str(machine.system / "pocl.icd")),), ()
+    )
     assert list(machine.temporary.iterdir()) == []
 
 
@@ -160,7 +162,9 @@ def test_the_users_own_setting_comes_back(machine: Machine, tmp_path: Path) -> N
     assert machine.environ["OCL_ICD_VENDORS"] == str(tmp_path)
 
 
-def test_unwritable_temporary_folders_are_a_warning(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unwritable_temporary_folders_are_a_warning(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def full() -> NoReturn:
         raise FileNotFoundError("no usable temporary directory")
 
@@ -216,7 +220,9 @@ def test_opencl_vendor_path_replaces_the_system_folder(machine: Machine, tmp_pat
     assert machine.shown() == ["libown.so", intel]
 
 
-@pytest.mark.parametrize("listed", ["{intel}", "{other}/libintelocl.so"], ids=["the same file", "a copy elsewhere"])
+@pytest.mark.parametrize(
+    "listed", ["{intel}", "{other}/libintelocl.so"], ids=["the same file", "a copy elsewhere"]
+)
 def test_a_listed_driver_is_not_listed_again(machine: Machine, tmp_path: Path, listed: str) -> None:
     intel = machine.install_intel()
     (tmp_path / "libintelocl.so").write_bytes(Path(intel).read_bytes())
@@ -263,7 +269,9 @@ def test_conda_keeps_its_own_folder(machine: Machine, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("entry", [None, "libnvidia-opencl.so.1", "/usr/lib/libnvidia-opencl.so.580"])
-def test_nvidia_in_a_container(machine: Machine, monkeypatch: pytest.MonkeyPatch, entry: "str | None") -> None:
+def test_nvidia_in_a_container(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch, entry: "str | None"
+) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
     monkeypatch.setattr(drivers, "_loads", lambda library: library == drivers.NVIDIA)
     if entry:
@@ -303,7 +311,13 @@ def test_platforms_have_their_drivers_by_name_and_of_one_name_in_the_loaders_ord
     intel, graphics = Driver("libintelocl.so", "system"), Driver("libigdrcl.so", "system")
     registered = Registered((pip, again, graphics, other, intel))
     pocl = "Portable Computing Language The pocl project OpenCL 3.0 PoCL 3.1 Linux"
-    platforms = [pocl, "Intel(R) OpenCL Intel(R) Corporation", "Intel(R) OpenCL Graphics", pocl, "Clover Mesa"]
+    platforms = [
+        pocl,
+        "Intel(R) OpenCL Intel(R) Corporation",
+        "Intel(R) OpenCL Graphics",
+        pocl,
+        "Clover Mesa",
+    ]
     assert registered.drivers_of(platforms) == [pip, intel, graphics, other, None]
 
 
@@ -318,7 +332,12 @@ def test_platforms_have_their_drivers_by_name_and_of_one_name_in_the_loaders_ord
     ],
 )
 def test_the_command_fits_the_system(
-    machine: Machine, monkeypatch: pytest.MonkeyPatch, system: str, machine_name: str, libc: str, expected: str
+    machine: Machine,
+    monkeypatch: pytest.MonkeyPatch,
+    system: str,
+    machine_name: str,
+    libc: str,
+    expected: str,
 ) -> None:
     monkeypatch.setattr(sys, "platform", system)
     monkeypatch.setattr("platform.machine", lambda: machine_name)
@@ -347,7 +366,8 @@ def test_drivers_without_a_device_are_problems(monkeypatch: pytest.MonkeyPatch, 
     registered = Registered((gone, works, rusticl), warnings=("Intel's runtime cannot load",))
     missing, disabled = drivers.problems(registered, {library})
     assert missing == (
-        "/etc/gone.icd: /gone/libgone.so cannot be loaded: cannot open shared object file: No such file or directory",
+        "/etc/gone.icd: /gone/libgone.so cannot be loaded: cannot open shared object file: "
+        "No such file or directory",
         "Install what is missing, or remove /etc/gone.icd",
     )
     assert "no device without RUSTICL_ENABLE" in disabled[0]

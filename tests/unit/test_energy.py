@@ -264,7 +264,10 @@ def test_a_board_is_found_by_its_slot_or_else_by_its_name(
         (Library(missing=True), "NVML says: nvml shared library not found"),
         (Library((*H200[:2], None)), "NVML says: not supported"),
         (Library(SMALL), "NVML lists 0 boards called NVIDIA H200"),
-        (Library(H200, OTHER), "NVML lists 2 boards called NVIDIA H200, and OpenCL does not say which one this is"),
+        (
+            Library(H200, OTHER),
+            "NVML lists 2 boards called NVIDIA H200, and OpenCL does not say which one this is",
+        ),
     ],
 )
 def test_why_a_board_has_no_joules(library: Library, why: str, monkeypatch: pytest.MonkeyPatch) -> None:

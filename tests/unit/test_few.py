@@ -21,7 +21,9 @@ GPU = replace(DEVICE, extensions=("cl_nv_device_attribute_query",))
 OLD = replace(GPU, compute_capability=(7, 5))
 
 
-def values(name: str, problem: Gemm, given: Values | None = None, layout: Layout | None = None) -> dict[str, int]:
+def values(
+    name: str, problem: Gemm, given: Values | None = None, layout: Layout | None = None
+) -> dict[str, int]:
     entry = BY_NAME[name]
     preset = entry.preset("gpu-nvidia", given, problem.dtype)
     return entry.values(problem, {**preset, **entry.chosen(problem, GPU, preset)}, layout)
@@ -42,7 +44,9 @@ def test_nearly_every_unit_has_a_tile_or_tiles_are_the_smallest(dtype: str, size
     assert all(tiles({**known, **form}) < 0.9 * GPU.compute_units for form in larger)
 
 
-@pytest.mark.parametrize(("dtype", "form"), [(name, form) for name, forms in few._FORMS.items() for form in forms])
+@pytest.mark.parametrize(
+    ("dtype", "form"), [(name, form) for name, forms in few._FORMS.items() for form in forms]
+)
 def test_forms_keep_the_rules_and_fit_a_group(dtype: str, form: Values) -> None:
     copies = int(dtype != "half" and not form["DIRECT"])
     full = {**SMALL.preset("gpu-nvidia", dtype=dtype), **form, "ASYNC": copies}
@@ -114,7 +118,9 @@ def test_rows_that_vectors_do_not_fit_are_read_by_elements(
         ("thin", Gemm(1, 4096, 4096), ""),
     ],
 )
-def test_a_problem_that_a_kernel_is_not_for_is_a_row_that_says_so(name: str, problem: Gemm, reason: str) -> None:
+def test_a_problem_that_a_kernel_is_not_for_is_a_row_that_says_so(
+    name: str, problem: Gemm, reason: str
+) -> None:
     (step,) = gemm_plan([GPU], [BY_NAME[name]], [problem])
     assert (step.row.reason if isinstance(step, Skip) else "") == reason
 
@@ -182,7 +188,9 @@ def test_a_few_groups_share_k_and_their_sums_are_added_up() -> None:
         (Gemm(16, 60, 8192), GPU, False),  # fewer columns than a group has
     ],
 )
-def test_16_rows_or_columns_in_float_have_a_kernel_of_their_own(problem: Gemm, device: DeviceFacts, many: bool) -> None:
+def test_16_rows_or_columns_in_float_have_a_kernel_of_their_own(
+    problem: Gemm, device: DeviceFacts, many: bool
+) -> None:
     known = THIN.values(problem, on(device, "thin", problem))
     kernels = [step.kernel for step in THIN.steps(known)]
     assert ("thin_many" in kernels) == many
@@ -203,7 +211,9 @@ DEPTHS = sorted({*re.findall(r"const int depth = (.+);", kernel_files.raw("gemm/
 def test_the_parts_have_every_step_along_k_once(k: int, parts: int, depth: str) -> None:
     assert len(DEPTHS) == 1
     each = eval(depth.replace("/", "//"), {"k": k, "parts": parts, "UNIT": 128})
-    assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(range(k))
+    assert [p for part in range(parts) for p in range(part * each, min(part * each + each, k))] == list(
+        range(k)
+    )
 
 
 # --- On other devices ---------------------------------------------------------------------------------------
@@ -244,7 +254,9 @@ def test_local_memory_is_the_tiles_or_a_round_of_sums_and_half_is_float_there() 
 def test_tiles_of_batches_are_not_much_larger_than_a_problem_and_k_is_not_cut(size: int, batch: int) -> None:
     known = values("small", Gemm(size, size, size, batch=batch))
     (largest, *_), smallest = few._BATCH_FORMS, few._BATCH_FORMS[-1]
-    assert known["BM"] == (largest["BM"] if size == 64 else 32 if size == 32 else few._FORMS["float"][0]["BM"])
+    assert known["BM"] == (
+        largest["BM"] if size == 64 else 32 if size == 32 else few._FORMS["float"][0]["BM"]
+    )
     assert (known["SPLIT"] == 1) == (2 * size > smallest["BM"] or few._FORMS["float"][0]["SPLIT"] == 1)
     alone = values("small", Gemm(size, size, size))
     assert alone["BM"] * alone["BN"] <= known["BM"] * known["BN"]  # a batch has enough of larger tiles
@@ -297,7 +309,9 @@ def test_groups_of_thin_are_no_larger_than_the_device_has() -> None:
         (Gemm(1, 128, 1 << 20, batch=1000), GPU, 1),  # which keep the units busy
     ],
 )
-def test_k_is_cut_into_parts_where_units_would_be_idle(problem: Gemm, device: DeviceFacts, parts: int) -> None:
+def test_k_is_cut_into_parts_where_units_would_be_idle(
+    problem: Gemm, device: DeviceFacts, parts: int
+) -> None:
     assert on(device, "thin", problem)["PARTS"] == parts
 
 

@@ -58,7 +58,9 @@ def case(problem: Gemm = SMALL, former: str = "") -> Case:
     return Case("gemm", 0, "naive", "float", {}, problem, "mine", former=former)
 
 
-def run(instrument: FakeInstrument, case: Case, policy: Policy = POLICY, stages: list[str] | None = None) -> Row:
+def run(
+    instrument: FakeInstrument, case: Case, policy: Policy = POLICY, stages: list[str] | None = None
+) -> Row:
     return result_of(measured(instrument, case, None, policy), stages)
 
 
@@ -112,7 +114,9 @@ def test_what_cannot_finish_is_skipped_and_nothing_is_left_behind() -> None:
         (896, 1.608, True),  # 1.5 times the work
     ],
 )
-def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(edge: int, seconds: float, is_skipped: bool) -> None:
+def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(
+    edge: int, seconds: float, is_skipped: bool
+) -> None:
     instrument = FakeInstrument()
     known = replace(case(LARGE), measured=(Gemm(edge, edge, edge), seconds))
     if is_skipped:
@@ -133,7 +137,9 @@ class Stamped(FakeInstrument):
         return replace(super().verify(handle, when), launches=(Launch("multiply", 0, 0, self.running_s),))
 
 
-@pytest.mark.parametrize(("name", "seconds"), [("naive", 0.01), ("naive", 0.3), ("image-4x8", 0.3), ("naive", 2.1)])
+@pytest.mark.parametrize(
+    ("name", "seconds"), [("naive", 0.01), ("naive", 0.3), ("image-4x8", 0.3), ("naive", 2.1)]
+)
 def test_the_launch_that_was_verified_decides_what_is_timed(name: str, seconds: float) -> None:
     """Host-scope batches of long problems give the device's scopes too; longer ones are over budget.
 
@@ -253,7 +259,9 @@ def test_events_that_contradict_the_wall_clock_are_not_believed(wall_s: float, s
     assert row.samples["kernel"].seconds[0] == pytest.approx(wall_s)
     assert row.samples["kernel"] == row.samples["device"]
     (note,) = row.notes
-    assert note == f"events say {stretch:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    assert (
+        note == f"events say {stretch:.2g} times the wall clock: kernel and device scope are wall-clock times"
+    )
 
 
 @pytest.mark.parametrize(("wall_s", "stretch"), [(0.005, 0.99), (0.0009, 0.95), (1.2e-5, 0.2), (1e-4, 0.85)])
@@ -468,7 +476,9 @@ def test_a_map_cycle_is_the_last_before_the_second_verification(is_beside: bool,
 
 
 @pytest.mark.parametrize(("problem_s", "counts"), [(0.001, [3]), (0.4, [1]), (1.1, [])])
-def test_three_problems_are_timed_by_part_if_they_fit_in_the_budget(problem_s: float, counts: list[int]) -> None:
+def test_three_problems_are_timed_by_part_if_they_fit_in_the_budget(
+    problem_s: float, counts: list[int]
+) -> None:
     seconds: dict[str, Iterable[float]] = {"naive": itertools.repeat(problem_s)}
     instrument = Cycling(seconds=seconds, prepared=Prepared(("device", "host"), parts=True))
     run(instrument, case())

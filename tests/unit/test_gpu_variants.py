@@ -141,7 +141,9 @@ def test_the_form_chosen_is_near_the_fastest_of_those_that_were_timed() -> None:
     for shape, forms in timed.items():
         m, n, k = map(int, shape.split("x"))
         chosen = values("nv-async", Gemm(m, n, k))
-        times = {(form, whole > 0, parts): took for form, rows in forms.items() for whole, parts, took in rows}
+        times = {
+            (form, whole > 0, parts): took for form, rows in forms.items() for whole, parts, took in rows
+        }
         form = f"{chosen['BM']}x{chosen['BN']}x{chosen['BK']}"
         cut = (form + f" {chosen['STAGES']}" * (form == "128x64x16"), chosen["WHOLE"] > 0)
         parts = {at: took for (*alike, at), took in times.items() if tuple(alike) == cut}
@@ -164,7 +166,10 @@ def test_a_form_is_for_units_that_hold_its_groups(capability: tuple[int, int], f
     ("given", "why"),
     [
         ({**MORE, "BM": 128, "BK": 24}, "BK must be 16 at most"),  # the loop of 16 steps would leave the tile
-        ({**FEW, "BM": 48, "BN": 32, "BK": 8, "TM": 12, "TN": 4, "LX": 8}, "a tile must be a multiple of 256"),
+        (
+            {**FEW, "BM": 48, "BN": 32, "BK": 8, "TM": 12, "TN": 4, "LX": 8},
+            "a tile must be a multiple of 256",
+        ),
     ],
 )
 def test_tiles_that_the_loops_do_not_take_are_refused(given: dict[str, int], why: str) -> None:
@@ -211,7 +216,9 @@ def test_a_is_copied_by_elements_where_its_rows_lie_along_k(problem: Gemm, wante
     assert ("-DODD_FIRST" in options) is False
     found = variant.values(problem, {**preset, **variant.chosen(problem, GPU, preset)})
     steps = [step.kernel for step in variant.steps(found)]
-    assert ("transpose_tall" in steps or "transpose_with_edge" in steps) == (not wanted and not problem.trans_a)
+    assert ("transpose_tall" in steps or "transpose_with_edge" in steps) == (
+        not wanted and not problem.trans_a
+    )
     few = variant.options("float", variant.preset("gpu-nvidia", FEW))
     assert "-DODD_FIRST" in few
     assert "-DPLAIN_A" not in few
@@ -345,4 +352,6 @@ def test_a_type_that_it_is_not_for_is_no_error_of_its_parameters() -> None:
 
 def test_a_limit_of_registers_is_a_compiler_option() -> None:
     assert "-cl-nv-maxrregcount=168" in ASYNC.options("float", ASYNC.preset("gpu-nvidia", {"REGISTERS": 168}))
-    assert not any("maxrregcount" in word for word in ASYNC.options("double", ASYNC.preset("gpu", dtype="double")))
+    assert not any(
+        "maxrregcount" in word for word in ASYNC.options("double", ASYNC.preset("gpu", dtype="double"))
+    )

@@ -50,7 +50,10 @@ def test_good_evidence_is_ok() -> None:
         ({"doubling": math.nan}, "nan"),
         ({"unrolling": 3.9}, "1.15 is the most: a compiler folds several into one"),
         ({"unrolling": 1.16}, "unrolling makes steps 1.16 times as fast, where 1.15 is the most"),
-        ({"unrolling": 1.04, "subject": MATRIX}, "unrolling makes steps 1.04 times as fast, where 1.03 is the most"),
+        (
+            {"unrolling": 1.04, "subject": MATRIX},
+            "unrolling makes steps 1.04 times as fast, where 1.03 is the most",
+        ),
         ({"unrolling": math.nan}, "nan"),
         ({"event_over_wall": 0.014}, "event clock says 0.014 times the wall clock, which is used instead"),
         ({"event_over_wall": 1.4}, "event clock says 1.4"),

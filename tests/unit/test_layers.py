@@ -35,12 +35,16 @@ ALL = (
 # From the ground up. Features (gemm, probes, tune, regress) never import each other.
 ROOMS: dict[str, Room] = {
     "model": Room("plain data: problem, data types, device, case, instrument protocol, row, run file, units"),
-    "stats": Room("statistics of samples: intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)),
+    "stats": Room(
+        "statistics of samples: intervals, ratios, rates, peaks, break-even sizes, ranks", ("model",)
+    ),
     "ladder": Room("the GEMM variants as data; no other package knows a kernel's name", ("model", "stats")),
     "report": Room("builders for tables, notes and progress", BASE),
     "charts": Room("builders for panes, bars, lines and log axes", BASE),
     "opencl": Room("drivers, discovery, building and launching, PTX, resources", BASE),
-    "measure": Room("the instrument (the child process), sampling, conditions, energy, the host", (*BASE, "opencl")),
+    "measure": Room(
+        "the instrument (the child process), sampling, conditions, energy, the host", (*BASE, "opencl")
+    ),
     "gemm": Room("one GEMM: operands, verification, execution, tables and charts", MACHINE),
     "probes": Room("arithmetic, memory, transfer and latency probes, their tables and charts", MACHINE),
     "plan": Room("devices x variants x problems -> cases; the selection of devices", SUITE),
@@ -48,9 +52,15 @@ ROOMS: dict[str, Room] = {
     "suite": Room("one run: session, request, cached results", (*SUITE, "plan", "options")),
     "tune": Room("the tuner: space, search, session, table", (*MACHINE, "plan", "options", "suite")),
     "regress": Room("`compare` and `check`, with their tables", (*MACHINE, "plan", "options", "suite")),
-    "doctor": Room("checks for causes of a slow machine, with their inputs and findings", (*MACHINE, "probes")),
-    "views": Room("chooses the table that shows a run, in the terminal or as Markdown", (*SUITE, "suite", "tune")),
-    "exports": Room("exports to other programs: formats, flat records, schemas", (*SUITE, "suite", "tune", "views")),
+    "doctor": Room(
+        "checks for causes of a slow machine, with their inputs and findings", (*MACHINE, "probes")
+    ),
+    "views": Room(
+        "chooses the table that shows a run, in the terminal or as Markdown", (*SUITE, "suite", "tune")
+    ),
+    "exports": Room(
+        "exports to other programs: formats, flat records, schemas", (*SUITE, "suite", "tune", "views")
+    ),
     "chart_views": Room("chooses the charts of a run or a comparison", (*SUITE, "suite", "regress")),
     "pages": Room(
         "a report of saved runs as one HTML page",
@@ -66,12 +76,34 @@ ROOMS: dict[str, Room] = {
 THIRD_PARTY: dict[str, tuple[str, ...]] = {
     "numpy": (*SUITE, "suite", "regress"),
     # A user's kernel describes itself in TOML, and shapes in CSV: msgspec names the field that is wrong.
-    "msgspec": ("model", "ladder.own", "gemm.workloads", "measure", "suite", "regress", "exports", "options", "cli"),
+    "msgspec": (
+        "model",
+        "ladder.own",
+        "gemm.workloads",
+        "measure",
+        "suite",
+        "regress",
+        "exports",
+        "options",
+        "cli",
+    ),
     "ml_dtypes": ("model",),
     "platformdirs": ("suite",),
     "pyopencl": ("opencl", "gemm", "probes"),
     "click": ("options", "cli"),
-    "rich": ("report", "gemm", "probes", "suite", "tune", "regress", "doctor", "views", "options", "api", "cli"),
+    "rich": (
+        "report",
+        "gemm",
+        "probes",
+        "suite",
+        "tune",
+        "regress",
+        "doctor",
+        "views",
+        "options",
+        "api",
+        "cli",
+    ),
     "matplotlib": ("charts", "gemm", "probes", "chart_views", "pages"),
     "jinja2": ("pages",),
     "markupsafe": ("pages",),
@@ -159,7 +191,9 @@ def test_no_room_imports_one_below_it() -> None:
 
 def room_map() -> str:
     """The table of CONTRIBUTING.md."""
-    rows = [f"| `{name}` | {room.holds} |" for name, room in ROOMS.items() if name and not name.startswith("_")]
+    rows = [
+        f"| `{name}` | {room.holds} |" for name, room in ROOMS.items() if name and not name.startswith("_")
+    ]
     return "\n".join(["| package | holds |", "|---|---|", *rows])
 
 
@@ -225,7 +259,9 @@ def test_no_files_import_each_other_in_a_cycle() -> None:
     files = {f"gemmbench.{module_name(path)}": path for path in MODULES if module_name(path)}
     graph: dict[str, set[str]] = {}
     for name, path in files.items():
-        text = re.sub(r"^if TYPE_CHECKING:.*?^(?=\S)", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+        text = re.sub(
+            r"^if TYPE_CHECKING:.*?^(?=\S)", "", path.read_text(encoding="utf-8"), flags=re.M | re.S
+        )
         targets = [target for _, target in imported(module_name(path), text, path.name == "__init__.py")]
         nearest = (each if each in files else each.rpartition(".")[0] for each in targets)
         graph[name] = {each for each in nearest if each in files} - {name}

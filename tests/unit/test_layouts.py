@@ -32,8 +32,12 @@ QUICK = Policy(budget_s=60.0, min_batches=2, batch_s=0.001, precision=10.0)
 TURNED = Gemm(9, 5, 7, "half", ld=(11, 7, 8), trans_a=True, trans_b=True)
 
 
-@pytest.mark.parametrize(("ops", "tight"), [("NN", (7, 5, 5)), ("NT", (7, 7, 5)), ("TN", (9, 5, 5)), ("TT", (9, 7, 5))])
-def test_the_least_leading_dimensions_follow_from_how_a_matrix_is_stored(ops: str, tight: tuple[int, int, int]) -> None:
+@pytest.mark.parametrize(
+    ("ops", "tight"), [("NN", (7, 5, 5)), ("NT", (7, 7, 5)), ("TN", (9, 5, 5)), ("TT", (9, 7, 5))]
+)
+def test_the_least_leading_dimensions_follow_from_how_a_matrix_is_stored(
+    ops: str, tight: tuple[int, int, int]
+) -> None:
     problem = Gemm(9, 5, 7, trans_a=OPS[ops][0], trans_b=OPS[ops][1])
     assert (problem.ops, problem.tight) == (ops, tight)
     assert problem.elements_of == {"A": 63, "B": 35, "C": 45}
@@ -127,7 +131,9 @@ PASSES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "passes", "kernel"), [(name, passes, kernel) for name, *passes, kernel in PASSES])
+@pytest.mark.parametrize(
+    ("name", "passes", "kernel"), [(name, passes, kernel) for name, *passes, kernel in PASSES]
+)
 def test_passes_follow_the_layout(name: str, passes: list[str], kernel: str) -> None:
     assert [launched(name, ops) for ops in OPS] == [f"{each}{kernel}" for each in passes]
 
@@ -210,7 +216,9 @@ def test_the_hash_of_a_kernel_depends_on_how_its_operands_are_stored() -> None:
         preset = variant.preset("gpu-nvidia", dtype=variant.dtypes[0])
         assert laid_out(variant, stored("NN")) is variant
         prints = [each.fingerprint(variant.dtypes[0], preset) for each in (variant, both)]
-        assert (prints[0] != prints[1]) == (variant.files != both.files or variant.compilation != both.compilation)
+        assert (prints[0] != prints[1]) == (
+            variant.files != both.files or variant.compilation != both.compilation
+        )
 
 
 # --- operands and libraries -------------------------------------------------------------------------------
@@ -220,7 +228,9 @@ def test_the_hash_of_a_kernel_depends_on_how_its_operands_are_stored() -> None:
 def test_operands_are_the_same_however_they_are_stored(ops: str) -> None:
     problem = stored(ops)
     wide = spread(problem, 2)
-    plain, values = (load_operands(Case("gemm", 0, "naive", "float", {}, each)) for each in (stored("NN"), wide))
+    plain, values = (
+        load_operands(Case("gemm", 0, "naive", "float", {}, each)) for each in (stored("NN"), wide)
+    )
     assert np.array_equal(values.a, plain.a)
     assert np.array_equal(values.b, plain.b)
     made = values.stored(wide)

@@ -72,7 +72,11 @@ def test_charts_of_time_show_it() -> None:
 
 
 def statuses(
-    kernels: str, named: str = "", dtype: str = "float", baseline: str = "none", device: DeviceFacts = fake.CPU
+    kernels: str,
+    named: str = "",
+    dtype: str = "float",
+    baseline: str = "none",
+    device: DeviceFacts = fake.CPU,
 ) -> dict[str, str]:
     """What is planned on a device for groups of kernels and for named ones."""
     chosen = names.choose_kernels(",".join([kernels, *named.split()]), baseline)

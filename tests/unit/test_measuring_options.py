@@ -63,7 +63,12 @@ def test_a_kernels_own_flags_stay_unless_asked() -> None:
 
 
 def test_libraries_have_no_math() -> None:
-    assert [case.title for case in planned("naive clblast numpy")] == ["naive strict", "naive fast", "clblast", "numpy"]
+    assert [case.title for case in planned("naive clblast numpy")] == [
+        "naive strict",
+        "naive fast",
+        "clblast",
+        "numpy",
+    ]
 
 
 def test_a_row_is_planned_again_with_its_math() -> None:
@@ -252,7 +257,10 @@ def test_leading_dimensions_are_part_of_a_rows_key_and_of_what_is_shown() -> Non
     assert line(shown, "roomy") == ["roomy", "lda=9", "8", "8", "8", "naive", "0.999", "0.112"]
     assert line(shown, "ldc=16")
     assert "8 lda=9 ldc=16" in text(views.show(run, verbose=True), 120)
-    assert [(record["lda"], record["ldb"], record["ldc"]) for record in to_records(run)] == [(8, 8, 8), (9, 8, 16)]
+    assert [(record["lda"], record["ldb"], record["ldc"]) for record in to_records(run)] == [
+        (8, 8, 8),
+        (9, 8, 16),
+    ]
     page = text(views.show(Run(fake.header(("gemm",)), (apart,), "run.jsonl")), 120)
     assert "m = n = k = 8, lda = 9, ldc = 16" in page
     (step,) = rebuild([apart], [fake.CPU], {0: 0})
@@ -293,7 +301,10 @@ def test_a_file_of_shapes_may_have_leading_dimensions(tmp_path: Path) -> None:
     path = tmp_path / "shapes.csv"
     path.write_text("ldb,m,n,k,name\n,4,5,6,tight\n8,4,5,6,apart\n5,4,5,6,tight again\n")
     shapes = build(measuring.WorkloadsOptions, {"file": path}).shapes
-    assert [(shape.name, shape.ld) for shape in shapes] == [("tight = tight again", None), ("apart", (6, 8, 5))]
+    assert [(shape.name, shape.ld) for shape in shapes] == [
+        ("tight = tight again", None),
+        ("apart", (6, 8, 5)),
+    ]
     path.write_text("m,n,k,lda\n4,5,6,5\n")
     with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
         build(measuring.WorkloadsOptions, {"file": path})

@@ -32,7 +32,11 @@ from tests.unit.test_plan import DEVICE
 
 FILLS = {"memory/fill.cl", "memory/wait.cl"}  # no probes: they fill sets, and keep a GPU busy
 CPU = replace(
-    DEVICE, last_level_cache_bytes=48 * MIB, global_mem_bytes=16 * GIB, max_alloc_bytes=8 * GIB, cache_bytes=MIB
+    DEVICE,
+    last_level_cache_bytes=48 * MIB,
+    global_mem_bytes=16 * GIB,
+    max_alloc_bytes=8 * GIB,
+    cache_bytes=MIB,
 )
 GPU = replace(
     CPU,
@@ -143,7 +147,9 @@ def test_families_choose() -> None:
 
 
 def test_images_are_unsupported_where_there_are_none() -> None:
-    rows = [step.row for step in memory_plan([replace(CPU, images=False)], ("memory",)) if isinstance(step, Skip)]
+    rows = [
+        step.row for step in memory_plan([replace(CPU, images=False)], ("memory",)) if isinstance(step, Skip)
+    ]
     assert {row.variant for row in rows} == {"image-read"}
     assert {(row.status, row.reason) for row in rows} == {("unsupported", "the device has no images")}
 

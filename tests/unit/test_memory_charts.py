@@ -35,7 +35,9 @@ def line(axes: Axes, label: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_a_run_without_such_rows_is_refused() -> None:
-    with pytest.raises(pane.ChartError, match=r"square\.jsonl has no measured memory, transfer or latency row"):
+    with pytest.raises(
+        pane.ChartError, match=r"square\.jsonl has no measured memory, transfer or latency row"
+    ):
         panes(fake.fake_square())
 
 

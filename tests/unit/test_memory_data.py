@@ -10,7 +10,9 @@ from gemmbench.probes.memory import SCALAR, TABLE_ELEMENTS, RepeatedTable, rando
 TABLE = RepeatedTable()
 
 
-@pytest.mark.parametrize(("first", "count"), [(0, 1), (5, 1000), (TABLE_ELEMENTS - 3, 10), (0, TABLE_ELEMENTS + 7)])
+@pytest.mark.parametrize(
+    ("first", "count"), [(0, 1), (5, 1000), (TABLE_ELEMENTS - 3, 10), (0, TABLE_ELEMENTS + 7)]
+)
 def test_sums_of_a_stretch(first: int, count: int) -> None:
     assert TABLE.sum_of(first, count) == sum_bits(TABLE.values(first, count))
 

@@ -43,7 +43,9 @@ def test_kept_rows_say_how_old_they_are() -> None:
 
 
 def test_a_bandwidth_without_evidence_is_not_shown() -> None:
-    rows = tuple(replace(row, check=Check()) for row in fake_memory.fake_memory().rows if row.variant == "global-read")
+    rows = tuple(
+        replace(row, check=Check()) for row in fake_memory.fake_memory().rows if row.variant == "global-read"
+    )
     table = text(peak(Run(fake.header(("peak",)), rows)), 120)
     assert cells(table, "global-read") == ["-"] * 6
     assert "not verified: global-read, width 1, 2, 4, 8, 16: " in table

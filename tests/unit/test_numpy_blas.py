@@ -48,7 +48,9 @@ def test_a_cache_of_unknown_size_is_told(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(discovery, "last_level_cache_bytes", lambda cores: 0)
     prepared = NumpyExecutor().prepare(CASE, Policy(cold=True)).prepared
     assert prepared.sets == 1
-    assert prepared.notes == ("cold: its operands stay in the cache, since the size of the host's caches is not known",)
+    assert prepared.notes == (
+        "cold: its operands stay in the cache, since the size of the host's caches is not known",
+    )
 
 
 def test_the_last_level_caches_that_can_be_used_add_up(tmp_path: Path) -> None:

@@ -47,7 +47,9 @@ def test_warps_and_parts_keep_all_compute_units_busy(problem: Gemm, warps: int, 
         (Gemm(64, 4, 64, "half"), Layout(65, 4, 4), "nv_thin_ragged"),
     ],
 )
-def test_rows_that_vectors_do_not_fit_are_read_by_elements(problem: Gemm, layout: Layout | None, kernel: str) -> None:
+def test_rows_that_vectors_do_not_fit_are_read_by_elements(
+    problem: Gemm, layout: Layout | None, kernel: str
+) -> None:
     steps = laid_out(VARIANT, problem).steps(values(problem, layout))
     assert [step.kernel for step in steps] == ["nv_thin_counts", kernel]
 
@@ -65,7 +67,9 @@ def test_caches_keep_only_operands_that_fit(n: int, kept: int) -> None:
     assert values(Gemm(1, n, 4096, "bfloat16"))["KEEP"] == kept
 
 
-@pytest.mark.parametrize("problem", [Gemm(1, 28672, 64, "half"), Gemm(16, 28672, 64, "half"), Gemm(5, 99, 64, "half")])
+@pytest.mark.parametrize(
+    "problem", [Gemm(1, 28672, 64, "half"), Gemm(16, 28672, 64, "half"), Gemm(5, 99, 64, "half")]
+)
 def test_local_memory_is_within_what_the_driver_lists(problem: Gemm) -> None:
     assert VARIANT.local_bytes("half", VARIANT.chosen(problem, H100, {})) <= 48 << 10
 

@@ -33,7 +33,8 @@ def passes(problem: Gemm, layout: Layout | None = None) -> list[tuple[str, str]]
     values = VARIANT.values(problem, PRESET | VARIANT.chosen(problem, HOPPER, PRESET), layout)
     named = ("A", "AP", "B", "BP", "BT")
     steps: list[tuple[str, str]] = [
-        (step.role, " ".join(name for name in step.arguments if name in named)) for step in VARIANT.steps(values)
+        (step.role, " ".join(name for name in step.arguments if name in named))
+        for step in VARIANT.steps(values)
     ]
     *_, maps, (_, operands) = steps
     assert maps == ("map", operands)
@@ -76,7 +77,12 @@ def test_what_the_user_says_is_not_chosen() -> None:
     tile = {"BM": 128, "BN": 256, "STAGES": 3, "PARTS": 1}
     assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, **tile}
     deep = VARIANT.preset("gpu-nvidia", {"STAGES": 6})
-    assert VARIANT.compiled(problem, HOPPER, deep) == {**deep, "BM": 128, "BN": 128, "PARTS": 1}  # 256 columns take 3
+    assert VARIANT.compiled(problem, HOPPER, deep) == {
+        **deep,
+        "BM": 128,
+        "BN": 128,
+        "PARTS": 1,
+    }  # 256 columns take 3
 
 
 @pytest.mark.parametrize(

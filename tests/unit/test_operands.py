@@ -53,7 +53,9 @@ def test_an_image_is_filled_once_and_its_last_pixels_with_zeros(rows: int, colum
 
 
 @pytest.mark.parametrize("beta", [0.0, 1.0])
-def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(beta: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_map_cycle_discards_what_it_overwrites_and_nothing_else(
+    beta: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """C without beta is not filled, so that what stands between its rows has to stay."""
     flags: list[tuple[str, int]] = []
 

@@ -161,7 +161,9 @@ def test_what_a_kernel_wants_of_layouts(
     assert tuple(kernel.arguments[number] for number in (4, 5, 6, 7, 9, 10)) == operands
     assert " ".join(step.role for step in made.passes if step is not kernel) == helpers
     values = made.values(Gemm(33, 70, 9), {"TS": 16})
-    assert all(name in values or name in made.temporaries or name in "ABC alpha beta" for name in kernel.arguments)
+    assert all(
+        name in values or name in made.temporaries or name in "ABC alpha beta" for name in kernel.arguments
+    )
     tiles = {"column-major": (32, 48)}.get(keys.get("order", "").strip('"'))
     across, down = (3, 3)  # 70 columns in tiles of 32, 33 rows in tiles of 16
     if tiles:
@@ -211,7 +213,9 @@ REFUSED: list[tuple[dict[str, str], str]] = [
 
 
 @pytest.mark.parametrize(("keys", "sentence"), REFUSED, ids=[sentence for _, sentence in REFUSED])
-def test_a_description_that_cannot_be_used_is_one_sentence(tmp_path: Path, keys: dict[str, str], sentence: str) -> None:
+def test_a_description_that_cannot_be_used_is_one_sentence(
+    tmp_path: Path, keys: dict[str, str], sentence: str
+) -> None:
     with pytest.raises(KernelFileError) as caught:
         own_kernel(described(tmp_path, **keys))
     assert str(caught.value).startswith("mine.cl")
@@ -339,7 +343,9 @@ def simulated(
     m, n, k = problem.m, problem.n, problem.k if steps is None else steps
     alpha, beta = problem.alpha if alpha is None else alpha, problem.beta if beta is None else beta
     i, j, p = np.arange(m + rows)[:, None], np.arange(n + columns)[None, :], np.arange(k)
-    flat = {name: np.append(values, np.full(9999, np.nan, values.dtype)) for name, values in test.host.items()}
+    flat = {
+        name: np.append(values, np.full(9999, np.nan, values.dtype)) for name, values in test.host.items()
+    }
     at = p[None] * lengths["lda"] + i if "A" in transposed else i * lengths["lda"] + p[None]
     bt = j * lengths["ldb"] + p[:, None] if "B" in transposed else p[:, None] * lengths["ldb"] + j
     product = alpha * (flat["A"][at].astype(float) @ flat["B"][bt].astype(float))
@@ -396,7 +402,9 @@ def test_a_kernel_that_only_writes_behind_c_is_wrong(odd_k: bool) -> None:
 
 def test_a_right_kernel_has_no_fault() -> None:
     assert verify.exact_test_error(kernel(simulated), "float") == ""
-    bare = kernel(lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc"))
+    bare = kernel(
+        lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc")
+    )
     assert verify.exact_test_error(bare, "float") == ""
 
 
@@ -412,7 +420,8 @@ def test_the_first_wrong_element_is_shown_with_its_tile() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "tile"), [("naive", None), ("tiled", (16, 16)), ("register", (32, 64)), ("padded-160x160", (160, 160))]
+    ("name", "tile"),
+    [("naive", None), ("tiled", (16, 16)), ("register", (32, 64)), ("padded-160x160", (160, 160))],
 )
 def test_tiles_of_the_ladders_kernels_are_known(name: str, tile: tuple[int, int] | None) -> None:
     variant = ladder.BY_NAME[name]

@@ -60,7 +60,9 @@ def installed(wheel: Path, folder: Path) -> Path:
 
 
 def probe(python: str | Path, *flags: str, cwd: Path) -> tuple[Path, dict[str, str]]:
-    done = subprocess.run([str(python), *flags, "-c", PROBE], cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(python), *flags, "-c", PROBE], cwd=cwd, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     return Path(found["folder"]), found["text"]
@@ -85,7 +87,9 @@ def test_a_wheel_holds_the_kernels(checkout: Path, expected: dict[str, str], tmp
     assert text == expected
 
 
-def test_an_editable_install_reads_the_checkout(checkout: Path, expected: dict[str, str], tmp_path: Path) -> None:
+def test_an_editable_install_reads_the_checkout(
+    checkout: Path, expected: dict[str, str], tmp_path: Path
+) -> None:
     python = installed(build("build_editable", checkout, tmp_path), tmp_path / "env")
     folder, text = probe(python, "-I", cwd=tmp_path)
     # Not a copy: a kernel edited there must be the kernel that runs.
@@ -102,7 +106,11 @@ def test_the_wheel_is_typed_and_complete(checkout: Path, tmp_path: Path) -> None
     assert any(name.endswith(".data/data/share/man/man1/gemmbench.1") for name in names)
     assert any(name.endswith("licenses/LICENSE") for name in names)
     version = next(name for name in names if name.endswith(".dist-info/METADATA")).partition("/")[0]
-    assert {name.partition("/")[0] for name in names} == {"gemmbench", version, version.replace("dist-info", "data")}
+    assert {name.partition("/")[0] for name in names} == {
+        "gemmbench",
+        version,
+        version.replace("dist-info", "data"),
+    }
     modules = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gemmbench").rglob("*.py")}
     assert modules <= names
 
@@ -121,6 +129,8 @@ def test_the_sdist_has_all_that_git_has() -> None:
 def test_a_broken_installation_says_so(checkout: Path, tmp_path: Path) -> None:
     shutil.copytree(checkout / "gemmbench", tmp_path / "gemmbench")
     code = "from gemmbench.model import kernel_files; kernel_files.folder()"
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
     assert done.returncode != 0
     assert "kernels folder is not in" in done.stderr

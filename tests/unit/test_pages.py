@@ -153,7 +153,9 @@ def test_it_fetches_nothing_and_allows_nothing(square: str) -> None:
         for name in ("src", "href", "xlink:href", "action"):
             assert (attributes.get(name) or "#").startswith(("#", "data:")), (tag, attributes)
         assert not any(name.startswith("on") for name in attributes), (tag, attributes)
-    policy = next(each["content"] for tag, each in tags if each.get("http-equiv") == "Content-Security-Policy")
+    policy = next(
+        each["content"] for tag, each in tags if each.get("http-equiv") == "Content-Security-Policy"
+    )
     assert policy is not None
     assert policy.startswith("default-src 'none'")
     assert "script-src 'sha256-" in policy
@@ -176,7 +178,9 @@ def test_tables_have_names_scopes_and_as_many_cells_as_heads(square: str) -> Non
 
 def test_every_colour_of_every_chart_has_a_dark_one() -> None:
     runs = [fake.fake_square(), fake.fake_gemm(), fake.fake_workloads(), fake.fake_ladder(("float", "half"))]
-    pages = [report_html(each, Wanted(charts=tuple(chart_views.KINDS))) for each in (runs, [fake.fake_peak()])]
+    pages = [
+        report_html(each, Wanted(charts=tuple(chart_views.KINDS))) for each in (runs, [fake.fake_peak()])
+    ]
     used = set(re.findall(r"var\((--c[0-9a-f]{6}),#", "".join(pages)))
     assert len(used) > 10
     dark = pages[0].partition("prefers-color-scheme:dark")[2].partition("}\n}")[0]
@@ -287,7 +291,9 @@ def saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs").mkdir()
     for name, run in (("one", fake.fake_square()), ("two", fake.fake_sweep_k())):
-        (tmp_path / "runs" / f"{name}.jsonl").write_bytes(b"".join([encode(run.header), *map(encode, run.rows)]))
+        (tmp_path / "runs" / f"{name}.jsonl").write_bytes(
+            b"".join([encode(run.header), *map(encode, run.rows)])
+        )
     return tmp_path
 
 

@@ -56,7 +56,9 @@ def test_an_image_past_the_devices_cap_is_skipped_with_the_cap_named() -> None:
         "skipped: B is an image 5000 pixels high, the device allows 4096"
     )
     wide = Gemm(8, 4 * 4096 + 1, 8)
-    assert skipped(DEVICE, wide, "image-4x8") == ("skipped: B is an image 4097 pixels wide, the device allows 4096")
+    assert skipped(DEVICE, wide, "image-4x8") == (
+        "skipped: B is an image 4097 pixels wide, the device allows 4096"
+    )
     assert skipped(replace(DEVICE, images=False), Gemm(8, 8, 8), "image-4x8") == (
         "unsupported: the device has no images"
     )
@@ -102,7 +104,9 @@ def test_a_preset_whose_groups_a_device_does_not_take_gives_way_to_the_nearest()
     (step,) = gemm_plan([mobile], [BY_NAME["tiled"]], SQUARE)
     assert isinstance(step, Case)
     assert (step.parameters, step.given) == ({"TS": 8}, ())
-    assert step.notes == ("TS=8 instead of the preset's, which needs work-groups of 256, the device takes 128",)
+    assert step.notes == (
+        "TS=8 instead of the preset's, which needs work-groups of 256, the device takes 128",
+    )
     problem = Gemm(64, 64, 64)
     for name in ("coarse", "wide", "gpu-tile"):
         (step,) = gemm_plan([replace(mobile, max_work_group_size=32)], [BY_NAME[name]], [problem])

@@ -109,7 +109,9 @@ def test_forms_go_on_with_the_best_numbers_of_chains() -> None:
     assert sorted(tried) == sorted([*confirming, *others])
 
 
-@pytest.mark.parametrize(("width", "chains"), [(1, {12}), (2, {12, 8}), (4, {12, 4}), (8, {12, 2}), (16, {12, 1})])
+@pytest.mark.parametrize(
+    ("width", "chains"), [(1, {12}), (2, {12, 8}), (4, {12, 4}), (8, {12, 2}), (16, {12, 1})]
+)
 def test_a_width_is_tried_with_the_chains_and_the_elements_that_won(width: int, chains: set[int]) -> None:
     assert set(confirmed_chains({"width": 1, "chains": 12}, width)) == chains
 

@@ -18,7 +18,12 @@ from tests.unit.test_plan import DEVICE
 
 H200 = replace(DEVICE, type="gpu", compute_capability=(9, 0))
 CHAIN_PROBES = [probe for probe in PROBES.values() if isinstance(probe, ChainProbe)]
-FORMS = {(form.file, form.define): form for probe in CHAIN_PROBES for forms in probe.forms.values() for form in forms}
+FORMS = {
+    (form.file, form.define): form
+    for probe in CHAIN_PROBES
+    for forms in probe.forms.values()
+    for form in forms
+}
 MATRIX_PROBES = [probe for probe in PROBES.values() if isinstance(probe, MatrixProbe)]
 
 
@@ -67,7 +72,14 @@ def test_matrix_instructions_are_those_of_the_file(probe: MatrixProbe) -> None:
     for mine in probe.family.instructions:
         chosen, *numbers = probe.options(mine, 4, 8)
         branch = source.partition(f"defined({chosen.removeprefix('-D')})")[2].partition("#elif")[0]
-        types = {"half": "f16", "bfloat16": "bf16", "tf32": "tf32", "fp8": "e4m3", "char": "s8", "double": "f64"}
+        types = {
+            "half": "f16",
+            "bfloat16": "bf16",
+            "tf32": "tf32",
+            "fp8": "e4m3",
+            "char": "s8",
+            "double": "f64",
+        }
         assert mine.shape in branch
         assert f".{types[mine.dtype]}." in branch.replace('"', ".").replace(" ", ".")
         needs = set(re.findall(r"(?:!defined\(|#ifndef )(\w+)", source))

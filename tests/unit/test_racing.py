@@ -95,7 +95,9 @@ def test_what_a_compiler_refuses_is_left_out() -> None:
         assert found.build_s == 0.1
 
 
-@pytest.mark.parametrize("error", [LostError("crashed", "gone"), NotMeasuredError("failed", "no memory", restart=True)])
+@pytest.mark.parametrize(
+    "error", [LostError("crashed", "gone"), NotMeasuredError("failed", "no memory", restart=True)]
+)
 def test_an_instrument_that_is_gone_ends_the_race(error: Exception) -> None:
     fake = instrument()
     fake.trip_s = lambda _: error

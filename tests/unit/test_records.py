@@ -128,7 +128,10 @@ def test_resuming_what_is_not_there_starts_it(tmp_path: Path) -> None:
         ({"gemmbench": "9.9"}, r"another gemmbench: .* is not 9\.9;"),
         ({"host": replace(HEADER.host, cpu="Other")}, "another host CPU: .* is not Other;"),
         ({"host": replace(HEADER.host, cores=99)}, "another number of cores: .* is not 99;"),
-        ({"host": replace(HEADER.host, blas="OpenBLAS, 1 thread")}, "another BLAS: .* is not OpenBLAS, 1 thread;"),
+        (
+            {"host": replace(HEADER.host, blas="OpenBLAS, 1 thread")},
+            "another BLAS: .* is not OpenBLAS, 1 thread;",
+        ),
         ({"host": replace(HEADER.host, numpy="9.9")}, r"another numpy: .* is not 9\.9;"),
     ],
 )
@@ -277,7 +280,9 @@ def test_a_full_disk_loses_only_the_row_in_flight(saved: Path) -> None:
 
 
 def again(row: Row, seconds: float, supersedes: bool = True) -> Row:
-    return replace(row, samples={"kernel": Scope((seconds,), 1, "stable")}, former=None, supersedes=supersedes)
+    return replace(
+        row, samples={"kernel": Scope((seconds,), 1, "stable")}, former=None, supersedes=supersedes
+    )
 
 
 def test_of_rows_that_were_measured_again_the_last_counts_where_the_first_stood(tmp_path: Path) -> None:

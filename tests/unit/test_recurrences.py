@@ -100,7 +100,9 @@ def test_operands_tell_chains_and_steps_apart(name: str, dtype: str) -> None:
         return found
 
     # Eight bits squared again and again soon run in a cycle of two.
-    few = [sums(steps) for steps in ((0, 1, 2) if (name, dtype) == ("square", "char") else (0, 1, 4, 12, 16, 48))]
+    few = [
+        sums(steps) for steps in ((0, 1, 2) if (name, dtype) == ("square", "char") else (0, 1, 4, 12, 16, 48))
+    ]
     for n, one in enumerate(few):
         assert all((one != other).any() for other in few[:n])
     assert (sums(4) != sums(4, merged=True)).any()

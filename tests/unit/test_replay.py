@@ -34,13 +34,18 @@ def test_no_unchanged_check_fails(bases: int) -> None:
 
 
 def test_a_check_finds_a_kernel_that_takes_two_and_a_half_times_as_long() -> None:
-    found = {recording.name: [not made.ok for made in check_jobs(recording, 1, factor=2.5)] for recording in RECORDINGS}
+    found = {
+        recording.name: [not made.ok for made in check_jobs(recording, 1, factor=2.5)]
+        for recording in RECORDINGS
+    }
     assert all(found["h200"])
     assert sum(found["cpu-intel"]) >= 9
 
 
 @pytest.mark.parametrize(("spread", "pairs"), [(0.01, 40), (0.02, 40), (0.03, 100)])
-def test_interleaved_rows_find_five_per_cent_and_no_unchanged_row_is_slower(spread: float, pairs: int) -> None:
+def test_interleaved_rows_find_five_per_cent_and_no_unchanged_row_is_slower(
+    spread: float, pairs: int
+) -> None:
     (recording,) = (each for each in RECORDINGS if each.name == "h200")
     rows = len(recording.keys)
     slower = interleaved(recording, 1.05, spread, 0.025, 10, pairs)

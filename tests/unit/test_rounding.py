@@ -51,7 +51,9 @@ def checked(
     beta=st.sampled_from([0.0, 1.0, 0.5]),
 )
 @settings(deadline=None, max_examples=60)
-def test_a_right_answer_is_within_every_bound(m: int, n: int, k: int, dtype: str, alpha: float, beta: float) -> None:
+def test_a_right_answer_is_within_every_bound(
+    m: int, n: int, k: int, dtype: str, alpha: float, beta: float
+) -> None:
     if dtype == "char":
         alpha, beta = round(alpha), round(beta)
     problem = Gemm(m, n, k, dtype, alpha, beta)

@@ -24,7 +24,9 @@ POLICY = Policy(budget_s=10)
 AHEAD = Prepared(("device", "host"), ahead=("device",))
 
 
-def fake(clock: FakeClock | None = None, prepared: Prepared | None = None, **seconds: object) -> FakeInstrument:
+def fake(
+    clock: FakeClock | None = None, prepared: Prepared | None = None, **seconds: object
+) -> FakeInstrument:
     scripts: dict[str, Iterable[float]] = {
         name: value if isinstance(value, Iterable) else itertools.repeat(float(str(value)))
         for name, value in seconds.items()
@@ -70,7 +72,9 @@ class Launching(FakeInstrument):
         self.clock.now += self.launch_s
 
     def finish(self) -> Batch:
-        return replace(super().finish(), begin=self.begins.popleft(), end=self.clock.now, launch_s=self.launch_s)
+        return replace(
+            super().finish(), begin=self.begins.popleft(), end=self.clock.now, launch_s=self.launch_s
+        )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -296,7 +300,11 @@ def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
         if failure:
             raise failure
 
-    for name, instead in (("serve", serve), ("connected", lambda _: None), ("_die_with_parent", lambda: None)):
+    for name, instead in (
+        ("serve", serve),
+        ("connected", lambda _: None),
+        ("_die_with_parent", lambda: None),
+    ):
         monkeypatch.setattr(child, name, instead)
     monkeypatch.setattr("signal.signal", lambda *_: None)
     monkeypatch.setattr("os._exit", ends.append)
@@ -306,7 +314,9 @@ def test_a_driver_that_hangs_while_it_unloads_keeps_nobody(
 
 
 @pytest.mark.parametrize("cores", [2, 1])
-def test_drivers_pin_their_threads_where_all_cores_are_ours(cores: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drivers_pin_their_threads_where_all_cores_are_ours(
+    cores: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Both of a driver's threads woke up on one of two cores, and stayed: half the rate for whole rows."""
     monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)

@@ -132,7 +132,9 @@ def test_a_shape_that_nothing_could_run_says_why_in_a_word() -> None:
 
 
 def test_wrong_rows_are_told_and_skipped_ones_are_counted() -> None:
-    run = changed(shapes_run(), "naive", TALL, status="wrong", reason="residual 3 times its bound", samples={})
+    run = changed(
+        shapes_run(), "naive", TALL, status="wrong", reason="residual 3 times its bound", samples={}
+    )
     table = text(workloads(run), 120)
     assert "wrong: naive at tall: residual 3 times its bound" in table
     assert "skipped: padded at alexnet fc6 = token down: would take about 9 s" in table

@@ -39,7 +39,9 @@ def text(renderable: RenderableType, width: int = 80) -> str:
     return capture.get()
 
 
-def sweep(run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str = "") -> RenderableType:
+def sweep(
+    run: Run, axis: str, scope: str = "kernel", order: Sequence[str] = (), dtype: str = ""
+) -> RenderableType:
     shown = replace(run, rows=tuple(row for row in run.rows if dtype in ("", row.dtype)))
     return stack(sweep_table.sheets(shown, axis, scope, order))
 
@@ -88,7 +90,9 @@ PAGES: dict[str, Callable[[], RenderableType]] = {
     "run-memory": lambda: peak(fake_memory.fake_memory()),
     "run-matrix": lambda: peak(fake_memory.fake_matrix()),
     "run-detail": lambda: detail(fake.fake_troubled(), fake.ORDER),
-    "run-devices": lambda: devices_table([fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU], fake.HOST),
+    "run-devices": lambda: devices_table(
+        [fake.CPU, replace(fake.POCL, name=fake.HOSTILE), fake.GPU], fake.HOST
+    ),
     "run-ladder": lambda: Group(
         *catalogue(ENTRIES, {entry.family: entry.family for entry in ENTRIES}), "", entry_page(ENTRIES[1])
     ),
@@ -145,7 +149,8 @@ def test_the_fastest_comes_first_and_the_ladder_in_its_order_where_it_was_asked_
 
 def test_scopes_differ_and_host_scope_is_lower() -> None:
     kernel, host = (
-        float(cells(text(sweep(fake.fake_square(), "m", scope), 120), "padded")[0]) for scope in ("kernel", "host")
+        float(cells(text(sweep(fake.fake_square(), "m", scope), 120), "padded")[0])
+        for scope in ("kernel", "host")
     )
     assert host < 0.95 * kernel
 
@@ -226,7 +231,9 @@ def test_names_of_others_are_no_markup() -> None:
 
 def with_energy(run: Run) -> Run:
     """The same, had energy been asked for: a GPU has its joules, a processor's counter is for root only."""
-    rows = tuple(replace(row, energy=fake.energy(row, run.device(row))) if row.samples else row for row in run.rows)
+    rows = tuple(
+        replace(row, energy=fake.energy(row, run.device(row))) if row.samples else row for row in run.rows
+    )
     return replace(run, rows=rows, header=replace(run.header, policy=Policy(energy=True)))
 
 
@@ -247,7 +254,9 @@ def test_energy_that_nobody_measured_is_a_line_below_the_one_table() -> None:
 
 
 def test_a_peak_has_its_joules_or_says_why_not() -> None:
-    run = with_energy(replace(fake.fake_peak(), rows=tuple(r for r in fake.fake_peak().rows if r.device == 0)))
+    run = with_energy(
+        replace(fake.fake_peak(), rows=tuple(r for r in fake.fake_peak().rows if r.device == 0))
+    )
     lines = text(peak(run), 120)
     assert "GFLOP/J" not in lines
     assert " ".join(lines.split()).count("energy: not measured: /sys/class/powercap/intel-rapl:0") == 1
@@ -407,7 +416,16 @@ def test_a_type_that_a_cpu_converts_to_float_is_called_emulated() -> None:
 
 def test_bandwidth_and_latency_have_their_units() -> None:
     rows = (
-        Row("bandwidth", 0, "copy", "float", {}, "ok", work=Work(bytes=10**9), samples={"kernel": fake.scope(0.1)}),
+        Row(
+            "bandwidth",
+            0,
+            "copy",
+            "float",
+            {},
+            "ok",
+            work=Work(bytes=10**9),
+            samples={"kernel": fake.scope(0.1)},
+        ),
         Row("latency", 0, "launch", "float", {}, "ok", work=Work(), samples={"host": fake.scope(7e-6)}),
     )
     table = text(peak(Run(fake.header(("peak", "--all")), rows)))
@@ -417,7 +435,9 @@ def test_bandwidth_and_latency_have_their_units() -> None:
 
 
 def test_an_empty_run_says_so() -> None:
-    assert text(show(Run(fake.header(("square",)), ()))) == "No rows: the run ended before its first result.\n"
+    assert (
+        text(show(Run(fake.header(("square",)), ()))) == "No rows: the run ended before its first result.\n"
+    )
 
 
 def test_verbose_show_has_the_detail() -> None:

@@ -14,12 +14,16 @@ from gemmbench.model.problem import Gemm
 from gemmbench.plan import gemm_plan
 from tests.unit.test_plan import DEVICE
 
-H200 = replace(DEVICE, type="gpu", platform="NVIDIA CUDA", max_work_group_size=1024, compute_capability=(9, 0))
+H200 = replace(
+    DEVICE, type="gpu", platform="NVIDIA CUDA", max_work_group_size=1024, compute_capability=(9, 0)
+)
 
 
 def roles(dtype: str, m: int, n: int, k: int, **layout: int) -> list[str]:
     problem = Gemm(m, n, k, dtype)
-    known = NV_MMA.values(problem, NV_MMA.preset("gpu-nvidia", dtype=dtype), replace(Layout.tight(problem), **layout))
+    known = NV_MMA.values(
+        problem, NV_MMA.preset("gpu-nvidia", dtype=dtype), replace(Layout.tight(problem), **layout)
+    )
     return [step.role for step in NV_MMA.steps(known)]
 
 

@@ -13,7 +13,9 @@ from tests.fake_runs import CPU, GPU
 H200 = replace(GPU, compute_capability=(9, 0))
 
 
-@pytest.mark.parametrize(("dtype", "tflops"), [("float", 66.9), ("double", 33.5), ("half", 133.8), ("int", 33.5)])
+@pytest.mark.parametrize(
+    ("dtype", "tflops"), [("float", 66.9), ("double", 33.5), ("half", 133.8), ("int", 33.5)]
+)
 def test_an_h200(dtype: str, tflops: float) -> None:
     top = ceiling(H200, dtype)
     assert top is not None
@@ -71,7 +73,8 @@ RTX_4090 = replace(GPU, compute_capability=(8, 9), compute_units=128, clock_mhz=
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "listed", "reached"), [(RTX_4060, "float", 15.39, 16.67), (RTX_4090, "int", 41.3, 46.5)]
+    ("device", "dtype", "listed", "reached"),
+    [(RTX_4060, "float", 15.39, 16.67), (RTX_4090, "int", 41.3, 46.5)],
 )
 def test_a_geforce_card_may_exceed_the_clock_that_opencl_lists(
     device: DeviceFacts, dtype: str, listed: float, reached: float

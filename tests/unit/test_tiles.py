@@ -17,7 +17,10 @@ INSTRUCTIONS = [
     if isinstance(probe, MatrixProbe)
     for instruction in probe.family.instructions
 ]
-NAMES: dict[str, Any] = {"argvalues": INSTRUCTIONS, "ids": lambda each: f"{each.shape}-{each.dtype}-{each.accumulator}"}
+NAMES: dict[str, Any] = {
+    "argvalues": INSTRUCTIONS,
+    "ids": lambda each: f"{each.shape}-{each.dtype}-{each.accumulator}",
+}
 
 
 def drawn(kind: str, instruction: Instruction, count: int = 3) -> arithmetic.TileOperands:

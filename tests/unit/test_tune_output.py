@@ -118,7 +118,9 @@ def test_failures_are_counted() -> None:
         replace(row, status="failed", reason=fake.HOSTILE, samples={}) if place % 2 else row
         for place, row in enumerate(run.rows[:41])
     ]
-    assert "21 of 41 configurations failed: 20 failed, 1 timed out." in flat(printed(replace(run, rows=tuple(rows))))
+    assert "21 of 41 configurations failed: 20 failed, 1 timed out." in flat(
+        printed(replace(run, rows=tuple(rows)))
+    )
 
 
 def test_a_type_of_its_own_is_in_the_key() -> None:

@@ -20,7 +20,13 @@ from tests import fake_runs as fake
 REGISTER = BY_NAME["register"]
 PARAMETERS = {"BM": 32, "BN": 64, "BK": 8, "TM": 8, "TN": 4}
 PRESET = Preset(
-    "register", "float", source(REGISTER), PARAMETERS, (Problem(512, 512, 512),), 1.234, "2026-11-21T04:30:00Z"
+    "register",
+    "float",
+    source(REGISTER),
+    PARAMETERS,
+    (Problem(512, 512, 512),),
+    1.234,
+    "2026-11-21T04:30:00Z",
 )
 
 

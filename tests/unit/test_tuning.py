@@ -164,7 +164,9 @@ def test_a_fault_costs_its_configuration_only(tmp_path: Path, status: str) -> No
 
 
 @pytest.mark.parametrize(("status", "kept"), [("failed", True), ("wrong", True), ("crashed", False)])
-def test_a_shipped_preset_that_fails_is_beaten_by_whatever_runs(tmp_path: Path, status: str, kept: bool) -> None:
+def test_a_shipped_preset_that_fails_is_beaten_by_whatever_runs(
+    tmp_path: Path, status: str, kept: bool
+) -> None:
     shipped = REGISTER.preset("cpu-intel")
     machine = Machine()
     machine.trouble = lambda case: (status, "why") if case.parameters == shipped else None
@@ -244,7 +246,9 @@ def test_looks_are_short_and_finals_are_not(tmp_path: Path) -> None:
     machine = Machine()
     run(tmp_path / "t.jsonl", machine, budget_s=300.0)
     looks = [
-        policy.budget_s for case, policy in zip(machine.measured, machine.policies, strict=True) if case.phase == TRIAL
+        policy.budget_s
+        for case, policy in zip(machine.measured, machine.policies, strict=True)
+        if case.phase == TRIAL
     ]
     assert looks[0] == 30  # whatever the shipped preset takes
     assert max(looks[1:]) < 1
@@ -324,7 +328,10 @@ def test_a_file_is_a_saved_run(tmp_path: Path) -> None:
 
 def test_two_tuners_on_one_file_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
-    with closing(Cache(path, HEADER)), pytest.raises(RunFileError, match=r"another tuner is at work on .*t\.jsonl"):
+    with (
+        closing(Cache(path, HEADER)),
+        pytest.raises(RunFileError, match=r"another tuner is at work on .*t\.jsonl"),
+    ):
         Cache(path, HEADER)
     Cache(path, HEADER).close()
 
@@ -352,7 +359,9 @@ def test_rows_of_other_kernels_are_refused(tmp_path: Path) -> None:
     old = [json.dumps({**json.loads(row), "source": "0123456789abcdef"}) for row in rows]
     path.write_text("\n".join([header, *old]) + "\n")
     before = path.read_bytes()
-    with pytest.raises(RunFileError, match="its rows are of other kernel sources than today's; --force drops"):
+    with pytest.raises(
+        RunFileError, match="its rows are of other kernel sources than today's; --force drops"
+    ):
         run(path, Machine())
     assert path.read_bytes() == before
 

@@ -171,7 +171,8 @@ def test_a_winner_with_a_fault_in_the_rounds_is_not_kept(status: Status, size: i
 def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
     run = tuner.fake_tune()
     rows = tuple(
-        replace(row, status="skipped", samples={}) if row.problem and row.problem.m == 128 else row for row in run.rows
+        replace(row, status="skipped", samples={}) if row.problem and row.problem.m == 128 else row
+        for row in run.rows
     )
     assert result.result(replace(run, rows=rows)).is_kept
 
@@ -187,7 +188,9 @@ def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
         ("timed-out", False),
     ],
 )
-def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_no_use(status: str, kept: bool) -> None:
+def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_no_use(
+    status: str, kept: bool
+) -> None:
     run = tuner.fake_tune()
     shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
     rows = [shipped, *(row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST))]

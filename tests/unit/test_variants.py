@@ -187,7 +187,9 @@ def test_the_buffer_differs_from_the_image_in_nothing_but_b(m: int, n: int) -> N
         values = variant.values(problem, full(variant, problem))
         *helpers, step = variant.steps(values)
         pairs.append((step.kernel[-4:], step.items(values), step.group(values)))
-        assert [helper.role for helper in helpers] == (["image"] if variant is image else ["pad"] if n % 4 else [])
+        assert [helper.role for helper in helpers] == (
+            ["image"] if variant is image else ["pad"] if n % 4 else []
+        )
     assert pairs[0] == pairs[1]
 
 

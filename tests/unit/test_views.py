@@ -34,13 +34,25 @@ def body(sheet: table_table.Sheet) -> tuple[object, ...]:
     [
         ("square", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
         ("sweep-k", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
-        ("workloads", fake.fake_workloads(), lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER)),
-        ("workloads", fake.fake_square(), lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER)),
+        (
+            "workloads",
+            fake.fake_workloads(),
+            lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
+        ),
+        (
+            "workloads",
+            fake.fake_square(),
+            lambda run: shape_tables.workloads_sheets(run, "device", fake.ORDER),
+        ),
         ("tune", tuner.fake_tune(), table.sheets),
         ("gemm", fake.fake_workloads(), lambda run: sweep_table.problem_sheets(run, "device", fake.ORDER)),
         ("", fake.fake_workloads(), lambda run: sweep_table.row_sheets(run, fake.ORDER)),
         ("", fake.fake_square(), lambda run: sweep_table.sheets(run, "m", "device", fake.ORDER)),
-        ("of a later version", fake.fake_sweep_k(), lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER)),
+        (
+            "of a later version",
+            fake.fake_sweep_k(),
+            lambda run: sweep_table.sheets(run, "k", "kernel", fake.ORDER),
+        ),
     ],
 )
 def test_the_view_decides_and_the_command_does_not(

@@ -40,7 +40,8 @@ def test_alexnet_layers_fit_each_other() -> None:
     edges = [int(pixels**0.5) for _, _, pixels, _, _ in CONVOLUTIONS]
     assert edges == [55, pooled(55**2), pooled(27**2), 13, 13]
     channels = [
-        k // square * towers for (_, _, _, k, towers), square in zip(CONVOLUTIONS, (121, 25, 9, 9, 9), strict=True)
+        k // square * towers
+        for (_, _, _, k, towers), square in zip(CONVOLUTIONS, (121, 25, 9, 9, 9), strict=True)
     ]
     assert channels == [3, *(m * towers for _, m, _, _, towers in CONVOLUTIONS[:-1])]
     assert 2 * 128 * pooled(13**2) ** 2 == DENSE[0][1]
@@ -68,7 +69,17 @@ def test_the_transformer_has_the_weights_of_its_model() -> None:
 
 def test_the_odd_set_is_neither_square_nor_even() -> None:
     shapes = {shape.name: shape for shape in SETS["odd"].shapes(7, 7)}
-    assert shapes.keys() >= {"2^9 - 1", "2^9 + 1", "primes", "tall", "wide", "deep", "shallow", "column", "row"}
+    assert shapes.keys() >= {
+        "2^9 - 1",
+        "2^9 + 1",
+        "primes",
+        "tall",
+        "wide",
+        "deep",
+        "shallow",
+        "column",
+        "row",
+    }
     assert sum(not shape.m == shape.n == shape.k for shape in shapes.values()) >= 8
     for length in (shapes["primes"].m, shapes["primes"].n, shapes["primes"].k):
         assert all(length % divisor for divisor in range(2, length))

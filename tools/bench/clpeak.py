@@ -121,7 +121,9 @@ Values = dict[str, list[float]]  # by the name of the figure
 def main() -> int:
     """Parse, run in turn, print."""
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="all", help="as gemmbench --device (default: all that clpeak can reach)")
+    parser.add_argument(
+        "--device", default="all", help="as gemmbench --device (default: all that clpeak can reach)"
+    )
     parser.add_argument("--only", default=",".join(FAMILIES), help=f"of {', '.join(FAMILIES)}")
     parser.add_argument("--rounds", type=int, default=1, help="runs of each, in turn")
     parser.add_argument("--budget", type=float, default=1.0, help="seconds for each of gemmbench's rows")
@@ -168,7 +170,9 @@ def reachable(selector: str) -> Iterator[DeviceFacts]:
     from gemmbench.plan import select
 
     yield from (
-        device for device in select(devices(), selector) if device.library and "/pyopencl/" not in device.library
+        device
+        for device in select(devices(), selector)
+        if device.library and "/pyopencl/" not in device.library
     )
 
 
@@ -216,7 +220,9 @@ def gemmbench(device: DeviceFacts, figures: Sequence[Figure], budget: float) -> 
             check=True,
         )
         rows = load(saved).rows
-    return {figure.name: [value for row in rows if (value := figure.of(row)) is not None] for figure in figures}
+    return {
+        figure.name: [value for row in rows if (value := figure.of(row)) is not None] for figure in figures
+    }
 
 
 if __name__ == "__main__":

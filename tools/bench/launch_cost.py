@@ -47,13 +47,17 @@ def main() -> int:
     if not found:
         print(drivers.no_device_message(()), file=sys.stderr)
         return 2
-    print(f"{'microseconds for each launch (median)':<40}{'prepared':>10}{'driver':>8}{'Python':>8}{'limit':>7}")
+    print(
+        f"{'microseconds for each launch (median)':<40}{'prepared':>10}{'driver':>8}{'Python':>8}{'limit':>7}"
+    )
     over = False
     for facts in select(found, options.device):
         prepared, driver = measure(facts)
         python = prepared - driver
         over |= python >= LIMIT_S
-        times = "".join(f"{value * 1e6:>{width}.2f}" for value, width in ((prepared, 10), (driver, 8), (python, 8)))
+        times = "".join(
+            f"{value * 1e6:>{width}.2f}" for value, width in ((prepared, 10), (driver, 8), (python, 8))
+        )
         print(f"{facts.title.split(' | ')[1][:39]:<40}{times}{LIMIT_S * 1e6:>7.0f}")
     return int(over)
 

@@ -92,7 +92,9 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
     def read_base(self):
         """Rows and references of the base; what the job runs."""
         path = Path(self.base).resolve()
-        shown = subprocess.run(["gemmbench", "show", str(path), "--format", "json"], capture_output=True, text=True)
+        shown = subprocess.run(
+            ["gemmbench", "show", str(path), "--format", "json"], capture_output=True, text=True
+        )
         # Not raised: ReFrame would leave the test out, and succeed.
         self._problem = shown.stderr.strip() if shown.returncode else ""
         rows = [] if self._problem else json.loads(shown.stdout)
@@ -132,7 +134,10 @@ class GemmbenchCheck(rfm.RunOnlyRegressionTest):
 
     def _why(self, name):
         rows = self._run.get(name, ())
-        return "; ".join(f"{row['status']} {row['reason']}" for row in rows if row["status"] != "ok") or "missing"
+        return (
+            "; ".join(f"{row['status']} {row['reason']}" for row in rows if row["status"] != "ok")
+            or "missing"
+        )
 
     @run_before("performance")
     def refer_to_the_base(self):

@@ -11,7 +11,9 @@ site_configuration = {
         {
             "name": "generic",
             "hostnames": [".*"],
-            "partitions": [{"name": "here", "scheduler": "local", "launcher": "local", "environs": ["default"]}],
+            "partitions": [
+                {"name": "here", "scheduler": "local", "launcher": "local", "environs": ["default"]}
+            ],
         }
     ],
     "environments": [{"name": "default"}],
