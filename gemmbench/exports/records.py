@@ -277,7 +277,7 @@ def _label(row: Row, several: bool) -> str:
         words += row.problem.size.split()
         words += [f"alpha={row.problem.alpha:g}"] if row.problem.alpha != 1 else []
         words += [f"beta={row.problem.beta:g}"] if row.problem.beta != 0 else []
-    names = row.parameters if row.kind != "gemm" or row.phase or row.given is None else row.given
+    names = row.parameters if row.kind != "gemm" or row.phase else dict.fromkeys(row.given or ())
     words += [f"{name}={row.parameters[name]}" for name in sorted(names) if name in row.kernel_parameters]
     words += [row.label, row.phase]
     words += [f"device={row.device}"] if several and row.device >= 0 else []
