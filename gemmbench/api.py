@@ -60,8 +60,6 @@ make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
 make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
 
-# --- results ------------------------------------------------------------------------------------------------
-
 
 def stderr() -> Console:
     """Where progress goes."""
@@ -206,9 +204,6 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
         return function
 
     return decorate
-
-
-# --- measuring ----------------------------------------------------------------------------------------------
 
 
 def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
@@ -378,8 +373,6 @@ def warn(host: HostFacts, worker: Worker, quiet: bool) -> None:
         say(f"Other programs keep {cores} busy: rates will be low and noisy.", quiet)
 
 
-# --- comparing ----------------------------------------------------------------------------------------------
-
 Source = run_file.Run | str | Path
 
 
@@ -526,8 +519,6 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> comparisons.Compa
     return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
 
 
-# --- a report -----------------------------------------------------------------------------------------------
-
 _MANY = 3  # runs, whose charts take a while
 
 
@@ -589,9 +580,6 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
     write_text(path, report_html(runs, wanted), _paths(runs))
-
-
-# --- tuning -------------------------------------------------------------------------------------------------
 
 
 @_takes(TuneOptions)

@@ -162,8 +162,6 @@ def figure(runs: Sequence[Run], kind: str, families: Families = _NONE) -> Figure
     return figure_of(lambda: KINDS[kind].panes(runs, families), lacks, KINDS[kind].across)
 
 
-# --- A comparison: the change of each row's time, with its range --------------------------------------------
-
 COLOURS: Mapping[Verdict, str] = {
     "slower": pane.COLOURS[1],
     "possibly slower": pane.COLOURS[4],

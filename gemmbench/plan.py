@@ -424,8 +424,6 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                 raise ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
 
 
-# --- Which devices ``--device`` means -----------------------------------------------------------------------
-
 _KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last
 _OTHERS_DRIVERS = ("pocl", "portable computing", "rusticl", "clover", "mesa")  # not by the card's maker
 _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless times
@@ -502,9 +500,6 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
 def _plain(text: str) -> str:
     """For comparing: lower case, without trademarks and spaces."""
     return "".join(re.sub(r"\((r|tm)\)", "", text.lower()).split())
-
-
-# --- From the rows of a saved run back to the cases that give them. Pure: no device is touched --------------
 
 
 def rebuild(

@@ -95,8 +95,6 @@ def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     return markdown(sheets(run, order)) or "No rows.\n"
 
 
-# --- what a device and its host did while each row was measured ---
-
 _DEVICE = ("clock MHz", "of", "power W", "C", "limits")
 _HOST = ("other cores", "steal")
 

@@ -18,8 +18,6 @@ from gemmbench.ladder.variant import LIBRARIES, OWN
 from gemmbench.model import units
 from gemmbench.model.units import by_key, ceil_div
 
-# --- Bars ---------------------------------------------------------------------------------------------------
-
 _ROW = 0.2  # inches down the page
 _THIN, _BETWEEN = 0.7, 0.6  # the height of a bar in a group, and the space between groups, in rows
 _NAME = 0.9  # a line of a group's name, in rows
@@ -119,8 +117,6 @@ def _paint_bar(axes: Axes, y: float, bar: Bar, thickness: float) -> None:
     if bar.said:
         pane.mark(axes, left, y, bar.said)
 
-
-# --- Lines --------------------------------------------------------------------------------------------------
 
 LINES_HEIGHT = 4.5  # of a pane, inches
 MOST_LINES = 8  # lines with a colour and a name

@@ -153,9 +153,6 @@ def _composed(panes: Sequence[Pane], across: int) -> Figure:
     return picture
 
 
-# --- The content of a pane ----------------------------------------------------------------------------------
-
-
 def mark(axes: Axes, x: float, y: float, text: str) -> None:
     """Attach a tooltip to a point in data coordinates: an empty text, whose group id is the tooltip."""
     figure = axes.get_figure()
@@ -288,8 +285,6 @@ def short(text: str) -> str:
         figure_ = figure_.rstrip("0").rstrip(".")
     return f"{figure_} {unit}".strip()
 
-
-# --- A figure as the SVG of a page --------------------------------------------------------------------------
 
 _NEEDLESS = re.compile(
     r"(?<=\d\d\.\d)\d+|(?<=\d\.\d\d)\d+|\n\s*|font-family: 'DejaVu Sans'; | transform=\"rotate\(-0 [^)]*\)\""

@@ -194,8 +194,6 @@ def _named(variant: Variant) -> list[str]:
     ]
 
 
-# --- ``gemmbench kernels --resources``: the ladder as built on a device, nothing run ------------------------
-
 _SIZE = 1024  # of the problem that groups are shaped for
 
 
@@ -283,9 +281,6 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
         spilled = "-" if kernel.spill_bytes is None else units.size(kernel.spill_bytes)
         cells += [Cell(registers), Cell(spilled, style="yellow" if kernel.spill_bytes else "")]
     return tuple(cells)
-
-
-# --- ``gemmbench devices``: a block for each ----------------------------------------------------------------
 
 
 @click.command(cls=Grouped)

@@ -55,8 +55,6 @@ peak = running.command(measuring.PeakOptions, _peak)
 workloads = running.command(measuring.WorkloadsOptions, _workloads)
 
 
-# --- What ``peak --describe`` prints of every probe, from the registries ------------------------------------
-
 NAMES: tuple[str, ...] = (*PROBES, *memory.BY_NAME)
 
 
@@ -124,9 +122,6 @@ _CHECKS = {
 
 def _listed(values: Iterable[object]) -> str:
     return ", ".join(map(str, values))
-
-
-# --- ``gemmbench tune`` -------------------------------------------------------------------------------------
 
 
 @click.command(cls=Grouped)

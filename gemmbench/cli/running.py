@@ -124,9 +124,6 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
     return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
 
 
-# --- From options to exit status: the part that every measuring command shares ------------------------------
-
-
 def command_words() -> tuple[str, ...]:
     """The words of the command line, for the header of a saved run."""
     words: tuple[str, ...] = click.get_current_context().meta[COMMAND_WORDS]
@@ -237,9 +234,6 @@ def draw(runs: Sequence[Run], kind: str | None, path: Path, quiet: bool = False)
     """Draw a chart of runs and say so; `UsageError` if it cannot be drawn or written."""
     api.draw(runs, kind, path)
     api.say(f"Drew {path}.", quiet)
-
-
-# --- What a shell completes ---------------------------------------------------------------------------------
 
 
 def completed(names: Sequence[str]) -> Callable[[click.Context, click.Parameter, str], list[str]]:

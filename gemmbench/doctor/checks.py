@@ -44,8 +44,6 @@ def check(of: Literal["host", "cpu", "gpu"]) -> Callable[[_Look], _Look]:
     return enter
 
 
-# --- drivers: what is missing, what compiles for less -------------------------------------------------------
-
 _STOLEN = 0.02  # of the cores
 _TICKS_S = 0.02  # of each core: Linux counts in ticks of a hundredth of a second
 _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
@@ -153,8 +151,6 @@ def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fin
         ),
     )
 
-
-# --- the host's clock ---------------------------------------------------------------------------------------
 
 _OWN_GOVERNORS = ("intel_pstate", "amd-pstate-epp")  # their powersave is no limit: the processor decides
 _SAVING = ("power", "balance_power")
@@ -266,9 +262,6 @@ def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
         )
 
 
-# --- processors that may be used ----------------------------------------------------------------------------
-
-
 @check("host")
 def affinity(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report that this process may use fewer processors than are online. The cost is the missing fraction.
@@ -353,8 +346,6 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-# --- what others take ---------------------------------------------------------------------------------------
-
 _SHOWN_CORES = 0.05
 
 
@@ -410,8 +401,6 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-# --- the host's BLAS ----------------------------------------------------------------------------------------
-
 _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
 _THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
 
@@ -444,8 +433,6 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
         (f"threadpoolctl: {title}", *([f"environment: {listed(given)}"] if given else [])),
     )
 
-
-# --- NVIDIA's boards ----------------------------------------------------------------------------------------
 
 # Gbit/s of a lane by generation: transfers per second (PCI-SIG) times what the line code leaves of them.
 _LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}

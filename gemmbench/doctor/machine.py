@@ -103,8 +103,6 @@ class ExaminedMachine:
     counters: Any = None  # a replacement for psutil
     _boards: dict[int, Any] = field(default_factory=dict)
 
-    # --- files ----------------------------------------------------------------------------------------------
-
     def read(self, path: str) -> str:
         """Return the stripped text of a file below the root. NotSeenError if it cannot be read."""
         try:
@@ -158,8 +156,6 @@ class ExaminedMachine:
         groups = control_groups(self.root, controller)
         return [group._replace(folder=group.folder.relative_to(self.root)) for group in groups]
 
-    # --- processors -----------------------------------------------------------------------------------------
-
     @cached_property
     def online(self) -> tuple[int, ...]:
         return self.numbers(f"{CPU}/online")
@@ -210,8 +206,6 @@ class ExaminedMachine:
             if number in then and number not in ours
         ]
         return Watched(before, after, tuple(sorted(used, key=lambda each: -each[2])))
-
-    # --- boards ---------------------------------------------------------------------------------------------
 
     def board(self, device: DeviceFacts) -> Any:
         """NVML's handle of a device's board, opened once. NotSeenError unless NVIDIA's and available."""

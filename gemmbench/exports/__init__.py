@@ -226,9 +226,6 @@ def _escaped(text: str) -> str:
     return clean(text).replace("\\", "\\\\").replace('"', '\\"')
 
 
-# --- Every format -------------------------------------------------------------------------------------------
-
-
 FORMATS: Mapping[str, Callable[[Run, Sequence[str]], str]] = {
     "json": lambda run, _: records.to_json(run),
     "csv": lambda run, _: records.to_csv(run),

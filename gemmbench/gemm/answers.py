@@ -195,9 +195,6 @@ def _product(matrices: HostArray, dtype: DType, x: HostArray) -> HostArray:
     return product
 
 
-# --- The checks of one bench --------------------------------------------------------------------------------
-
-
 _DIGITS = 11  # at most: powers of 2 by which exact operands are scaled; of half and shorter types 2
 _ROWS = 512  # of C that are converted to double at a time
 

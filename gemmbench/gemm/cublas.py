@@ -197,9 +197,6 @@ class Cuda:
             raise NotMeasuredError("failed", f"{what}: CUDA says {words}", restart=status != _OUT_OF_MEMORY)
 
 
-# --- cuBLAS's C interface: one GEMM put into a CUDA stream, in every type that it multiplies ----------------
-
-
 _CUBLAS_FILES = ("libcublas.so.13", "libcublas.so.12", "cublas64_13.dll", "cublas64_12.dll")
 _CUBLAS_ADVICE = 'pip install "gemmbench[cublas]", or install the CUDA toolkit'
 
@@ -236,9 +233,6 @@ _FORMS: Mapping[str, _Form] = {
 def step(dtype: str) -> int:
     """What n, k and leading dimensions must be multiples of for a data type."""
     return _LT_STEP if dtype in FP8_DTYPES else _FORMS[dtype].step
-
-
-# --- cuBLASLt's C interface: one GEMM of fp8 ----------------------------------------------------------------
 
 
 _LT_FILES = ("libcublasLt.so.13", "libcublasLt.so.12", "cublasLt64_13.dll", "cublasLt64_12.dll")
@@ -456,9 +450,6 @@ def _toolkit(files: tuple[str, ...]) -> Iterator[Path]:
             yield from (path for part in ("lib64", "lib", "bin") if (path := Path(root, part, file)).exists())
 
 
-# --- cuBLAS on an NVIDIA GPU that OpenCL shows too: verified and sampled like the ladder --------------------
-
-
 _CLOCK = "device scope, by CUDA's events around each batch, which is replayed as a CUDA graph"
 _TICK_S = 5e-7  # of CUDA's events
 
@@ -601,8 +592,6 @@ class CublasBench:
             wrong = self._exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))
         return self._answers.verified(self, when)
-
-    # --- answers: see `gemm.answers.Verifiable` ---
 
     scopes = ("device", "host")
     distinct = ("device",)

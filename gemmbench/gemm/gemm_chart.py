@@ -345,9 +345,6 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     )
 
 
-# --- The roofline: rates over arithmetic intensity, below what memory and arithmetic units allow ------------
-
-
 def roofline(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """Panes of rates over flop per byte, below peak and bandwidth: one for each run, device and type.
 

@@ -90,8 +90,6 @@ class NumpyBench:
             return instrument.Verified(Check("ok"))
         return self._answers.verified(self, when)
 
-    # --- answers: see `gemm.answers.Verifiable` ---
-
     def put(self, values: Matrices, index: int = 0) -> None:
         self._sets[0] = (values.a, values.b, *self._sets[0][2:])
 
@@ -120,8 +118,6 @@ class NumpyBench:
         a, b, c, out = (stack(matrix, batch) for matrix in views) if batch > 1 else views
         a = a.swapaxes(-1, -2) if self._problem.trans_a else a
         return a, b.swapaxes(-1, -2) if self._problem.trans_b else b, c, out
-
-    # --- batches ---
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch:
         """Run `count` problems, rotating among operand sets; a batch with the mean seconds under `clock`.

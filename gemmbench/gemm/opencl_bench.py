@@ -421,8 +421,6 @@ class GemmBench:
         self.runtime.queue.flush()
         return queued
 
-    # --- answers: see `gemm.answers.Verifiable` ---
-
     scopes = ("device", "host")
 
     @property

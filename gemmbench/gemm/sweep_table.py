@@ -354,9 +354,6 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
-# --- ``gemm``: a table for each problem, and if verbose a page for each row ------------------------------
-
-
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
     """The tables of ``gemm``: for each problem a line for each kernel, with rates in two scopes."""
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]

@@ -164,9 +164,6 @@ def numbers(stored: HostArray, dtype: DType) -> HostArray:
     return np.asarray(decode(stored, dtype), np.float64)
 
 
-# --- The exact test: long rows, guard cells around C, NaN wherever nothing may be read ----------------------
-
-
 _BEHIND = 64  # guard cells behind C
 BATCH = 3  # problems of the exact test of a batch
 

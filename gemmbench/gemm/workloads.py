@@ -49,8 +49,6 @@ class Workload:
     shapes: Callable[[int, int], tuple[Shape, ...]]  # for a batch and a prompt's length in tokens
 
 
-# --- AlexNet: a convolution lowered by im2col is one product for each group of channels --------------------
-
 # fmt: off
 CONVOLUTIONS = (  # of one tower
     # name  filters   pixels  channels x filter  towers
@@ -78,8 +76,6 @@ def _alexnet(batch: int, _: int) -> tuple[Shape, ...]:
     return (*lowered, *dense)
 
 
-# --- a transformer's decoder: activations (tokens x inputs) times weights (inputs x outputs) --------------
-
 _DIM, _HIDDEN, _VOCABULARY = 4096, 14336, 32000
 _KEYS_AND_VALUES = 8 * 128  # heads x their width
 
@@ -99,8 +95,6 @@ def _transformer(batch: int, prompt: int) -> tuple[Shape, ...]:
     whole = (Shape(f"prompt {name}", tokens, outputs, inputs) for name, inputs, outputs in PROJECTIONS)
     return (*token, *whole)
 
-
-# --- language models: the products of a decoder layer, as inference fuses them ----------------------------
 
 _TOKENS = (1, 16, 128, 2048)  # decode, decode of 16 sequences, a batch, prefill
 LAYERS = {
@@ -179,9 +173,6 @@ def _joined(names: list[str]) -> str:
     if len(names) <= 2:
         return " = ".join(names)
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"
-
-
-# --- A user's shapes: a CSV file with the columns m, n, k and perhaps a name and a layout -------------------
 
 
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch

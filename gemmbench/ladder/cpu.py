@@ -335,8 +335,6 @@ CPU_PACKED = Variant(
 VARIANTS = (CPU_PACKED,)
 
 
-# --- Ours for Intel's GPUs: what a sub-group can do there that OpenCL has no other word for -----------------
-
 _SUBGROUPS = "cl_intel_subgroups"
 
 

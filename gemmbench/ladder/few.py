@@ -45,8 +45,6 @@ def _has_copies(device: DeviceFacts) -> bool:
     return device.compute_capability >= ASYNC_COPIES and _NVIDIA in device.extensions
 
 
-# --- small --------------------------------------------------------------------------------------------------
-
 _MOST = 1024  # m, n or k: beyond, whole units have enough to do with tiles of `gpu-tile`
 _COPY = 16  # bytes of an asynchronous copy
 _NVIDIA = "cl_nv_device_attribute_query"  # what the driver of a GPU that has such copies lists
@@ -226,8 +224,6 @@ SMALL = Variant(
     edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
     unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
 )
-
-# --- thin ---------------------------------------------------------------------------------------------------
 
 _THIN = 16  # rows or columns
 _KEPT = (1, 2, 4, 8, 16)  # sums of a work-item

@@ -39,9 +39,6 @@ from gemmbench.stats import ceilings
 Fits = Callable[[Values], bool]
 
 
-# --- operands by whole vectors -----------------------------------------------------------------------------
-
-
 def _fits_a(v: Values) -> bool:
     """Whether A can be read by whole vectors: its stored rows start at multiples of one, and end so along k.
 
@@ -106,8 +103,6 @@ def _whole_parts(lanes: Formula) -> Constraint:
     )
 
 
-# --- gpu-tile ---------------------------------------------------------------------------------------------
-
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
@@ -154,8 +149,6 @@ GPU_TILE = Variant(
     needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
     edge=tile_edge,
 )
-
-# --- nv-async ---------------------------------------------------------------------------------------------
 
 _WARP = 32
 _MOST_PARTS = 64

@@ -51,9 +51,6 @@ def compiled_for(dtype: str) -> tuple[str, ...]:
     return f"-DREAL_{_STORED.get(dtype, dtype)}", f"-DMMA_{dtype}"
 
 
-# --- operands whose rows start where chunks do ------------------------------------------------------------
-
-
 def _is_even(v: Values, ld: str) -> bool:
     return v[ld] * v["itemsize"] % _CHUNK == 0
 
@@ -112,9 +109,6 @@ def _widths(row: int) -> Mapping[str, Formula]:
         "aw": lambda v: round_up(v["columns_a"], row // v["itemsize"]),
         "bw": lambda v: round_up(v["columns_b"], row // v["itemsize"]),
     }
-
-
-# --- nv-mma -----------------------------------------------------------------------------------------------
 
 
 def _items(v: Values) -> int:
@@ -241,8 +235,6 @@ NV_MMA = Variant(
     edge=lambda p: max(p["BM"], _sides(p)["BN"]),
 )
 
-
-# --- nv-wgmma ---------------------------------------------------------------------------------------------
 
 _WGMMA_TYPES = ("half", "bfloat16", "tf32", "char", *FP8_DTYPES)
 _ROW = 128  # bytes of a row of a tile in local memory: how deep tiles are

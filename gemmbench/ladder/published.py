@@ -386,8 +386,6 @@ VARIANTS = tuple(
 )  # fmt: skip
 
 
-# --- For mobile GPUs: few registers, no fast local memory, B transposed -------------------------------------
-
 MOBILE = "mobile"
 _ANDROID = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
 
@@ -456,8 +454,6 @@ MOBILE_VARIANTS = (
     ),
 )
 
-
-# --- What the makers of mobile GPUs published: ARM's sample, Qualcomm's articles ----------------------------
 
 MALI = Variant(
     name="mali-sgemm",
@@ -578,9 +574,6 @@ BUFFER = replace(
 )
 
 VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)
-
-
-# --- A kernel of ours to hold others against: any device, no speed ------------------------------------------
 
 
 def _fp8_options(dtype: str) -> tuple[str, ...]:

@@ -494,8 +494,6 @@ def round_up(value: int, multiple: int) -> int:
     return ceil_div(value, multiple) * multiple
 
 
-# --- Pieces that several variants are made of ---------------------------------------------------------------
-
 PLAIN = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc")
 WITH_AT = ("m", "n", "k", "alpha", "AT", "ldat", "B", "ldb", "beta", "C", "ldc")
 WITH_BT = ("m", "n", "k", "alpha", "A", "lda", "BT", "ldbt", "beta", "C", "ldc")

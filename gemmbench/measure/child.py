@@ -137,8 +137,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._limit_s = self._left_s = _START_LIMIT_S
         self._since = 0.0  # when an answer was first waited for
 
-    # --- requests ---
-
     def limit(self, seconds: float) -> None:
         """Allow all further requests `seconds` together. Time between requests does not count."""
         for worker in self._group:
@@ -261,8 +259,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             with contextlib.suppress(NotMeasuredError):  # what was measured stands
                 self._call(wire.Release(handle), wire.Released)
 
-    # --- the wire ---
-
     def _ensure_prepared(self, handle: int) -> None:
         """Prepare a handle again, after the one whose operands it shares, if the process does not know it.
 
@@ -350,8 +346,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 self._end()
             return NotMeasuredError(answer.status, answer.reason, answer.restart, answer.needs_s)
         return answer
-
-    # --- the process ---
 
     def _take_turn(self) -> None:
         """Let this worker's process run, and pause those of the other kind: the BLAS or the devices."""
@@ -476,8 +470,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             worker._output.close()
             if worker in self._family:
                 self._family.remove(worker)
-
-    # --- cases one by one: whatever happens to the process, there is a row to return ---
 
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
@@ -624,8 +616,6 @@ def named(make: Maker) -> tuple[str, ...]:
         return (*named(make.func), *map(str, make.args))
     return (f"{make.__module__}:{make.__qualname__}",)
 
-
-# --- JSON between an instrument and its parent --------------------------------------------------------------
 
 _KINDS: dict[str, type] = {kind.__name__: kind for kind in (*get_args(wire.Request), *get_args(wire.Answer))}
 

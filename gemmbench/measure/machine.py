@@ -122,8 +122,6 @@ def caching(folder: str) -> OpenCLMachine:
     return OpenCLMachine()
 
 
-# --- The machine around the devices, as saved runs describe it ----------------------------------------------
-
 _LOOK_S = 0.2
 
 Pool = dict[str, Any]  # what threadpoolctl says of a library: its file, its version, its threads
@@ -294,8 +292,6 @@ def _cpu_name() -> str:
                 return " ".join(line.split(":", 1)[1].split())
     return platform.processor() or platform.machine()
 
-
-# --- How busy the cores are ---------------------------------------------------------------------------------
 
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 

@@ -304,8 +304,6 @@ def _text(file: Path) -> str:
         raise CounterError(f"{file}: {reason_of(error)}") from None
 
 
-# --- The state of a device and its host, read by a thread of the parent -------------------------------------
-
 _WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
 _DROP = 0.02  # of the clock, which shows a limit before the driver reports it
 _READ_EVERY_S = 0.01

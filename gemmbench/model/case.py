@@ -174,9 +174,6 @@ def saved_problem(problem: Gemm) -> Problem:
     return Problem(*lengths, problem.alpha, problem.beta, *layout, several)
 
 
-# --- What a session reports while it measures ---------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Planned:
     """The run is about to start."""

@@ -70,8 +70,6 @@ def fingerprint(files: tuple[str, ...], options: tuple[str, ...], root: str = ""
     return digest.hexdigest()[:16]
 
 
-# --- A user's own kernel: its text goes to the process that holds the drivers -------------------------------
-
 _OWN: dict[str, str] = {}  # texts by `OwnFile.key`, which is of their content: none ever changes
 _MOST_BYTES = 1 << 20
 _DEPTH = 8  # of includes

@@ -109,8 +109,6 @@ def ratio(value: float) -> str:
     return f"{value:.3f}" if math.isfinite(value) else "-"
 
 
-# --- Text that others wrote (drivers, operating systems, saved files), made safe for one's own pages --------
-
 _MOST_LINES = 6
 _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override), lone surrogates
 

@@ -151,9 +151,6 @@ _before: dict[str, str | None] = {}  # the variables to restore, with their valu
 atexit.register(release)
 
 
-# --- what the loader would find by itself -------------------------------------------------------------------
-
-
 def _system_drivers() -> Iterator[Driver]:
     """The drivers that ``.icd`` files name, each once, and a library that ``OCL_ICD_VENDORS`` names."""
     seen: set[str] = set()
@@ -217,9 +214,6 @@ def _first_line(icd: Path) -> str:
 
 def _is_path(library: str) -> bool:
     return "/" in library or "\\" in library
-
-
-# --- what pip installed -------------------------------------------------------------------------------------
 
 
 def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
@@ -325,8 +319,6 @@ def _announce(system: Iterable[Driver], missed: list[Driver]) -> dict[str, str]:
     _before["OCL_ICD_VENDORS"] = os.environ.get("OCL_ICD_VENDORS")
     return {"OCL_ICD_VENDORS": str(folder)}
 
-
-# --- drivers that fail --------------------------------------------------------------------------------------
 
 _LISTED = 77  # the exit status of a child process that has listed the devices
 _ALONE = f"""

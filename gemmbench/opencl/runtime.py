@@ -270,9 +270,6 @@ def _code(error: Any) -> str:
         return ""
 
 
-# --- How operands get to the device and back: mapped, staged through pinned memory, or pageable -------------
-
-
 _PAGE = 4096
 _WORTH_HUGE_PAGES = 4 << 20  # bytes: from there on numpy asks for them
 SVM = ("svm", "svm-fine")
@@ -531,9 +528,6 @@ def page_aligned(count: int, dtype: np.dtype[Any]) -> HostArray:
     raw = np.empty(count * dtype.itemsize + _PAGE, np.uint8)
     start = -raw.ctypes.data % _PAGE
     return raw[start : start + count * dtype.itemsize].view(dtype)
-
-
-# --- What kernels take as built: private and local memory, registers, and how many work-items fit -----------
 
 
 def resources_of(

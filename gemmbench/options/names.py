@@ -265,7 +265,5 @@ def _same_file(path: Path, other: Path) -> bool:
         return os.path.realpath(path) == os.path.realpath(other)
 
 
-# --- What a shell completes ---------------------------------------------------------------------------------
-
 KERNELS = (*_MEMBERS, *ladder.ORDER)
 BASELINES = (*ladder.BASELINES, DEFAULT, "all", _NONE)

@@ -163,9 +163,6 @@ def _devices(run: Run) -> list[str]:
     return list(dict.fromkeys(names)) or [clean(run.header.host.cpu)]
 
 
-# --- The top of the page ------------------------------------------------------------------------------------
-
-
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
     """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
 
@@ -213,9 +210,6 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
 def _positions(run: Run, row: Row) -> Sequence[int]:
     """The positions of the devices that a row belongs to. The host's BLAS belongs to every device."""
     return range(len(run.header.devices)) if row.device == HOST else (row.device,)
-
-
-# --- Several runs: of one plan, and of one device -----------------------------------------------------------
 
 
 def _groups(runs: Sequence[Run]) -> list[list[Run]]:
@@ -285,9 +279,6 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
         rows=tuple(line(*key) for key in order),
         left=frozenset({"type", *names}),
     )
-
-
-# --- One run ------------------------------------------------------------------------------------------------
 
 
 def _peak_runs(run: Run, runs: Sequence[Run]) -> list[Run]:
@@ -378,8 +369,6 @@ def _machines(runs: Sequence[Run], names: dict[int, str]) -> PageSection:
     return PageSection("machines", "Where and when", sheets=(sheet,))
 
 
-# --- Charts -------------------------------------------------------------------------------------------------
-
 _STYLE = re.compile(r'style="[^"]*"')
 _COLOUR = re.compile(r"#([0-9a-f]{6})")
 
@@ -418,9 +407,6 @@ class _Draw:
         title = " ".join(figure.axes[0].get_title(loc="left").split())
         svg = pane.to_svg(figure, f"{title}. {caption}", next(self.numbers))
         return Chart(kind, _STYLE.sub(lambda style: _COLOUR.sub(r"var(--c\1,#\1)", style[0]), svg), caption)
-
-
-# --- HTML ---------------------------------------------------------------------------------------------------
 
 
 def report_html(runs: Sequence[Run], wanted: Wanted | None = None) -> str:

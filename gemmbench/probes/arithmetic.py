@@ -24,8 +24,6 @@ from gemmbench.model.dtypes import (
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Parameters, RanOn
 
-# --- The probes that run chains of dependent steps in registers: one entry each -----------------------------
-
 WIDTHS: tuple[int, ...] = (1, 2, 4, 8, 16)
 CHAINS: tuple[int, ...] = (1, 2, 4, 8, 12, 16)  # independent recurrences; a kernel of chains.clh each
 UNROLLS: tuple[int, ...] = (4, 16)  # steps of every chain in a trip of the loop
@@ -160,8 +158,6 @@ DOT8 = ChainProbe(
 )
 
 
-# --- The probes of matrix units: one entry for each family of instructions ----------------------------------
-
 OPERANDS: tuple[str, ...] = ("random", "zeros")
 """What matrix units are fed with: zeros draw less power, so that some devices run faster."""
 
@@ -251,8 +247,6 @@ Probe = ChainProbe | MatrixProbe
 """A microbenchmark of arithmetic units: the parameters of each of its rows (widths are for vectors), why a
 device cannot run it for a type, and the hash of everything that may be compiled for a row."""
 
-
-# --- What chains compute, on the host: their operands, steps and sums ---------------------------------------
 
 SEEDS = 4096  # elements of the seed buffer, as in chains.clh
 

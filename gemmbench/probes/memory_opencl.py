@@ -134,8 +134,6 @@ def make_launcher(
     return Launcher(runtime.queue, runtime.kernel(built, kernel, (group,)), items, group, build)
 
 
-# --- Working sets on a device: buffers of the repeated table, and checks of what kernels read or wrote ------
-
 _FILL = "memory/fill.cl"
 _GROUPS_PER_UNIT = 8
 _WORD = np.dtype(np.uint32)
@@ -220,8 +218,6 @@ class MemoryRow:
                 return f"word {position} of {elements} is not what the host expects"
         return ""
 
-
-# --- Global memory and images: kernels that go once through a set past the last-level cache -----------------
 
 _PARTS = 4  # units of work in a launch that is sampled: the race is run with one of them
 _SAMPLE_SHIFT = 10  # a 1024th of the image shows how slow its texels are
@@ -395,8 +391,6 @@ def _set_note(device: DeviceFacts, total: int) -> str:
     assumed = "an assumed" if is_cache_assumed(device) else "a"
     return f"working set {size(total)}, {times} times {assumed} last-level cache of {size(cache)}{allowed}"
 
-
-# --- Caches and local memory: loops that read a set of a given size again and again -------------------------
 
 _EMULATED = "emulated: the driver keeps local memory in ordinary memory"
 _VISIT_BYTES = 64 << 10  # read in a row: prefetchers of CPUs may get going

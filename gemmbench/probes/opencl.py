@@ -233,8 +233,6 @@ class Maps(_Transfer):
         return view
 
 
-# --- Latencies: a chase through memory, and launches of an empty kernel -------------------------------------
-
 _WORD = np.dtype(np.uint32)
 _MOST_WARMING = 1 << 20  # hops: a set with more nodes fits no cache
 
@@ -355,8 +353,6 @@ class ProbeExecutor:
             return Chains(self._runtime, arithmetic, case.dtype, int(case.parameters["width"]))
         return MatrixTiles(self._runtime, arithmetic, case.dtype, case.parameters)
 
-
-# --- Arithmetic: chains of dependent steps, and tensor cores ------------------------------------------------
 
 _CHECKED_TRIPS = 3
 _CPU_GROUP, _GPU_GROUP = 64, 256

@@ -289,8 +289,6 @@ def is_sized(row: Row) -> bool:
     return "bytes" in row.parameters
 
 
-# --- The tables of memory, transfers and latencies ----------------------------------------------------------
-
 _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 _ZERO_COPY = "zero-copy"
 

@@ -256,8 +256,6 @@ def doubling(
     )
 
 
-# --- When a probe's figure is believed: the evidence of a row, and the verdict on it ------------------------
-
 EVENT_RANGE = (0.5, 1.05)  # of the wall clock, over launches of milliseconds
 
 _SLACK = 24.0

@@ -106,9 +106,6 @@ class BaselineSet:
         return difference((before.run, before.rows[key]), (now.run, now.rows[key]), across, self.rules.scope)
 
 
-# --- Which row of one run pairs with which row of another ---------------------------------------------------
-
-
 @dataclass(frozen=True, eq=False)
 class Replicate:
     """The rows of a run, each case once."""
@@ -173,8 +170,6 @@ def exact_positions(wanted: Sequence[DeviceFacts], available: Sequence[DeviceFac
                     positions[number] = index
     return [positions.get(number) for number in range(len(wanted))]
 
-
-# --- Whether two rows are comparable ------------------------------------------------------------------------
 
 Fact = tuple[Kind | None, str, str, str]
 """The kind of a difference (None: `--across` cannot allow it), its name, the old value and the new one."""

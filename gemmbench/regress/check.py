@@ -380,8 +380,6 @@ def _selected_devices(
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
 
 
-# --- A/A measurements: how much the times of unchanged rows differ between runs -----------------------------
-
 _AA_SHARE = 0.95  # of the rows, for the conclusion
 
 

@@ -213,9 +213,6 @@ def sentence(line: ComparedRow) -> str:
     return f"{shown}, {times}, threshold {units.percent(line.threshold)}{reason}{changes}"
 
 
-# --- For programs -------------------------------------------------------------------------------------------
-
-
 def to_json(comparison: Comparison) -> str:
     """A comparison as the text of a JSON object: files, scope, counts of verdicts, remarks and ``rows``."""
     whole = {

@@ -199,8 +199,6 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     return (*pieces, *peaks)
 
 
-# --- Registry entries: a list of all, or one explained ------------------------------------------------------
-
 NOTHING = Cell("-", style="dim")
 
 

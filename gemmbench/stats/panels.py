@@ -126,9 +126,6 @@ def series(
     return tuple(result)
 
 
-# --- How the variants of a saved run stand against each other on one problem --------------------------------
-
-
 @dataclass(frozen=True)
 class Setting:
     """Who ran against whom: one device, one data type."""
@@ -204,9 +201,6 @@ def _rows(run: Run, setting: Setting) -> dict[Problem, list[Row]]:
         if row.kind == "gemm" and row.problem
         if row.dtype == setting.dtype and row.device in (setting.device, HOST)
     )
-
-
-# --- From which size on offloading pays: the device, transfers included, against the host's BLAS ------------
 
 
 @dataclass(frozen=True)

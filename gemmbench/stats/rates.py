@@ -507,9 +507,6 @@ def _fields_by_scope(name: str, unit: float, figures: Mapping[str, Interval | No
     return {field: value for fields in by_scope for field, value in fields.items()}
 
 
-# --- Rows whose batches alternate with those of another kernel ----------------------------------------------
-
-
 def interleaved_seconds(rows: Iterable[Row], scope: str | None = None) -> tuple[list[float], list[float]]:
     """The seconds of rows of one case, and those of the batches that alternate with them, as two lists.
 

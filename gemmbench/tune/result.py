@@ -159,8 +159,6 @@ def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
     return tuple(row for row in rows[starts[-1] :] if row.phase != TRIAL) if starts else ()
 
 
-# --- As tables: the best configurations, the winner compared with the shipped preset ------------------------
-
 TOP = 10
 _SHIPPED = "shipped"
 _FAULTS: Mapping[Status, str] = {

@@ -183,9 +183,6 @@ def _header(task: Task, host: HostFacts) -> Header:
     return replace(header_of([task.device], host, Policy(), (), TUNE_VIEW), command=tuple(words))
 
 
-# --- The search, then the finals ----------------------------------------------------------------------------
-
-
 def measure_with(worker: Worker, device: DeviceFacts, listen: Listen = lambda _: None) -> Measure:
     """Return a function that measures a case with a worker, and passes events to `listen`."""
 
@@ -388,9 +385,6 @@ class Tuner:
         self.ahead([step for step in steps if isinstance(step, Case)])
 
 
-# --- The file of a tuner: a saved run that one tuner at a time continues -----------------------------------
-
-
 _TEMPORARY: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # may differ in another call
 
 
@@ -450,9 +444,6 @@ class Cache:
 
     def close(self) -> None:
         self._file.close()
-
-
-# --- Processes that compile ahead, because compiling takes most of the time of a search on a GPU ------------
 
 
 _END_LIMIT_S = 10.0  # for processes to end

@@ -177,8 +177,6 @@ def finals(
     return Finals(Policy(budget_s=sampling_s, time_limit_s=time_limit_s + sampling_s), others, left_out)
 
 
-# --- the search: a random sample, then hill climbing from its best, one parameter at a time ---
-
 Configuration = dict[str, int]
 
 _AHEAD = 16  # configurations announced for compiling
