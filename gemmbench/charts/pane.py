@@ -188,7 +188,6 @@ class _LogLocator(LogLocator):
     """Ticks of a logarithmic axis, or those of a linear one if fewer than two would be visible."""
 
     def tick_values(self, vmin: float, vmax: float) -> Sequence[float]:
-        """The positions of ticks between two values. See `matplotlib.ticker.Locator`."""
         ticks = super().tick_values(vmin, vmax)
         seen = [tick for tick in ticks if vmin <= tick <= vmax]
         return ticks if len(seen) > 1 else AutoLocator().tick_values(vmin, vmax)

@@ -60,7 +60,6 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the called command's name, the imported command, and its arguments."""
         name, placeholder, rest = super().resolve_command(ctx, args)
         return name, load_command(name) if name and placeholder else None, rest
 

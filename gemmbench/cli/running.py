@@ -73,7 +73,6 @@ _LINE = 48  # columns for the text of an option
 
 
 def _line(text: str) -> str:
-    """The first sentence of a help text, and the default where there is room."""
     sentence = re.split(r"\.?(?:\s\s|$)|\.\s", text)[0]
     default = re.search(r"\[default: ([^\];]+)", text)
     line = f"{sentence}  [default: {default[1]}]" if default else sentence

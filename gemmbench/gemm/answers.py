@@ -363,7 +363,6 @@ class Answers:
         return self._check_guards(result)
 
     def _check_guards(self, result: HostArray) -> Check:
-        """Check that the cells between the rows of C are unchanged."""
         between = result[:, self._problem.n :]
         if (between == between.dtype.type(GUARD)).all():
             return Check("ok")

@@ -92,7 +92,6 @@ class Cuda:
             self._library.cuMemFreeHost(address)
 
     def to_device(self, address: int, values: HostArray) -> None:
-        """Enqueue a copy of a contiguous array to the device."""
         if values.size:
             pointer, length = ctypes.c_void_p(values.ctypes.data), ctypes.c_size_t(values.nbytes)
             self._call("cuMemcpyHtoDAsync_v2", ctypes.c_uint64(address), pointer, length, self.stream)
@@ -526,7 +525,6 @@ class _Queued:
         return self.cuda.reached(self.watch)
 
     def finish(self) -> Batch:
-        """Wait for the batch; its seconds come from CUDA's events around it."""
         took, end = self.cuda.seconds(self.watch), time.perf_counter()
         return Batch({"device": max(took, _TICK_S) / self.count}, self.begin, end, self.count)
 
@@ -587,7 +585,6 @@ class CublasBench:
         return made
 
     def verify(self, when: instrument.When) -> instrument.Verified:
-        """See `measure.instrument.Bench`; launches are empty, since CUDA has no such stamps."""
         if when == "exact":
             wrong = self._exact_error()
             return instrument.Verified(Check("wrong", {}, (wrong,)) if wrong else Check("ok"))

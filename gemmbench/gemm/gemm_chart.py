@@ -74,7 +74,6 @@ class Sweep:
 
     @cached_property
     def sizes(self) -> list[int]:
-        """Sizes that fit a logarithmic axis."""
         return sorted({size for _, panel in self.parts for size in panel.sizes if size > 0})
 
     @cached_property
@@ -113,7 +112,6 @@ class Sweep:
 
     @property
     def below(self) -> str:
-        """How many lines are grey; "" if none."""
         others = {curve.label for _, panel in self.parts for curve in panel.series} - self.looks.keys()
         return f"Grey: {units.counted(len(others), 'other kernel')}." if others else ""
 
@@ -121,7 +119,6 @@ class Sweep:
         return _flops(largest, [self.panel.dtype], self.scope)
 
     def having(self, values: Values) -> Sweep:
-        """The sweep with only the lines that have a value."""
 
         def shown(curve: Series) -> bool:
             return any(values(row, self.scope) for row in curve.rows.values())

@@ -245,7 +245,6 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
 
 
 def _is_group_chosen(case: Case) -> bool:
-    """Whether the user or the tuner chose the work-group."""
     return variant_of(case).fixes_group(case.given or ())
 
 

@@ -340,7 +340,6 @@ class GemmBench:
         return self._comparer is not None and (count > 1 or self._batches % 2 == 0)
 
     def _check_last(self, differs: Callable[[], bool], c: Any) -> None:
-        """Check what a batch's last problem left in C, if the device found a difference."""
         if differs():
             left = np.empty_like(self._stored.c)
             cl.enqueue_copy(self.runtime.queue, left, c)

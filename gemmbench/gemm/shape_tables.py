@@ -165,7 +165,6 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    """The geometric mean of the known values; None without any."""
     known = [value for value in values if value]
     return geometric_mean(known) if known else None
 

@@ -48,7 +48,6 @@ def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray,
 def _draw_operands(
     problem: Gemm, draw: Callable[[int, int, DType], HostArray]
 ) -> tuple[HostArray, HostArray, HostArray]:
-    """op(A), op(B) and C, drawn by a function of rows, columns and type."""
     m, n, k, dtype = problem.m, problem.n, problem.k, DTYPES[problem.dtype]
     return draw(m, k, dtype), draw(k, n, dtype), draw(m, n, problem.result)
 

@@ -169,7 +169,6 @@ def merged(shapes: Iterable[Shape]) -> tuple[Shape, ...]:
 
 
 def _joined(names: list[str]) -> str:
-    """One or two names, or the first two and the number of the others."""
     if len(names) <= 2:
         return " = ".join(names)
     return f"{names[0]} = {names[1]} and {len(names) - 2} more"

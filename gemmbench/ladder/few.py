@@ -41,7 +41,6 @@ def _compiled_for(dtype: str) -> tuple[str, ...]:
 
 
 def _has_copies(device: DeviceFacts) -> bool:
-    """Whether a device has asynchronous copies."""
     return device.compute_capability >= ASYNC_COPIES and _NVIDIA in device.extensions
 
 

@@ -48,7 +48,6 @@ def _fits_a(v: Values) -> bool:
 
 
 def _fits_b(v: Values) -> bool:
-    """The same for B."""
     return v["ldb"] % v["WIDTH"] == 0 and (not v["tb"] or v["k"] % v["WIDTH"] == 0)
 
 
@@ -275,7 +274,6 @@ def _segment(v: Values) -> int:
 
 
 def _is_segmented(v: Values) -> bool:
-    """Whether a row of A's tile is more than one segment."""
     return v["BM"] & v["BM"] - 1 > 0
 
 

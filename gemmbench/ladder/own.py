@@ -296,7 +296,6 @@ class _Reader:
         return {"default": default, **self.of.presets}
 
     def _formula(self, key: str, text: Text, names: Collection[str], is_rule: bool = False) -> Formula:
-        """A formula of a field. `ValueError` names the field."""
         try:
             return formula(text, names, is_rule)
         except ValueError as error:

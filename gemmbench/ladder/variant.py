@@ -405,7 +405,6 @@ class Variant:
         return next(filter(fits, ranked), {})
 
     def fixes_group(self, given: Collection[str]) -> bool:
-        """Whether the given parameters include one that shapes the work-group."""
         return any(self.parameters[name].launch for name in given if name in self.parameters)
 
     def values(self, problem: Gemm, parameters: Values, layout: Layout | None = None) -> dict[str, int]:
@@ -458,13 +457,11 @@ class Variant:
     def temporary_bytes(
         self, problem: Gemm, parameters: Values, layout: Layout | None = None
     ) -> dict[str, int]:
-        """Bytes of each temporary buffer. Arguments as for `values`."""
         known = self.values(problem, parameters, layout)
         itemsize = DTYPES[problem.dtype].itemsize
         return {name: formula(known) * itemsize for name, formula in self.temporaries.items()}
 
     def local_bytes(self, dtype: str, parameters: Values) -> int:
-        """Bytes of local memory that a work-group needs."""
         itemsize = DTYPES[dtype].itemsize
         return self.needs.local_elements({**parameters, "itemsize": itemsize}) * itemsize
 

@@ -51,7 +51,6 @@ class Operands:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the user's files, without their folders."""
         return tuple(Path(path).name for path in (self.a, self.b, self.c) if path is not None)
 
 

@@ -45,7 +45,6 @@ class Dimensions:
 
     @property
     def tight(self) -> Leading:
-        """lda, ldb and ldc without gaps between rows: the smallest possible."""
         return self.stored_a[1], self.stored_b[1], self.n
 
     @property
@@ -164,5 +163,4 @@ class Gemm(Dimensions):
 
     @property
     def operand_bytes(self) -> int:
-        """Bytes of A, B and C together."""
         return sum(self.bytes_of.values())

@@ -222,7 +222,6 @@ class Row:
 
     @property
     def kernel_parameters(self) -> Parameters:
-        """The parameters that the title does not show."""
         said = (MATH, *self.grid)
         return {name: value for name, value in self.parameters.items() if name not in said}
 

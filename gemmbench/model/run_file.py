@@ -343,7 +343,6 @@ class RunFile:
             raise RunFileError(f"cannot write {self.path}: {reason_of(error)}") from None
 
     def close(self) -> None:
-        """Close the file; closing twice is fine."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -109,7 +109,6 @@ def _text(thing: Any, name: str) -> str:
 
 
 def _number(device: Any, name: str, default: int = 0) -> int:
-    """A property of a device; the default if it is 0, missing or no number."""
     try:
         return int(_property(device, name, 0)) or default
     except (TypeError, ValueError):

@@ -198,7 +198,6 @@ class Runtime:
         return buffer
 
     def filled(self, values: HostArray) -> Any:
-        """A device buffer that holds a host array's values."""
         buffer = self.buffer(values.nbytes)
         if values.size:
             with errors():

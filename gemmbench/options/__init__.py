@@ -252,7 +252,6 @@ class Options:
 
     @property
     def outputs(self) -> list[tuple[str, Path]]:
-        """The options that name an output file, with the file."""
         kinds = {name: spec.kind for name, (spec, _) in specs(type(self)).items()}
         files = {name: getattr(self, name) for name, kind in kinds.items() if isinstance(kind, Output)}
         return [(f"--{name}", path) for name, path in files.items() if path]

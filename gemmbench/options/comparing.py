@@ -81,11 +81,9 @@ class Rules:
     old_kernels: frozenset[str] = frozenset()  # the variants with an old version; empty: every kernel
 
     def given_threshold(self, row: Row) -> float | None:
-        """The threshold that the user gave for a row. Rows above it fail."""
         return self.by_name.get(row.variant, self.default)
 
     def threshold(self, row: Row) -> float:
-        """The threshold of a row: the user's, else 10 %."""
         given = self.given_threshold(row)
         return DEFAULT_THRESHOLD if given is None else given
 

@@ -408,7 +408,6 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def operands(self) -> Operands:
-        """The files of the user's matrices."""
         return Operands()
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
@@ -562,7 +561,6 @@ class WorkloadsOptions(GemmCommandOptions):
 
     @cached_property
     def set_names(self) -> tuple[str, ...]:
-        """The sets, in their own order."""
         if self.set is None:
             return () if self.file else tuple(name for name in SETS if name != "llm")
         words = names.choose(self.set, (*SETS, "all"), "set of shapes")
@@ -644,7 +642,6 @@ class GemmOptions(GemmCommandOptions):
 
     @cached_property
     def dtypes(self) -> tuple[str, ...]:
-        """The data types, or that of the files."""
         dtype = self._size[3] or self.dtype
         return names.choose_dtypes(dtype or "float", GEMM_DTYPES)
 

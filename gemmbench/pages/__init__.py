@@ -158,7 +158,6 @@ def device_name(run: Run, position: int) -> str:
 
 
 def _devices(run: Run) -> list[str]:
-    """The different names of a run's devices, or of its processor if it has no device."""
     names = [device_name(run, position) for position in range(len(run.header.devices))]
     return list(dict.fromkeys(names)) or [clean(run.header.host.cpu)]
 
@@ -231,7 +230,6 @@ def _groups(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def _comparison(made: Comparison, number: int, names: Sequence[str], draw: _Draw) -> PageSection:
-    """Build the section that compares the last of the named runs with the others."""
     bases = ", ".join(names[:-1]) if len(names) <= 3 else f"the {len(names) - 1} runs before"
     charts = draw(lambda: chart_views.ratios(made), "Change of each row's time, with its range.")
     sheets = results.sheets(made, every=True)

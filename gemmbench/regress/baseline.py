@@ -83,11 +83,9 @@ class BaselineSet:
         return rows
 
     def with_result(self, key: RowKey) -> list[Replicate]:
-        """The replicates whose row is ok."""
         return [each for each in self.replicates if key in each.rows and each.rows[key].status == "ok"]
 
     def comparable(self, key: RowKey, now: Replicate) -> list[Replicate]:
-        """The replicates whose row is ok and comparable with that of a new one."""
         return [each for each in self.with_result(key) if not self.difference(each, now, key)]
 
     def costs(self, replicates: Sequence[Replicate], key: RowKey) -> list[Cost]:

@@ -74,7 +74,6 @@ class Job:
             self.file = RunFile.create(self.options.save, self.header, self.options.force)
 
     def measure(self, step: Case | Skip) -> Generator[Event, None, Row]:
-        """Measure a case and keep its row."""
         row = yield from self.steps.take(step, self.worker)
         self.rows.append(row)
         return row

@@ -246,7 +246,6 @@ def _flat(line: ComparedRow) -> dict[str, object]:
 
 
 def _failing_lines(comparison: Comparison, strict: bool, missing_fails: bool) -> list[ComparedRow]:
-    """The lines that fail a job with these options."""
     return [
         line
         for line in comparison.lines
@@ -280,7 +279,6 @@ def _commands(level: str, lines: Sequence[ComparedRow]) -> list[str]:
 
 
 def _command(level: str, title: str, message: str) -> str:
-    """One workflow command with GitHub's escapes in title and message."""
     escapes: dict[str, str | int | None] = {"%": "%25", "\r": "%0D", "\n": "%0A"}
     message = message.translate(str.maketrans(escapes))
     title = title.translate(str.maketrans(escapes | {":": "%3A", ",": "%2C"}))

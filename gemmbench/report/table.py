@@ -281,6 +281,5 @@ def _sheet_markdown(sheet: Sheet) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Escape text so that GitHub shows it as it is, without markdown or HTML."""
     text = " ".join(text.split()).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return "".join(f"\\{letter}" if letter in "\\|`*_[]~$#" else letter for letter in text)

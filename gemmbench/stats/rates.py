@@ -411,7 +411,6 @@ def _sums_used(run: Run, device: int, dtype: str, matrix: bool) -> str:
 
 
 def _on_cpus_alone(run: Run) -> bool:
-    """Whether the host's BLAS runs on the same processor as every device of the run."""
     return all(device.type == "cpu" for device in run.header.devices)
 
 
@@ -496,7 +495,6 @@ def problem_fields(problem: Problem | None, *names: str) -> dict[str, object]:
 def _interval_fields(
     name: str, figure: Interval | None, unit: float, middle: str = "_median"
 ) -> dict[str, float | None]:
-    """Median, low and high of a figure divided by `unit`, under `name` with suffixes; None if unknown."""
     ends = {f"{name}{middle}": "median", f"{name}_low": "low", f"{name}_high": "high"}
     return {field: getattr(figure, end) / unit if figure else None for field, end in ends.items()}
 

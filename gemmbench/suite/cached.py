@@ -192,7 +192,6 @@ _ABOVE = 1.02  # of the measured peak, for a GEMM
 
 
 def _is_slower(row: Row, cached: Row | None) -> bool:
-    """Whether a row is slower than the cached one of its case and kernel sources."""
     if cached is None or cached.source != row.source:
         return False
     rate, before = (rates.rate(each, "kernel") or rates.byte_rate(each) for each in (row, cached))

@@ -145,7 +145,6 @@ class Steps:
         return Started(self._number, label)
 
     def finished(self, row: Row, is_planned: bool = True) -> Finished:
-        """Write a row to the file, and return the event that says so: of a planned case, or of another."""
         if self._file:
             self._file.append(row)
         return Finished(row, is_planned=is_planned)

@@ -239,7 +239,6 @@ def _parameter(attempt: Attempt, name: str) -> Cell:
 
 
 def _failures(outcome: Result) -> list[Note]:
-    """A note that counts the failed configurations by status, if any."""
     if not outcome.failed:
         return []
     counts = Counter(WORDS[row.status] for attempt in outcome.failed if (row := attempt.trouble))

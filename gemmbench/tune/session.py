@@ -345,7 +345,6 @@ class Tuner:
     def _case(
         self, problem: Gemm, parameters: Mapping[str, int | float | str], phase: str = facts.TRIAL
     ) -> Case | Skip:
-        """The case of a configuration, or the reason why it cannot run here."""
         chosen = self.task.space.asked({name: int(value) for name, value in parameters.items()})
         return rules.case(self.task.device, self.task.variant, problem, chosen, phase)
 
