@@ -63,9 +63,7 @@ def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = Fals
         first, *rest = finding.problem.split("\n")
         command = f": {finding.command}" if finding.command else ""
         parts.append(_line("WARN", "\n".join([first + of, *rest]), "yellow"))
-        fix = Text(f"      {finding.fix}{command}")
-        fix.no_wrap, fix.overflow = True, "ignore"  # a command can be copied
-        parts.append(fix)
+        parts.append(Text(f"      {finding.fix}{command}", no_wrap=True, overflow="ignore"))
         parts += [_line("", each, "dim") for each in finding.seen if verbose]
     if verbose:
         parts += [_line("OK", each, "green") for each in report.passed]

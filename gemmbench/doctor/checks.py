@@ -75,19 +75,14 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
     for problem, fix in machine.problems:
         yield Finding(f"{problem[:1].upper()}{problem[1:]}.", fix)
     for maker, slots in _pci_gpus(machine).items():
-        words = _WORDS[maker]
         if any(
             device.type == "gpu" and word in f"{device.vendor} {device.platform} {device.name}".lower()
             for device in machine.devices
-            for word in words
+            for word in _WORDS[maker]
         ):
             continue
-        nodes = [
-            path
-            for path in machine.matching("dev/dri/renderD*")
-            if not os.access(machine.root / path, os.R_OK | os.W_OK)
-        ]
-        closed = maker != "nvidia" and bool(nodes)
+        nodes = [] if maker == "nvidia" else machine.matching("dev/dri/renderD*")
+        closed = [path for path in nodes if not os.access(machine.root / path, os.R_OK | os.W_OK)]
         fix, command = f"Install its OpenCL driver: {drivers.GUIDE}", ""
         if closed:
             fix, command = "Join its group, then log in again", "sudo usermod -aG render $USER"
@@ -99,7 +94,7 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
             command,
             (
                 *(f"/{slot}/vendor: {machine.read(f'{slot}/vendor')}" for slot in slots[:2]),
-                *(f"/{path}: this user may not use it" for path in nodes[:1] if closed),
+                *(f"/{path}: this user may not use it" for path in closed[:1]),
             ),
         )
 
@@ -134,11 +129,9 @@ def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fin
         return
     named = f"{clean(generic)}: " if generic else ""
     forced = machine.environ.get(_INTEL_TARGET, "") if device.family == "cpu-intel" else ""
-    seen = (
-        f"CL_DEVICE_VERSION: {clean(device.device_version)}"
-        if generic
-        else f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
-    )
+    seen = f"CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT: {device.vector_widths.get('float')}"
+    if generic:
+        seen = f"CL_DEVICE_VERSION: {clean(device.device_version)}"
     yield Finding(
         f"The driver compiles for {named}vectors of {bits} bits, but this CPU has {offered}: arithmetic may "
         f"be up to {percent(1 - bits / offered)} slower.",
@@ -162,9 +155,8 @@ def governor(machine: ExaminedMachine) -> Iterator[Finding]:
 
     ``powersave`` and ``userspace`` count unless their fixed clock is at least 98 % of the maximum. With
     intel_pstate and amd-pstate, powersave follows the load, so only the energy preferences power and
-    balance_power count. The cost follows from the lowest fixed clock over the maximum, if it is known. The
-    fix sets the governor ``performance``. Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and
-    cpufreq.rst.
+    balance_power count. The cost follows from the lowest known fixed clock over the maximum. The fix sets the
+    governor ``performance``. Source: Linux, Documentation/admin-guide/pm/intel_pstate.rst and cpufreq.rst.
     """
     folders = [f"{CPU}/cpu{each}/cpufreq" for each in machine.allowed]
     governors = {folder: machine.read(f"{folder}/scaling_governor") for folder in folders}
@@ -210,9 +202,8 @@ def cpu_clock(machine: ExaminedMachine) -> Iterator[Finding]:
     turbo_is_off = any(machine.optional(path) == off for path, off, _ in _TURBO)
     for each in machine.allowed:
         folder = f"{CPU}/cpu{each}/cpufreq"
-        limit, most = (
-            machine.number(f"{folder}/{name}") for name in ("scaling_max_freq", "cpuinfo_max_freq")
-        )
+        limit = machine.number(f"{folder}/scaling_max_freq")
+        most = machine.number(f"{folder}/cpuinfo_max_freq")
         base = machine.optional(f"{folder}/base_frequency")
         turbo_only = turbo_is_off and limit >= (int(base) if base.isdecimal() else most)
         if limit < NEAR * most and not turbo_only:
@@ -250,7 +241,6 @@ def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
         folder = f"{CPU}/cpu{machine.allowed[0]}/cpufreq"
         base, most = (machine.optional(f"{folder}/{name}") for name in ("base_frequency", "cpuinfo_max_freq"))
         known = base.isdecimal() and most.isdecimal() and int(base) < int(most)
-        seen = (f"/{path}: {off}", *((f"/{folder}/base_frequency: {base}",) if known else ()))
         yield Finding(
             f"Turbo is off: {number(int(base) / 1000)} instead of {number(int(most) / 1000)} MHz, up to "
             f"{percent(1 - int(base) / int(most))} slower."
@@ -258,7 +248,7 @@ def turbo(machine: ExaminedMachine) -> Iterator[Finding]:
             else "Turbo is off, so CPU rates will be too low.",
             "Switch it on, unless the firmware forbids it",
             f"echo {on} | sudo tee /{path}",
-            seen,
+            (f"/{path}: {off}", *((f"/{folder}/base_frequency: {base}",) if known else ())),
         )
 
 
@@ -420,16 +410,14 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
         return
     fewer = threads < cores
     given = {name: machine.environ[name] for name in _THREAD_VARIABLES if machine.environ.get(name)}
-    names = " ".join(f"-u {name}" for name in given)
     variable = _VARIABLES.get(str(machine.blas.get("internal_api")), "OMP_NUM_THREADS")
+    setting = " ".join(["env", *(f"-u {name}" for name in given)]) if given else f"{variable}={cores}"
     title = re.sub(r"(\d+\.\d+\.\d+)(\.0)+\b", r"\1", pool_title(machine.blas))  # 0.3.34.0.0
     yield Finding(
         f"numpy's BLAS runs {counted(threads, 'thread')} on {counted(cores, 'core')}: "
         + (f"up to {percent(1 - threads / cores)} slower." if fewer else "threads wait for each other."),
         "Unset the variable" if given else "Set the threads",
-        f"env {names} gemmbench square --kernel numpy"
-        if given
-        else f"{variable}={cores} gemmbench square --kernel numpy",
+        f"{setting} gemmbench square --kernel numpy",
         (f"threadpoolctl: {title}", *([f"environment: {listed(given)}"] if given else [])),
     )
 

@@ -179,10 +179,9 @@ class ExaminedMachine:
     def watched(self) -> Watched:
         """Read the processor times before and after a sleep of half a second, and list other processes.
 
-        The result is cached, so only the first access sleeps. The times cover the processors that this
-        process may use, or all if that is unknown. The processes come with the cores that they used, busiest
-        first. This process, its family, and processes that start or end meanwhile are not listed. Raise
-        NotSeenError if the system does not count processor time.
+        The result is cached. The times cover the processors that this process may use, or all if unknown. The
+        processes come with the cores that they used, busiest first. This process, its family and those that
+        start or end meanwhile are not listed. Raise NotSeenError if processor time is not counted.
         """
         counted = None
         with suppress(NotSeenError):
