@@ -134,10 +134,9 @@ def to_records(run: Run) -> list[dict[str, Any]]:
     """A dictionary for each row with stored and derived fields, without matrices; None if unknown."""
     records = []
     for row in run.rows:
-        stored = msgspec.to_builtins(replace(row))  # with the defaults of fields that its file does not have
-        merged = stored | _derived(run, row)
-        merged.pop("matrices", None)  # `show` prints them
-        records.append({name: finite(value) for name, value in merged.items()})
+        # `replace` adds the defaults of fields that its file does not have.
+        merged = msgspec.to_builtins(replace(row)) | _derived(run, row)
+        records.append({name: finite(value) for name, value in merged.items() if name != "matrices"})
     return records
 
 
@@ -256,11 +255,10 @@ def labels(run: Run) -> tuple[str, ...]:
 
     If a run has a case several times, as an A/A measurement has, later rows get a number: ``...#2``.
     """
-    several = len(run.header.devices) > 1
     seen: Counter[str] = Counter()
     made = []
     for row in run.rows:
-        name = _label(row, several)
+        name = _label(row, len(run.header.devices) > 1)
         seen[name] += 1
         made.append(name if seen[name] == 1 else f"{name}#{seen[name]}")
     return tuple(made)
@@ -284,16 +282,11 @@ def _label(row: Row, several: bool) -> str:
     return "/".join("_".join(clean(word).replace("/", "_").split()) for word in words if word)
 
 
-DIALECT = "https://json-schema.org/draft/2020-12/schema"
 NAMES = ("header", "row", "records")
 """The first line of a saved run, its other lines, and the text of ``show --format json``."""
 
-# Only where they are known.
-_OPTIONAL = ("net_s", "net_share", "own", "operands")
-_FLAT_ONLY = (
-    *("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores"),
-    *("verdict", "benchmark"),
-)
+_OPTIONAL = ("net_s", "net_share", "own", "operands")  # only where they are known
+_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict", "benchmark")
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -302,7 +295,7 @@ def schema(name: str) -> dict[str, Any]:
     if name == "header":
         made["$defs"]["Header"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
-        "$schema": DIALECT,
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
         "$id": f"urn:gemmbench:schema:{name}:{SCHEMA_VERSION}",
         "$comment": f"of gemmbench {__version__}",
         **made,
@@ -312,9 +305,8 @@ def schema(name: str) -> dict[str, Any]:
 def _records() -> dict[str, Any]:
     """The JSON Schema of `to_records`: rows with derived fields, and without matrices."""
     definitions = msgspec.json.schema(Row)["$defs"]
-    row = definitions.pop("Row")
-    row["properties"].pop("matrices")
-    stored = row["properties"]
+    stored = definitions.pop("Row")["properties"]
+    stored.pop("matrices")
     words = {str: "string", int: "integer", float: "number", bool: "boolean"}
     derived = {
         each.name: {"description": each.holds, "type": [words[each.type], "null"]}
