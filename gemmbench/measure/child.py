@@ -72,9 +72,8 @@ Maker = Callable[..., object] | partial[object]
 def for_threads() -> dict[str, str]:
     """Environment variables for the threads of a measuring process; `_start` lets the user's values win.
 
-    OpenBLAS's threads always spin for 2^24 cycles after a call instead of 2^28. If this process may use all
-    cores, CPU drivers also get their threads pinned to one core each. Without that, a system may wake two
-    threads on one core, which halves the rate of whole rows.
+    OpenBLAS's threads spin for 2^24 cycles after a call instead of 2^28. If this process may use all cores,
+    CPU drivers pin each thread to a core: two threads that share one would halve the rate of whole rows.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
     pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
@@ -99,9 +98,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     A process that dies, hangs or refuses with `restart` is replaced at the next request. Its handles are
     prepared again when they are next used.
 
-    The host's BLAS has a second process. Threads of a BLAS, and of some drivers, spin on their cores for 30
-    to 130 ms after a call. So the processes of devices are stopped while the BLAS works, and the other way
-    round.
+    The host's BLAS has a second process. Threads of a BLAS, and of some drivers, spin for 30 to 130 ms after
+    a call. So the processes of devices are stopped while the BLAS works, and the other way round.
     """
 
     failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang while the devices are listed
@@ -113,9 +111,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     ) -> None:  # fmt: skip
         """Start no process yet; the first request does. Open a scratch file for what the process prints.
 
-        `make` opens the devices in the child. `checkout` is a folder with another ``gemmbench/`` to import
-        there, `environment` has more variables. `root` is the worker that this one joins, as its BLAS
-        (`is_host`) or another version.
+        `make` opens the devices in the child, which imports ``gemmbench/`` from `checkout`. `environment` has
+        more variables. `root` is the worker that this one joins, as its BLAS (`is_host`) or another version.
         """
         self._make, self._checkout, self._environment = make, checkout, environment or {}
         self._others: dict[str, tuple[Worker, tuple[DeviceFacts, ...]]] = {}  # by `Case.former`
@@ -194,9 +191,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
         For a kernels folder or a .cl file, that is this worker, with `Case.former_case` and `device`. For a
         checkout of gemmbench or another driver, start a second worker, once for each, with this one's time
-        limit. Its case is without `former`, and its device is the matching one. Raise `NotMeasuredError`
-        (unsupported) if the second worker cannot list its devices, speaks another protocol, or has no
-        matching device.
+        limit. Its case has no `former`, and its device is the matching one. Raise `NotMeasuredError`
+        (unsupported) if it cannot list its devices, speaks another protocol, or has no matching device.
         """
         former, past = case.former, case.former_case
         if not former.startswith(DRIVER) and not checkout_of(former):
@@ -242,7 +238,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     def finish(self) -> Batch:
         self._handle = handle = self._batches.popleft() if self._batches else None
-        batch: Batch = self._expect(Batch)
+        batch = self._expect(Batch)
         if handle is not None:
             self._took_s[handle] = batch.wall_s
         return batch
@@ -285,8 +281,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._since = time.monotonic()
         self._send(request)
         self._handle = handle
-        answer: _T = self._expect(kind)
-        return answer
+        return self._expect(kind)
 
     def _drop_answers(self) -> None:
         """Receive and drop the answers to requested batches."""
@@ -312,7 +307,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 with contextlib.suppress(OSError):
                     self._start().send(request)
 
-    def _expect(self, kind: type[_T]) -> Any:
+    def _expect(self, kind: type[_T]) -> _T:
         """The next answer. `NotMeasuredError` for a refusal, `LostError` if the child died or timed out."""
         answer = self._next_answer()
         if isinstance(answer, NotMeasuredError):
@@ -384,7 +379,6 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._end()
         self._output.seek(0)
         self._output.truncate()
-        folders = [str(self._checkout)] if self._checkout else []
         parent_end, child_end = connection.Pipe()
         handle = child_end.fileno()
         inherited: dict[str, Any] = {"pass_fds": (handle,)}
@@ -402,7 +396,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 **for_threads(),
                 **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
                 **self._environment,
-                "PYTHONPATH": os.pathsep.join([*folders, *filter(None, sys.path)]),
+                "PYTHONPATH": os.pathsep.join(filter(None, [str(self._checkout or ""), *sys.path])),
             },
         )
         child_end.close()
@@ -415,13 +409,12 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         assert process is not None
         code = process.wait()  # it has closed its end of the pipe already
         self._end()
+        how = f"the driver's process ended with status {code}"
         if code < 0:
             name = drivers.signal_name(-code)
             how = f"the driver's process was killed by {name}"
             if name == "SIGKILL":
                 how += " (often: the machine ran out of memory)"
-        else:
-            how = f"the driver's process ended with status {code}"
         words = self.last_words()
         return f"{how}: {words}" if words else how
 
@@ -451,8 +444,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
 
     def kill(self) -> None:
         """End the process from another thread; the thread that waits for an answer cleans up."""
-        process = self._process
-        if process is not None:
+        if process := self._process:
             process.kill()
 
     def __exit__(self, *_: object) -> None:
@@ -504,8 +496,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def opened(self, limit_s: float = _START_LIMIT_S) -> wire.Opened:
         """Ask the child for its devices (the host's process: for the host's facts), version and protocol.
 
-        Set the time limit to `limit_s`. `WorkerError` if the child fails, takes longer or has another
-        protocol.
+        Set the time limit to `limit_s`. `WorkerError` if the child fails, is late or has another protocol.
         """
         what = "describing the host" if self._is_host else "listing the OpenCL devices"
         self.limit(limit_s)
@@ -534,16 +525,11 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         try:
             measured: Conductor = import_module(CONDUCTORS[case.kind]).measured
             return (yield from measured(self, case, device, policy))
+        except NotMeasuredError as error:
+            return replace(case.row(error.status, error.reason), needs_s=error.needs_s)
         except Exception as error:
-            return self.row_of(case, error)
-
-    def row_of(self, case: Case, error: Exception) -> Row:
-        """The row of a case that raised an error. After unexpected errors the processes are ended."""
-        if isinstance(error, NotMeasuredError):
-            row = case.row(error.status, error.reason)
-            return replace(row, needs_s=error.needs_s)
-        self.stop()  # whatever it was, the next case gets a new process
-        return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
+            self.stop()  # whatever it was, the next case gets a new process
+            return case.row("failed", f"{type(error).__name__}: {error}".removesuffix(": "))
 
     def inspect(self, case: Case, device: DeviceFacts, policy: Policy) -> Row:
         """A row with a case's build time and resources; nothing is run. If it does not build, the reason."""
@@ -572,13 +558,11 @@ def other_version(make: Maker, former: str, root: Worker) -> tuple[Worker, tuple
 
     If it does not answer or speaks another protocol, close it and raise `NotMeasuredError` (unsupported).
     """
-    environment, checkout = {}, None
     if former.startswith(DRIVER):
         name = "OCL_ICD_FILENAMES" if sys.platform == "win32" else "OCL_ICD_VENDORS"
-        environment = {name: former.removeprefix(DRIVER)}
+        worker = Worker(make, environment={name: former.removeprefix(DRIVER)}, root=root)
     else:
-        checkout = Path(former)
-    worker = Worker(make, checkout, environment, root)
+        worker = Worker(make, Path(former), root=root)
     try:
         return worker, worker.opened().devices
     except WorkerError as error:
@@ -656,9 +640,8 @@ class Pipe:
     def wait(self, seconds: float | None = 0.0) -> bool:
         """Whether a message comes or the other end closes within `seconds` of waiting (None: forever).
 
-        Waiting is cut into slices of a second, because Ctrl-C may be delivered to another thread. A slice
-        that takes much longer means that this process was stopped, as by SIGSTOP or a closed laptop.
-        `stopped_s` is that time, and it does not count.
+        It waits in slices of a second, because Ctrl-C may go to another thread. After a much longer slice,
+        `stopped_s` is how long this process was stopped, as by a closed laptop. That time does not count.
         """
         left_s, self.stopped_s = math.inf if seconds is None else seconds, 0.0
         while True:
@@ -672,10 +655,7 @@ class Pipe:
                 return is_there
 
     def receive(self) -> Any:
-        """Wait without limit for the next request or answer.
-
-        `EOFError` if the other end is closed, `ValueError` for other messages.
-        """
+        """Wait for a request or an answer. `EOFError` if the pipe closes, `ValueError` for anything else."""
         self.wait(None)
         try:
             return decode(self._connection.recv_bytes())
