@@ -197,9 +197,8 @@ def serve(pipe: Pipe, make: Callable[[], Machine]) -> None:
 def _die_with_parent() -> None:
     """Ask Linux to kill this process when its parent dies, even if it hangs in a kernel."""
     if sys.platform == "linux":
-        pr_set_pdeathsig = 1
         with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGKILL)
+            ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
 
 
 def main(handle: str, maker: str, *arguments: str) -> None:

@@ -116,8 +116,7 @@ def caching(folder: str) -> OpenCLMachine:
     So one child need not compile what another has compiled. Build times are then no result. The caches are
     set up by environment variables of this process.
     """
-    os.environ.update(_NO_CACHES)
-    os.environ.update({"CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
+    os.environ.update({**_NO_CACHES, "CUDA_CACHE_DISABLE": "0", "CUDA_CACHE_PATH": folder})
     os.environ.update({"POCL_KERNEL_CACHE": "1", "POCL_CACHE_DIR": folder})
     return OpenCLMachine()
 
@@ -178,9 +177,8 @@ def limit_blas_threads() -> None:
 def pool_title(pool: Pool) -> str:
     """A library with version, threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
     threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
-    parts = [f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()]
-    parts.append(f"{threads} thread{'s' if threads != 1 else ''}")
-    return ", ".join([*parts, *([kernels] if kernels else [])])
+    library = f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()
+    return ", ".join(filter(None, (library, f"{threads} thread{'s' if threads != 1 else ''}", kernels)))
 
 
 def host_facts() -> HostFacts:
@@ -201,7 +199,7 @@ def host_facts() -> HostFacts:
         environment={
             name: value
             for name, value in sorted(os.environ.items())
-            if _VARIABLES.match(name) and not (name in _OURS and value == _OURS[name])
+            if _VARIABLES.match(name) and _OURS.get(name) != value
         },
     )
 
@@ -230,12 +228,11 @@ def _limited_groups(root: Path) -> tuple[tuple[Path, Path, Path], ...]:
     groups: list[tuple[Path, Path, Path]] = []
     with suppress(OSError):
         for group in control_groups(root, "memory"):
-            limit, used = ("max", "current") if group.version == 2 else ("limit_in_bytes", "usage_in_bytes")
-            files = (group.folder / f"memory.{name}" for name in (limit, used, "stat"))
-            limit_file, used_file, statistics = files
+            names = ("max", "current") if group.version == 2 else ("limit_in_bytes", "usage_in_bytes")
+            limit, used, stat = (group.folder / f"memory.{name}" for name in (*names, "stat"))
             with suppress(OSError, ValueError):  # "max" is no number
-                int(limit_file.read_text())
-                groups.append((limit_file, used_file, statistics))
+                int(limit.read_text())
+                groups.append((limit, used, stat))
     return tuple(groups)
 
 
@@ -316,10 +313,8 @@ class Usage:
         if seconds <= 0 or self.busy_s + self.idle_s <= before.busy_s + before.idle_s:
             return None, None
         others_s = (self.busy_s - before.busy_s) - (self.own_s - before.own_s)
-        return (
-            round(max(0.0, others_s / seconds), 3),
-            round(max(0.0, (self.steal_s - before.steal_s) / seconds), 3),
-        )
+        stolen_s = self.steal_s - before.steal_s
+        return round(max(0.0, others_s / seconds), 3), round(max(0.0, stolen_s / seconds), 3)
 
 
 def usage(now: float, pid: int, cores: Collection[int] | None = None, system: Any = None) -> Usage | None:
@@ -330,11 +325,8 @@ def usage(now: float, pid: int, cores: Collection[int] | None = None, system: An
     """
     system = system or psutil
     try:
-        times = [
-            each
-            for number, each in enumerate(system.cpu_times(percpu=True))
-            if cores is None or number in cores
-        ]
+        every = enumerate(system.cpu_times(percpu=True))
+        times = [each for number, each in every if cores is None or number in cores]
         return Usage(
             now,
             len(times),
