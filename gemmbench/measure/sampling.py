@@ -50,13 +50,9 @@ class Sampled:
     @property
     def scopes(self) -> dict[str, Scope]:
         """Seconds of one problem in each sample, by scope (kernel, device, host). Empty without batches."""
+        tick_s = self.tick_s / self.size
         return {
-            name: Scope(
-                tuple(batch.seconds[name] for batch in self.batches),
-                self.size,
-                self.stop,
-                self.tick_s / self.size,
-            )
+            name: Scope(tuple(batch.seconds[name] for batch in self.batches), self.size, self.stop, tick_s)
             for name in (self.batches[0].seconds if self.batches else {})
         }
 
@@ -254,11 +250,10 @@ def in_turn(
 ) -> Pairs:  # fmt: skip
     """Sample two handles, batch by batch alternating, until the ratio of their finest common scope is stable.
 
-    Both are prepared cases, and are warmed up first. Sampling also stops when ``budget_s`` is spent. The
-    order changes from pair to pair, so a change of speed that lasts longer than a batch affects both. Under a
-    power limit, sample again in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the clock has
-    followed. Two processes get no requests ahead, because their batches would overlap. The caller should
-    randomise the preparation order, because it decides memory placement. `now` is replaced in tests.
+    Both are warmed up first. Sampling also stops when ``budget_s`` is spent. The order changes from pair to
+    pair, so a change of speed that lasts longer than a batch affects both. Under a power limit, sample again
+    in turns of 0.45 s: a turn counts as one batch from 0.2 s on, when the clock has followed. The caller
+    should randomise the preparation order, because it decides memory placement. Tests replace `now`.
     """
     first.watch.begin()
     sources = [_warmed_up(each, clock, policy, each.watch.warm_s, now) for each in (first, second)]

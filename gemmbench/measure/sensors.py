@@ -7,9 +7,8 @@ How joules are measured:
 3. The window: batches back to back for a second at least, longer where the counter's steps are coarse.
 
 A counter moves in steps some milliseconds apart. So a window begins and ends at a reading that has just
-moved: what is left uncertain is a batch or a step, whichever is shorter, and the window lasts long enough for
-that to be ``_PRECISION`` of it. Counters are of a whole board or package: whatever else runs there is in the
-joules.
+moved. A batch or a step, whichever is shorter, stays uncertain. The window is so long that this is at most
+``_PRECISION`` of it. Counters are of a whole board or package, with all else that runs there.
 """
 
 from __future__ import annotations
@@ -48,7 +47,6 @@ from gemmbench.model.units import reason_of
 POWERCAP = Path("/sys/class/powercap")
 
 RunBatch = Callable[[int], object]  # runs that many problems back to back
-
 Clock = Callable[[], float]
 Sleep = Callable[[float], None]
 
@@ -132,8 +130,7 @@ def _between_moves(
 ) -> tuple[float, float, int]:
     """Repeat a step for at least `least_s`, from one movement of the counter to another.
 
-    Returns seconds, joules and the number of steps between. `CounterError` if it ran backwards or stands
-    still.
+    Returns the seconds, joules and steps between. `CounterError` if it ran backwards or stands still.
     """
     begin, before, _ = _until_moved(counter, step, clock)
     steps = 0
@@ -147,10 +144,7 @@ def _between_moves(
 
 
 def _until_moved(counter: Counter, step: Callable[[], object], clock: Clock) -> tuple[float, float, int]:
-    """Repeat a step until the counter moves. Return the time, the counter's joules and the number of steps.
-
-    `CounterError` if it does not move for a second.
-    """
+    """Repeat a step until the counter moves: the time, joules and steps. `CounterError` after a second."""
     begin, before, steps = clock(), counter.joules(), 0
     while True:
         step()
@@ -264,7 +258,6 @@ class Rapl:
     step_s = 0.001
 
     def __init__(self, powercap: Path = POWERCAP) -> None:
-        """Find and read the packages' counters. `CounterError` if there are none or they are unreadable."""
         zones = (zone for zone in sorted(powercap.glob("intel-rapl:*")) if zone.name.count(":") == 1)
         packages = [zone for zone in zones if zone.is_dir() and _text(zone / "name").startswith("package")]
         if not packages:
@@ -314,8 +307,7 @@ _AT = attrgetter("at_s")
 class Monitor(Watch):
     """Reads a device and its host while a window is open.
 
-    `device` is None for the host's BLAS. `read` (the device), `look` (at the host) and `now` are replaced in
-    tests.
+    `device` is None for the host's BLAS. Tests replace `read` (the device), `look` (at the host) and `now`.
     """
 
     def __init__(
@@ -355,10 +347,9 @@ class Monitor(Watch):
         """
         self.close()
         after = self._look(self._now())
-        others = after.since(self._before) if after and self._before else (None, None)
-        if not self._readings and others[0] is None:
+        other_cores, steal_cores = after.since(self._before) if after and self._before else (None, None)
+        if not self._readings and other_cores is None:
             return None
-        other_cores, steal_cores = others
         readings = replace(
             readings_by_batch(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
@@ -396,8 +387,7 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
     """Whether a power or thermal limit was reported since the first batch, or the clock was too low.
 
-    Too low is a median over 2 % below the highest clock of the window. False without readings since the first
-    batch.
+    Too low is a median over 2 % below the window's highest. False without readings since the first batch.
     """
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
     if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
