@@ -65,12 +65,11 @@ def gemm_plan(
 ) -> Plan:
     """Plan every variant on every problem and device, problem by problem, so that variants are interleaved.
 
-    A variant is a kernel or a library. A step is a case to measure, or a row with the reason why it cannot
-    run. The host's BLAS is planned once, not for each device. `overrides` replace values of the shipped
-    preset. Without them, `tuned` parameters do. If a kernel has strict and fast math, batches of fast
-    alternate with strict. A grid combination that breaks a constraint is skipped with the constraint's
-    sentence. Raise `ParameterError` if no variant has an override's parameter, a variant cannot use it, or
-    alpha or beta is out of range or has a fraction in an integer problem.
+    A variant is a kernel or a library. A step is a case to measure, or a row that says why not. The host's
+    BLAS is planned once. `overrides` replace values of the shipped preset; without them, `tuned` ones do.
+    With strict and fast math, batches of fast alternate with strict. A grid combination that breaks a
+    constraint is skipped with its sentence. Raise `ParameterError` if no variant has an override's parameter,
+    one cannot use it, or alpha or beta is out of range or has a fraction in an integer problem.
     """
     overrides = overrides or {}
     for name in (*overrides, *axes.grid):
@@ -222,10 +221,7 @@ def quick_widths(device: DeviceFacts, dtype: str) -> tuple[int, ...]:
 
 
 def why_not(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Return why a device cannot run a variant on a problem with these parameters, or "".
-
-    Free host memory is not checked.
-    """
+    """Return why a device cannot run a variant with these parameters, or "". Ignore free host memory."""
     variant = laid_out(variant, problem)
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     own = tuple(parameters)
@@ -294,10 +290,7 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
 def _smaller_preset(
     device: DeviceFacts, variant: Variant, problem: Gemm, preset: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the valid parameters nearest to a preset that fit the device.
-
-    Return {} if none do, or if a smaller work-group would not help.
-    """
+    """Return the nearest valid parameters that fit the device; {} if none do or no smaller group helps."""
     if _lacks(device, variant, problem, preset):  # what no size of a group changes
         return {}
 
@@ -317,10 +310,7 @@ def _unsupported(
 
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Return why a device cannot run a variant for reasons other than size limits, or "".
-
-    These are data type, device type, arguments, batches, extensions and images.
-    """
+    """Return why data or device type, arguments, batches, extensions or images rule out a variant, or ""."""
     if problem.dtype not in variant.dtypes:
         return f"{variant.name} is written for {', '.join(variant.dtypes)}"
     if variant.needs.device_type not in ("", device.type):
@@ -348,10 +338,7 @@ def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
 def _exceeds(
     device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int], fixed: bool
 ) -> str:
-    """Return which local memory or work-group limit of the device a variant exceeds, or "".
-
-    `fixed` forbids shrinking the groups; see `Pass`.
-    """
+    """Return which local memory or work-group limit a variant exceeds, or "". `fixed`: no group shrinks."""
     local = variant.local_bytes(problem.dtype, parameters)
     if local > (most := variant.needs.local_limit(device)):
         return f"needs {size(local)} of local memory, the device has {size(most)}"
@@ -367,10 +354,7 @@ def _exceeds(
 
 
 def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
-    """Return why a problem is too large for a variant or device, or "".
-
-    Check images, integer overflow, 32-bit indexes, buffer size and device memory.
-    """
+    """Which limit of images, integers, 32-bit indexes, buffers or device memory a problem exceeds, or ""."""
     for image in variant.images.values():
         sides = zip(image.shape(problem), device.image2d_max, ("wide", "high"), strict=True)
         for pixels, most, side in sides:
@@ -430,9 +414,7 @@ _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless ti
 
 
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
-    """Return the devices that a selector names, in its order, none twice.
-
-    Raise `UsageError` if a term names none.
+    """Return the devices that a selector names, in its order, none twice. `UsageError` if a term names none.
 
     Terms are separated by commas, each one of
 
@@ -471,10 +453,7 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
-    """Return the devices that one selector term names by the rules of `select`. Only `all` may name several.
-
-    Raise `UsageError` if there is none.
-    """
+    """Return the device that a term names as `select` says; `all` names several. `UsageError` if none."""
 
     def driver_words(device: DeviceFacts) -> str:
         version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
@@ -510,21 +489,13 @@ def rebuild(
     user_kernels: Mapping[str, Variant] = MappingProxyType({}),
     old_kernels: Mapping[str, Variant] = MappingProxyType({}),
 ) -> Plan:
-    """Return the cases that would measure rows of a saved run again, in their order.
+    """Return the cases that would measure rows of a saved run again on `devices`, in their order.
 
-    A parameter that was the preset's is today's preset again, and one that the user gave stays.
-
-    Args:
-        rows: of a saved run.
-        devices: those to measure on.
-        positions: for each device of the saved run that is here, its position in `devices`.
-        former: what every kernel alternates with, as in `Case.former`.
-        user_kernels: the user's kernels by name.
-        old_kernels: the old versions of user kernels, by their current names. They alternate with them.
-
-    Returns:
-        A case for each row, or a row that says why there is none: a kernel, parameter or probe that this
-        version does not have. Rows of devices that are not here have none.
+    Instead of a case there is a row with the reason if this version lacks its kernel, parameter or probe.
+    Rows of devices that are not here are left out. A parameter that was the preset's is today's preset again,
+    and one that the user gave stays. `positions` maps the saved run's devices that are here to positions in
+    `devices`. `former` is what every kernel alternates with, as in `Case.former`. `user_kernels` are the
+    user's, by name. `old_kernels` are old versions of these, by current name, to alternate with them.
     """
     probes = {}  # every microbenchmark of a device, by the key of its row at position 0
     for position in set(positions.values()):
@@ -563,10 +534,9 @@ def _alternating_with_old(step: Case, old: Variant, device: DeviceFacts, row: Ro
 
 
 def _rebuilt_gemm(row: Row, device: DeviceFacts, user_kernels: Mapping[str, Variant]) -> Case | Skip:
-    """Plan the case of a saved GEMM row.
+    """Plan the case of a saved GEMM row; an unsupported row if its kernel is missing or it is not valid.
 
-    Explicit parameters are kept; the others use the current preset. Return an unsupported row if the kernel
-    is missing or the case is not valid.
+    Explicit parameters are kept; the others use the current preset.
     """
     problem, variant = row.problem, (user_kernels if row.own else BY_NAME).get(row.variant)
     assert problem is not None  # of every gemm row that was loaded
