@@ -48,7 +48,6 @@ _LEAST_LAUNCHES = 20
 Stages = Generator[Staged, None, Row]
 Clocked = Callable[[Batch], float]  # seconds of a problem
 
-
 Known = dict[object, Any]
 """What earlier rows of a device have shown: winners of races, and whether mapping moves anything."""
 
@@ -230,8 +229,7 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     staircase = probe.bench in ("working-set", "chase")
     sampled = yield from _sampled(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE)
     scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
-    each_s = tuple(seconds / hops for seconds in scope.seconds)
-    each = replace(scope, seconds=each_s, batch=scope.batch * hops)
+    each = replace(scope, seconds=tuple(value / hops for value in scope.seconds), batch=scope.batch * hops)
     row = replace(
         case.row("ok"),
         work=work,

@@ -219,10 +219,9 @@ def time_ratio(
 ) -> float:
     """Seconds of the second over seconds of the first, from runs next to each other.
 
-    A disturbance can only lengthen a run, so the ratio of the minima approaches the truth. If the whole
-    machine changes its speed, the median of the pairs' ratios is better. The one that is less `off` counts.
-    It stops when that is within `tolerance`, or after 24 runs or 2 s. For runs below 0.2 ms the minima count,
-    and it does not stop early.
+    The ratio of the minima or the median of the pairs' ratios counts, whichever is less `off`. The median is
+    better if the whole machine changes its speed. It stops when the ratio is within `tolerance`, or after 24
+    runs or 2 s. For runs below 0.2 ms the minima count, and it does not stop early.
     """
     firsts: list[float] = []
     seconds: list[float] = []
@@ -268,9 +267,8 @@ class EvidenceSubject:
     tolerance: float  # of the doubling test
     work: str
     instead: str = ""  # what is done where the event clock is not believed
-    # Times as fast as with shallow unrolling that a step can be: a loop adds few instructions to a
-    # trip's. Honest rows of saved runs lie between 0.51 and 1.08, of matrix units within 0.01 of 1, and a
-    # folded fp8 product at 1.375.
+    # Times as fast as with shallow unrolling that a step can be. Honest rows of saved runs lie between 0.51
+    # and 1.08, of matrix units within 0.01 of 1, and a folded fp8 product at 1.375.
     unrolling: float = 1.15
 
 
@@ -303,7 +301,8 @@ def judge(evidence: Evidence) -> Check:
     """
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))
-    reasons = [evidence.wrong_result, too_fast]
+    reasons = [reason for reason in (evidence.wrong_result, too_fast) if reason]
+    is_wrong = bool(reasons)
     if not abs(evidence.doubling / 2 - 1) <= subject.tolerance:
         reasons.append(
             f"doubling the {subject.work} multiplies the time by {evidence.doubling:.2f}, not by 2"
@@ -317,11 +316,9 @@ def judge(evidence: Evidence) -> Check:
         reasons.append(
             f"the event clock says {evidence.event_over_wall:.2g} times the wall clock{subject.instead}"
         )
-    reasons = [reason for reason in reasons if reason]
     figures = {"doubling": evidence.doubling, "event_over_wall": evidence.event_over_wall}
     if evidence.unrolling is not None:
         figures["unrolling"] = evidence.unrolling
-    is_wrong = evidence.wrong_result or too_fast
     return Check("wrong" if is_wrong else "suspect" if reasons else "ok", figures, tuple(reasons))
 
 
