@@ -6,7 +6,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import cycle
 from typing import Any
 
@@ -77,7 +77,6 @@ class KernelBench:
 
     @cached_property
     def prepared(self) -> Prepared:
-        """The candidate's build, choice, notes and unit of work with its limits, for the parent process."""
         return Prepared(
             ("device",),
             built=replace(self.launcher.build, choice=self.choice),
@@ -123,9 +122,8 @@ def make_launcher(
 ) -> Launcher:  # fmt: skip
     """A kernel with its number of work-items and its work-group, from a file compiled with options.
 
-    `built` is the program if it is compiled already. With ``any_group``, the group is halved until the
-    compiled kernel takes it. Raises `NotMeasuredError` if the file does not compile, or the group is too
-    large.
+    `built` is the program if it is compiled already. With ``any_group``, the group is halved until the kernel
+    takes it. Raises `NotMeasuredError` if the file does not compile, or the group is too large.
     """
     built = built or runtime.build(file, options)
     build = instrument.Built(built.seconds, source=fingerprint((file,), options))
@@ -191,9 +189,8 @@ class MemoryRow:
     def wrong_sum(self, sums: Any, items: int, expected: int) -> str:
         """How the sum of all work-items' sums differs from the host's, or ""."""
         got = sum_bits(self.read(sums, 0, items))
-        if got == expected:
-            return ""
-        return f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
+        wrong = f"the sum of all that was read is {got:#010x}, not {expected:#010x}"
+        return "" if got == expected else wrong
 
     def wrong_group_sums(self, sums: Any, expected: HostArray, group: int) -> str:
         """How the sums of each group's words differ from the expected ones (a word each), or ""."""
@@ -259,15 +256,13 @@ class _PassProbe(ABC):
     def __init__(self, row: MemoryRow, units: int, vector_bytes: int, options: tuple[str, ...]) -> None:
         """Allocate what kernels write: a stream as large as one that is read, or a sum for each work-item.
 
-        Each stream of the set has `units` vectors or texels of `vector_bytes`. `options` are for the
-        compiler.
+        Each stream of the set has `units` vectors or texels of `vector_bytes`. The compiler gets `options`.
         """
         self._row, self._units, self._options = row, units, options
         self._part = units  # read by a launch of the most work
         self._unit_bytes = (row.probe.loads + row.probe.stores) * vector_bytes
         self._elements = units * vector_bytes // FLOAT_BYTES
-        most_items = max(self._items(way) for way in row.ways)
-        self._target = row.blank(self._elements if row.probe.stores else most_items)
+        self._target = row.blank(self._elements if row.probe.stores else max(map(self._items, row.ways)))
         self._note = ""
 
     def bench(self, parameters: Parameters) -> KernelBench:
@@ -369,12 +364,9 @@ class ImageProbe(_PassProbe):
         memory_pass = MemoryPass(launcher, self._arguments, self._units, self._part, flat=False)
         if not self._part:
             sample = max(_PARTS, self._units >> _SAMPLE_SHIFT)
-            # The first launch may compile.
-            launches = [
-                time_launches(launcher.queue, lambda count: memory_pass.launch(0, count), sample)
-                for _ in range(2)
-            ]
-            self._part, part_s = sample, launches[1].finest_s
+            launch = partial(time_launches, launcher.queue, partial(memory_pass.launch, 0), sample)
+            launch()  # it may compile
+            self._part, part_s = sample, launch().finest_s
             while self._part < self._units and 2 * part_s <= _LAUNCH_S:
                 self._part, part_s = 2 * self._part, 2 * part_s
         return replace(memory_pass, part=self._part)
@@ -446,9 +438,8 @@ class WorkingSet(_LoopProbe):
     def bench(self, parameters: Parameters) -> KernelBench:
         """Compile the kernel for one way to share the work, and return what times and checks it.
 
-        A trip is a visit of each work-group: it reads about 64 KiB from a random block of the set on. A block
-        is what a group reads at once. A measured launch reads at least as many bytes as the set has, in two
-        trips or more.
+        A trip is a visit of each work-group: it reads about 64 KiB from a random block on. A block is what it
+        reads at once. A measured launch makes two trips or more, and reads at least the size of the set.
         """
         way, width = Way.of(parameters), int(parameters["width"])
         groups = self._groups(way)
@@ -476,9 +467,8 @@ class LocalMemory(_LoopProbe):
     def bench(self, parameters: Parameters) -> KernelBench:
         """Compile the kernel for one way to share the work, and return what times and checks it.
 
-        A trip is an iteration, in which each work-group reads or copies a block: half of its local memory,
-        with `unroll` vectors for each work-item. A launch makes two trips or more. Emulated local memory gets
-        a note.
+        In a trip, each work-group reads or copies a block: half of its local memory, with `unroll` vectors
+        for each work-item. A launch makes two trips or more. Emulated local memory gets a note.
         """
         way, width = Way.of(parameters), int(parameters["width"])
         groups, probe = self._groups(way), self._row.probe

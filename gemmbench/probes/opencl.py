@@ -335,8 +335,7 @@ class ProbeExecutor:
     ) -> KernelBench | HostBench:
         """What times and checks a candidate, whose parameters include the row's.
 
-        It shares the operands of `like`, or allocates its own. `policy` and `problem` are ignored. Raises
-        `NotMeasuredError`.
+        It shares operands with `like`, if given. Ignores `policy` and `problem`. Raises `NotMeasuredError`.
         """
         with errors():
             operands = like.operands if like else self._operands(case)
@@ -355,8 +354,7 @@ class ProbeExecutor:
 
 
 _CHECKED_TRIPS = 3
-_CPU_GROUP, _GPU_GROUP = 64, 256
-_CPU_ITEMS, _GPU_ITEMS = 8 * _CPU_GROUP, 32 * _GPU_GROUP  # for each compute unit
+_ON_CPU, _ON_GPU = (8, 64), (32, 256)  # work-groups for each compute unit, work-items in each
 
 
 class Chains:
@@ -366,9 +364,8 @@ class Chains:
         """Allocate a sum for each work-item: 8 groups of 64 a unit on a CPU, elsewhere 32 groups of 256."""
         self._runtime, self._probe, self._dtype, self._width = runtime, probe, DTYPES[dtype], width
         facts = runtime.facts
-        self._group = _CPU_GROUP if facts.type == "cpu" else _GPU_GROUP
-        per_unit = _CPU_ITEMS if facts.type == "cpu" else _GPU_ITEMS
-        self.items = max(1, facts.compute_units) * per_unit
+        groups, self._group = _ON_CPU if facts.type == "cpu" else _ON_GPU
+        self.items = max(1, facts.compute_units) * groups * self._group
         self._sums = runtime.buffer(self.items * max(4, self._dtype.itemsize))
         self._forms = {form.name: form for form in probe.forms[dtype]}
         self._drawn: dict[str, tuple[ChainOperands, Any, Any]] = {}
@@ -457,10 +454,8 @@ class MatrixTiles:
         self._result = DTYPES[self._instruction.accumulator]
         self._units = max(1, runtime.facts.compute_units)
         rng = np.random.default_rng(20261121)
-        self._exact, drawn = (
-            draw_tiles(kind, self._instruction, probe.tiles, rng)
-            for kind in ("exact", str(parameters["operands"]))
-        )
+        self._exact = draw_tiles("exact", self._instruction, probe.tiles, rng)
+        drawn = draw_tiles(str(parameters["operands"]), self._instruction, probe.tiles, rng)
         self._checked, self._timed = self._copied(self._exact), self._copied(drawn)
         most = max(probe.groups) * self._units * self._products(max(probe.chains))
         nbytes = most * self._instruction.m * self._instruction.n * self._result.itemsize
@@ -499,8 +494,7 @@ class MatrixTiles:
 
     def wrong_products(self, launcher: Launcher, products: int, chains: int, steps: int) -> str:
         """How three iterations on small whole numbers differ from the host's products, or ""."""
-        shape = (products, self._instruction.m, self._instruction.n)
-        got: HostArray = np.empty(shape, self._result.numpy)
+        got: HostArray = np.empty((products, self._instruction.m, self._instruction.n), self._result.numpy)
         arguments = *self._checked, self._results, np.int32(_CHECKED_TRIPS)
         _launch_and_read(self._runtime, self._results, got, lambda: launcher.enqueue(arguments))
         # Which tiles a product took: those of its warp (or work-group), and those of its chain.
