@@ -110,10 +110,8 @@ def _floating(real: str) -> tuple[Form, ...]:
 
 
 def _integer(real: str) -> tuple[Form, ...]:
-    return (
-        Form("x*x+c", _FLOPS, "FORM_SQUARE", "square", real),
-        Form("x*y+c", _FLOPS, "FORM_CROSS", "cross", real),
-    )
+    steps = (("x*x+c", "square"), ("x*y+c", "cross"))
+    return tuple(Form(name, _FLOPS, f"FORM_{word.upper()}", word, real) for name, word in steps)
 
 
 _dot_form = partial(Form, file="peak/dot8.cl", recurrence="dot")
@@ -380,8 +378,7 @@ def draw_tiles(kind: str, instruction: Instruction, tiles: int, rng: np.random.G
     """Tiles of A, in pairs, and of B: ``random`` or ``zeros`` to be timed, ``exact`` to be checked.
 
     Exact tiles are random whole numbers, up to 2 in A and 1 in B, of either sign. Random integers are up to
-    127, and others up to 1. The second tile of a random A is the negative of the first, so that sums stay
-    bounded.
+    127, others up to 1. A random A's second tile is the negative of the first, so that sums stay bounded.
     """
     a_shape, b_shape = (tiles, 2, instruction.m, instruction.k), (tiles, instruction.n, instruction.k)
     if kind == "zeros":

@@ -47,9 +47,8 @@ class MemoryProbe:
 
     def fingerprint(self, width: int = 0) -> str:
         """Hash of everything that may be compiled for a row; "" if nothing is."""
-        if not self.file:
-            return ""
-        return fingerprint((self.file,), (self.kernel, f"WIDTH={width}", repr(WAYS)))
+        words = (self.kernel, f"WIDTH={width}", repr(WAYS))
+        return fingerprint((self.file,), words) if self.file else ""
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,6 @@ class Way:
 
     @classmethod
     def of(cls, candidate: Parameters) -> Way:
-        """The way of a candidate: see `candidates`."""
         unroll, group, groups = (int(candidate[name]) for name in ("unroll", "group", "groups"))
         return cls(unroll, group, groups, str(candidate.get("pattern", "")))
 
@@ -198,7 +196,6 @@ FAMILIES: Mapping[str, str] = {
     "latency": "of a load that waits for the one before it, and of launching a kernel",
 }
 
-
 _TIMES_CACHE = 8
 _SMALLEST_SET = 4 * KIB
 _LARGEST_SET = 4 * GIB  # 2^30 floats: kernels count in 32-bit integers
@@ -313,8 +310,7 @@ class RepeatedTable:
         self._before: HostArray = np.append(np.uint64(0), np.cumsum(bits, dtype=np.uint64))
 
     def values(self, first: int, count: int) -> HostArray:
-        positions = (first + np.arange(count)) % TABLE_ELEMENTS
-        return np.asarray(self.table[positions])
+        return np.asarray(self.table[(first + np.arange(count)) % TABLE_ELEMENTS])
 
     def sum_of(self, first: int, count: int) -> int:
         """Sum of the bits of `count` elements from `first` on, modulo 2^32."""
@@ -346,8 +342,7 @@ class RepeatedTable:
 
 def written(first: int, count: int) -> HostArray:
     """What ``global_write`` leaves in elements from `first` on, as unsigned integers."""
-    places: HostArray = np.arange(first, first + count, dtype=np.uint64) * _KNUTH
-    return places.astype(np.uint32)
+    return np.asarray(np.arange(first, first + count, dtype=np.uint64) * _KNUTH, np.uint32)
 
 
 def sum_bits(words: HostArray) -> int:

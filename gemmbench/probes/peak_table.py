@@ -249,8 +249,7 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
         Note("not verified", f"{notes.places(alike, _row_name)}: {reason}", "yellow")
         for reason, alike in doubts.items()
     ]
-    remarks += [*notes.uncertain(run, measured), *notes.warnings(run, device)]
-    remarks += _energy_notes(rows)
+    remarks += [*notes.uncertain(run, measured), *notes.warnings(run, device), *_energy_notes(rows)]
     if verbose:
         return (*remarks, *notes.row_notes(rows, _row_name))
     if len(remarks) > _MOST_REMARKS:
@@ -290,7 +289,6 @@ def is_sized(row: Row) -> bool:
 
 
 _SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
-_ZERO_COPY = "zero-copy"
 
 
 def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:
@@ -372,7 +370,7 @@ def _transfers(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
         rate = _if_verified(row, rates.byte_rate(row)) if row else None
         if row is None or rate is None:
             moves_nothing = row is not None and _is_verified(row)
-            return Cell(_ZERO_COPY, style="dim") if moves_nothing else _marked_cell(run, row, "-")
+            return Cell("zero-copy", style="dim") if moves_nothing else _marked_cell(run, row, "-")
         return replace(_marked_cell(run, row, units.gflops(rate.best)), best=rate.best == best[name])
 
     directions = [tuple(name for name in names if name.startswith(word)) for word in ("upload", "download")]
@@ -392,7 +390,6 @@ def _launches(run: Run, device: int, rows: Sequence[Row]) -> Sheet:
     """A line for each launch probe: the smallest time, percentiles, and the number of samples."""
 
     def line(row: Row) -> tuple[Cell, ...]:
-        """The cells of a row; ``-`` unless it is ok."""
         name = Cell(clean(row.variant))
         if row.status != "ok":
             return (name, Cell("-", style="dim"), *[Cell("")] * (len(_SHARES) + 1))
