@@ -65,13 +65,13 @@ VARIANTS: tuple[Variant, ...] = (
     *published.VARIANTS,
     *published.MOBILE_VARIANTS,
     *published.VENDOR_VARIANTS,
-    *cpu.VARIANTS,
+    cpu.CPU_PACKED,
     *gpu.VARIANTS,
     *few.VARIANTS,
     *nvidia.VARIANTS,
     nv_thin.NV_THIN,
-    *cpu.INTEL_VARIANTS,
-    *published.FP8_VARIANTS,
+    cpu.INTEL_BLOCK,
+    published.NAIVE_FP8,
     *_LIBRARIES,
 )
 

@@ -27,7 +27,6 @@ from gemmbench.model.units import ceil_div
 
 _FILE = "gemm/17_cpu_packed.cl"
 Rule = Callable[[Values], bool]
-_ONE = (1, 1)  # work-group: a work-item has a core to itself
 
 _THERE, _BEFORE, _INSIDE = 0, 1, 2  # PACKB
 _L1, _L2 = 32 << 10, 512 << 10  # bytes, if the system does not report them
@@ -58,10 +57,9 @@ _ROW_PARTS = 2  # work-items for each core, where C is one row
 def micro_tile(registers: int) -> tuple[int, int]:
     """Rows and vectors of the micro-tile with the most products per load, for `registers` vector registers.
 
-    Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors, so
-    that powers of two leave nothing over. Such tiles have at least the eight sums that keep two units busy
-    while an addition takes four cycles (Low, Igual, Smith and Quintana-Orti, Analytical Modeling is Enough
-    for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
+    Sums, a row of B and an element of A are in registers at once. The width is one, two or four vectors. The
+    eight sums or more keep two units busy while an addition takes four cycles (Low, Igual, Smith and
+    Quintana-Orti, Analytical Modeling is Enough for High-Performance BLIS, ACM TOMS 43, 2016, section 4.1).
     """
     tiles = [((registers - 1 - vectors) // vectors, vectors) for vectors in (1, 2, 4)]
     return max(tiles, key=lambda tile: (tile[0] * tile[1] / sum(tile), tile[1]))
@@ -74,9 +72,8 @@ def _second_cache(device: DeviceFacts) -> int:
 def blocking(device: DeviceFacts, dtype: str) -> dict[str, int]:
     """MR, NV, WIDTH and DEPTH by a device's registers and caches: micro-tile, and depth of a panel of B.
 
-    A micro-tile of C has MR rows and NV vectors of WIDTH elements. A panel of B (DEPTH x NV WIDTH) stays in
-    the second cache while rows of A pass. So it gets a quarter of that cache, at most the size of local
-    memory, and 16 <= DEPTH <= 1024. It is the analytical model of Low et al. (see `micro_tile`).
+    A micro-tile of C has MR rows and NV vectors of WIDTH elements. A panel of B (DEPTH x NV WIDTH) gets a
+    quarter of the second cache, at most the size of local memory, and 16 <= DEPTH <= 1024. See `micro_tile`.
     """
     itemsize = DTYPES[dtype].itemsize
     lane = max(itemsize, 4)  # half is computed as float
@@ -184,11 +181,8 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
         first = device.data_caches[0] if device.data_caches else _L1
         short = min(ceil_div(panels, cores), first // 2 // itemsize // width)
         strip = max(1, min(short if is_near else panels, parameters["DEPTH"]))
-        slices = (
-            1
-            if is_near
-            else min(longest, ceil_div(cores * _ROW_PARTS, ceil_div(panels, strip) * problem.batch))
-        )
+        most = 1 if is_near else longest
+        slices = min(most, ceil_div(cores * _ROW_PARTS, ceil_div(panels, strip) * problem.batch))
         return {"PACKA": 0, "PACKB": _THERE, "KC": 1, "TILES": 1, "PANELS": strip, "SLICES": slices}
 
     share = max(device.cache_bytes, device.last_level_cache_bytes) // cores
@@ -235,7 +229,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
 
 
 def _pass(role: Role, kernel: str, arguments: tuple[str, ...], items: Shape, when: Rule) -> Pass:
-    return Pass(role, _FILE, kernel, arguments, items, lambda _: _ONE, when)
+    return Pass(role, _FILE, kernel, arguments, items, lambda _: (1, 1), when)  # a core to each work-item
 
 
 CPU_PACKED = Variant(
@@ -332,8 +326,6 @@ CPU_PACKED = Variant(
     tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
 )
 
-VARIANTS = (CPU_PACKED,)
-
 
 _SUBGROUPS = "cl_intel_subgroups"
 
@@ -381,5 +373,3 @@ INTEL_BLOCK = Variant(
     batches=True,
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )
-
-INTEL_VARIANTS = (INTEL_BLOCK,)

@@ -53,7 +53,6 @@ FAMILY = "first steps"
 _SOURCE = "C. Nugteren, Tutorial: OpenCL SGEMM tuning for Kepler, kernel {}"
 
 _SHUFFLES = "cl_khr_subgroup_shuffle|cl_intel_subgroups", "cl_intel_required_subgroup_size"
-_WIDTH = Parameter("elements of a vector", (2, 4, 8, 16))
 
 # A transposed and padded (kp x mp), B padded (kp x np): vectors need no edges.
 _PAD_BOTH = (
@@ -69,12 +68,6 @@ _WHOLE_LOADS = Constraint(
     lambda p: all(p["BK"] * p[side] // p["WIDTH"] % tile_members(p) == 0 for side in ("BM", "BN")),
     "the vectors of a tile must be a multiple of the work-items in a group, so that each loads as many",
 )
-
-_REGISTER_WIDE_PARAMETERS = {
-    **tile_parameters((64, 128), (4, 8, 16)),
-    "WIDTH": _WIDTH,
-    "PAD": Parameter("vectors that local rows are longer than the tile", (0, 1), least=0),
-}
 
 NAIVE = Variant(
     name="naive",
@@ -99,9 +92,9 @@ TILED = Variant(
     edge=lambda p: p["TS"],
 )
 
-COARSE = Variant(
+COARSE = replace(
+    TILED,
     name="coarse",
-    family=FAMILY,
     idea="several elements of C per work-item",
     source=_SOURCE.format(3),
     passes=(
@@ -123,14 +116,11 @@ COARSE = Variant(
         "gpu-nvidia:double": {"TS": 32},
     },
     constraints=(multiple("TS", "WPT"),),
-    needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
-    either=("A", "B"),
-    edge=lambda p: p["TS"],
 )
 
-WIDE = Variant(
+WIDE = replace(
+    TILED,
     name="wide",
-    family=FAMILY,
     idea="vector loads and vector arithmetic",
     source=_SOURCE.format(4),
     passes=(
@@ -153,8 +143,7 @@ WIDE = Variant(
         **mobile(TS=16, WIDTH=4),
     },
     constraints=(multiple("TS", "WIDTH"),),
-    needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
-    edge=lambda p: p["TS"],
+    either=(),
 )
 
 RECT = Variant(
@@ -193,9 +182,9 @@ RECT = Variant(
     edge=tile_edge,
 )
 
-REGISTER = Variant(
+REGISTER = replace(
+    RECT,
     name="register",
-    family=FAMILY,
     idea="two-dimensional register blocking",
     source=_SOURCE.format(6),
     passes=(TRANSPOSE_A, multiply("06_register.cl", "register_blocked", tile_items, tile_group, WITH_AT)),
@@ -209,11 +198,6 @@ REGISTER = Variant(
         **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
     },
     constraints=(ROWS, COLUMNS),
-    extents=AT_EXTENTS,
-    temporaries=AT,
-    needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"])),
-    either=("B",),
-    edge=tile_edge,
 )
 
 REGISTER_WIDE = Variant(
@@ -222,7 +206,11 @@ REGISTER_WIDE = Variant(
     idea="register blocking with vector loads",
     source=_SOURCE.format(7),
     passes=(*_PAD_BOTH, multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH)),
-    parameters=_REGISTER_WIDE_PARAMETERS,
+    parameters={
+        **tile_parameters((64, 128), (4, 8, 16)),
+        "WIDTH": Parameter("elements of a vector", (2, 4, 8, 16)),
+        "PAD": Parameter("vectors that local rows are longer than the tile", (0, 1), least=0),
+    },
     presets={
         "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
         "cpu": {"BK": 32, "TN": 16, "WIDTH": 8},
@@ -287,13 +275,12 @@ SUBGROUP = Variant(
     edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )
 
-PREFETCH = Variant(
+PREFETCH = replace(
+    REGISTER_WIDE,
     name="prefetch",
-    family=FAMILY,
     idea="double-buffered local memory",
     source=_SOURCE.format(9),
     passes=(*_PAD_BOTH, multiply("09_prefetch.cl", "prefetched", tile_items, tile_group, _WITH_BOTH)),
-    parameters=_REGISTER_WIDE_PARAMETERS,
     presets={
         "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
         "cpu": {"TN": 16, "WIDTH": 8},
@@ -303,13 +290,8 @@ PREFETCH = Variant(
         **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
     },
     constraints=(ROWS, COLUMNS, *_VECTORS, _WHOLE_LOADS),
-    extents=PADDED,
-    temporaries=_BOTH_PADDED,
     needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
-    edge=tile_edge,
 )
-
-_PUBLISHED_TILES = {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH": 2, "PAD": 1}
 
 PADDED_TILES = Variant(
     name="padded",
@@ -356,7 +338,8 @@ PADDED_TILES = Variant(
     },
     named={
         "160x160": Named(
-            "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two", _PUBLISHED_TILES
+            "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two",
+            {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH": 2, "PAD": 1},
         ),
         "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
     },
@@ -386,7 +369,6 @@ VARIANTS = tuple(
 )  # fmt: skip
 
 
-MOBILE = "mobile"
 _ANDROID = "Profiling GEMM on Android (Mali-T760); Gronqvist and Lokhotmov, GPU Pro 5"
 
 
@@ -399,7 +381,7 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
     across, down = ("columns of C", "rows of C") if block == 1 else ("blocks of C", "blocks of C")
     return Variant(
         name=name,
-        family=MOBILE,
+        family="mobile",
         idea=idea.format(width),
         source=_ANDROID,
         passes=(
@@ -466,8 +448,7 @@ MALI = Variant(
     batches=True,
 )
 
-_FEW_ROWS = 8  # fewer rows than a micro-tile has: another kernel
-_ROWS = 8
+_ROWS = 8  # of a micro-tile; another kernel is for fewer
 _GROUP = 128  # work-items that the article's groups aim at
 _MOST_ACROSS = 64
 
@@ -480,7 +461,7 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
     columns and 8 rows of C; with m below 8, one row.
     """
     across = ceil_div(problem.n, PIXEL)
-    rows = 1 if problem.m < _FEW_ROWS else _ROWS
+    rows = 1 if problem.m < _ROWS else _ROWS
     down = ceil_div(problem.m, rows)
     most = min(device.max_work_group_size, _GROUP)
     sides = [1 << bit for bit in range(8)]
@@ -498,8 +479,8 @@ def _article_shape(problem: Gemm, device: DeviceFacts, _: Values) -> dict[str, i
         for y in sides
         if x * y <= most and x <= min(limits[0], _MOST_ACROSS) and y <= limits[1]
     ]
-    best = min(shapes, key=cost)
-    return {"WX": best[0], "WY": best[1]}
+    wide, tall = min(shapes, key=cost)
+    return {"WX": wide, "WY": tall}
 
 
 def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
@@ -514,8 +495,7 @@ def _four_wide(file: str, kernel: str, rows: int, b: tuple[str, ...]) -> Pass:
         group_of,
         ("m", "n", "k", "alpha", "A", "lda", *b, "beta", "C", "ldc"),
     )
-    few = rows < _ROWS
-    return replace(step, when=lambda v: (v["m"] < _FEW_ROWS) == few)
+    return replace(step, when=lambda v: (v["m"] < _ROWS) == (rows < _ROWS))
 
 
 IMAGE = Variant(
@@ -595,5 +575,3 @@ NAIVE_FP8 = replace(
     compilation=Compilation(_fp8_options),
     sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
 )
-
-FP8_VARIANTS = (NAIVE_FP8,)
