@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from gemmbench.ladder.variant import (
@@ -125,6 +125,10 @@ def _sides(p: Values) -> Values:
     return {"BN": p["BM"], "WM": p["BM"] // 2, **p}
 
 
+def _of_sides(rule: Callable[[Values], bool], sentence: str) -> Constraint:
+    return Constraint(lambda p: rule(_sides(p)), sentence)
+
+
 def _double_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """For double, the BN and WM with which all work-groups finish first; given ones decide the other.
 
@@ -183,20 +187,13 @@ NV_MMA = Variant(
         "gpu-nvidia:double": {"BM": 128},
     },
     constraints=(
-        Constraint(
-            lambda p: _sides(p)["WM"] % 32 == 0,
-            "WM must be a multiple of 32: half a warp's rows are whole products",
+        _of_sides(
+            lambda p: p["WM"] % 32 == 0, "WM must be a multiple of 32: half a warp's rows are whole products"
         ),
         Constraint(lambda p: p["WN"] % 16 == 0, "WN must be a multiple of 16, the columns of two products"),
-        Constraint(
-            lambda p: p["BM"] % _sides(p)["WM"] == 0, "BM must be a multiple of WM, to be whole warps"
-        ),
-        Constraint(
-            lambda p: _sides(p)["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"
-        ),
-        Constraint(
-            lambda p: _sides(p)["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"
-        ),
+        _of_sides(lambda p: p["BM"] % p["WM"] == 0, "BM must be a multiple of WM, to be whole warps"),
+        _of_sides(lambda p: p["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"),
+        _of_sides(lambda p: p["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"),
         Constraint(
             lambda p: p["ROW"] in (32, 64, 128),
             "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
@@ -205,15 +202,11 @@ NV_MMA = Variant(
             lambda p: p["itemsize"] < 8 or p["ROW"] >= 64,
             "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
         ),
-        Constraint(
-            lambda p: all(
-                count & count - 1 == 0 for count in (p["BM"] // _sides(p)["WM"], _sides(p)["BN"] // p["WN"])
-            ),
+        _of_sides(
+            lambda p: all(count & count - 1 == 0 for count in (p["BM"] // p["WM"], p["BN"] // p["WN"])),
             "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
         ),
-        Constraint(
-            lambda p: _items(_sides(p)) >= 64, "two warps or more must make a tile: they copy 8 rows at once"
-        ),
+        _of_sides(lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
     ),
     extents=_widths(_CHUNK),
     temporaries={
@@ -303,10 +296,8 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     def cost(plan: tuple[tuple[int, int], int]) -> float:
         (rows, columns), count = plan
         steps = ceil_div(_tiles(problem, rows, columns) * count, units) * depth / count
-        return (
-            rows * columns * (_COST.get((rows, columns), 1) * steps + (count > 1) * _ADD)
-            + (count > 1) * _WAIT
-        )
+        added, waited = (_ADD, _WAIT) if count > 1 else (0, 0)
+        return rows * columns * (_COST.get((rows, columns), 1) * steps + added) + waited
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
     # None has what breaks a constraint, which is somebody else's to say.
@@ -358,7 +349,6 @@ def _wgmma(a: str, b: str) -> tuple[Pass, Pass]:
 
 
 def _works(v: Values) -> int:
-    """Tiles, times the parts of k."""
     return ceil_div(v["m"], v["BM"]) * ceil_div(v["n"], v["BN"]) * v["PARTS"]
 
 
