@@ -10,6 +10,7 @@ from gemmbench.ladder.variant import (
     ASYNC_COPIES,
     COLUMNS,
     OURS,
+    PLAIN,
     ROWS,
     Compilation,
     Constraint,
@@ -90,10 +91,10 @@ _BATCH_FORMS: tuple[Mapping[str, int], ...] = (
 def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """The parameters of `small` for a problem: the largest listed tile with which 90 % of the units get one.
 
-    Given parameters stay. A group must fit the device's local memory and group size, with one stage if
-    needed. If no tile gives so many, the smallest that fits is used; if none fits, the smallest. Batches of
-    float first try tiles that do not split k, if these are less than twice as tall as C's longer side. ASYNC
-    is 1 where NVIDIA's asynchronous copies exist, except for half.
+    Given parameters stay. A group must fit local memory and group size, with one stage if needed. If no tile
+    gives so many, the smallest that fits is used; if none fits, the smallest. Batches of float first try
+    tiles that do not split k and are less than twice as tall as C's longer side. ASYNC is 1 where NVIDIA's
+    asynchronous copies exist, except for half.
     """
     itemsize, room = DTYPES[problem.dtype].itemsize, ceilings.group_local_bytes(device)
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
@@ -145,10 +146,7 @@ def _whole(v: Values) -> bool:
 
 
 def _small_local(p: Values) -> int:
-    """Elements of local memory of a group, 0 before a tile is chosen: for tiles or sums, whichever need more.
-
-    Elements of half count twice, because they are float there.
-    """
+    """Elements of a group's local memory, the more of tiles and sums; half counts twice, no tile gives 0."""
     if "BM" not in p or "SPLIT" not in p:  # a problem has yet to choose
         return 0
     depth = p["BK"] * p["SPLIT"]
@@ -288,8 +286,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
         full["LY"] //= 2
     while is_too_large():
         can = {"KC": full["KC"] > full["LX"] * full["WIDTH"], "LY": full["LY"] > 1, "LX": full["LX"] > 1}
-        name = next((name for name in can if can[name] and name not in p), "")
-        if not name:
+        if not (name := next((name for name in can if can[name] and name not in p), "")):
             break
         full[name] //= 2
     is_many = problem.dtype == "float" and kept == _THIN and _has_copies(device) and long >= _MANY
@@ -342,10 +339,7 @@ _MOST_SUMS = 4096  # elements of local memory, as in the kernel
 
 
 def _thin_local(p: Values) -> int:
-    """Elements of local memory, the most that any of its kernels needs; 0 if LX or THIN is not chosen yet.
-
-    Elements of half count twice, because they are float there.
-    """
+    """The most elements of local memory that a kernel needs, half counted twice; 0 without LX or THIN."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
     items, most = p["LX"] * p["LY"], 0
@@ -365,9 +359,8 @@ def _round(p: Values) -> int:
     return next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
 
 
-_THIN_ARGUMENTS = ("m", "n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PARTS")
 _MULTIPLY_THIN = multiply(
-    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), _THIN_ARGUMENTS
+    "24_thin.cl", "thin", _thin_items, lambda v: (v["LX"] * v["LY"], 1), (*PLAIN, "P", "PARTS")
 )
 
 

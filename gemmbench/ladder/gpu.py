@@ -52,13 +52,9 @@ def _fits_b(v: Values) -> bool:
 
 
 def _passes(file: str, kernel: str) -> tuple[Pass, ...]:
-    """Launches that pad A and B if their rows are not whole vectors, and four multiplications.
-
-    Conditions select the multiplication that reads each operand as it is or padded.
-    """
+    """Passes that pad A and B if rows are not whole vectors, and a multiplication for each of four cases."""
 
     def multiplication(plain_a: bool, plain_b: bool) -> Pass:
-        """The multiplication that is launched in one of four cases: A and B as they are, or padded copies."""
         a = ("A", "lda") if plain_a else ("AP", "aw")
         b = ("B", "ldb") if plain_b else ("BP", "bw")
         step = multiply(
@@ -162,9 +158,8 @@ def _tiles(v: Values) -> int:
     return ceil_div(v["m"], v["BM"]) * ceil_div(v["n"] - v.get("EDGE", 0), v["BN"])
 
 
-_FORM = ("BM", "BN", "BK", "TM", "TN", "PAD", "STAGES", "LX")
 _FORMS: Mapping[tuple[float, ...], Values] = {
-    rates: dict(zip(_FORM, sizes, strict=True))
+    rates: dict(zip(("BM", "BN", "BK", "TM", "TN", "PAD", "STAGES", "LX"), sizes, strict=True))
     for rates, sizes in {
         (0.7, 0.78, 0.82): (96, 128, 32, 12, 8, 0, 2, 8),
         (0.36, 0.689, 0.586, 0.772): (64, 128, 8, 8, 16, 0, 3, 4),
@@ -237,9 +232,8 @@ def _plan(problem: Gemm, units: int, rates: tuple[float, ...], form: Values) -> 
 
     WHOLE tiles stay whole, the others are cut along k into PARTS. In batches, and if cutting gains less than
     1 %, all stay whole. Time is in multiply-adds of a unit at its peak. `rates` are the shares of the peak
-    that 1, 2, ... groups on a unit reach. Tiles run in rounds, and the last may leave units idle. Cutting
-    costs a second kernel and memory traffic. A pass over A costs extra unless A is stored transposed or
-    copied by elements. See docs/notes/nv-async.md.
+    that 1, 2, ... groups on a unit reach. A pass over A costs extra unless A is stored transposed or copied
+    by elements. See docs/notes/nv-async.md.
     """
     k, room = max(1, problem.k), units * len(rates)
     tiles = problem.batch * _tiles({**form, "m": problem.m, "n": problem.n})
