@@ -92,7 +92,7 @@ class Layout:
 
     @classmethod
     def of(cls, problem: Gemm) -> Layout:
-        return cls(*problem.ld) if problem.ld else cls.tight(problem)
+        return cls(*(problem.ld or problem.tight))
 
 
 @dataclass(frozen=True)
@@ -179,8 +179,7 @@ class Needs:
     def unmet(self, device: DeviceFacts, dtype: str, parameters: Values) -> str:
         """A sentence about the first need that a device does not meet; "" if it meets all.
 
-        Checked are the data type, the extensions and, if known, the sub-group size. Neither the type of
-        device nor local memory is checked.
+        Checked are data type, extensions and, if known, sub-group size, but not device type or local memory.
         """
         if reason := self.lacks(device, dtype):
             return reason
@@ -203,7 +202,7 @@ class Variant:
     source: str
     passes: tuple[Pass, ...] = ()
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    presets: Mapping[str, Values] = field(default_factory=dict)  # see `preset`
+    presets: Mapping[str, Values] = field(default_factory=dict)  # see `filled`
     derive: Callable[[DeviceFacts, str], Values] | None = None  # a preset by a device's facts, for a type
     named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
     constraints: tuple[Constraint, ...] = ()
@@ -278,8 +277,7 @@ class Variant:
     def batched(self, batch: int) -> Variant:
         """The variant for several problems of one shape in a launch; itself for one problem or a library.
 
-        The problem's batch becomes the third dimension of launches, and a factor of the size of temporaries.
-        Kernels get -DBATCHED.
+        The batch becomes the third dimension of launches and a factor of temporaries. Kernels get -DBATCHED.
         """
         if batch == 1 or not self.files:
             return self
@@ -309,13 +307,7 @@ class Variant:
         self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
     ) -> dict[str, int]:  # fmt: skip
-        """Its parameters for a family of devices (``cpu-pocl``) and a data type.
-
-        Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
-        same three for the data type (``gpu:double``). Then follow values derived from `device`, if given,
-        then `overrides`. Raises `ParameterError` if an override is unknown, a value is below its minimum or a
-        constraint is broken.
-        """
+        """What `filled` returns. Raises `ParameterError` also if these parameters break a constraint."""
         chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
             raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
@@ -328,8 +320,8 @@ class Variant:
         """Its parameters for a family of devices (``cpu-pocl``) and a data type; constraints are not checked.
 
         Presets override each other in this order: ``default``, the device's type (``cpu``), the family, the
-        same three for the data type. Then follow values derived from `device`, if given, then `overrides`.
-        Raises `ParameterError` if an override is unknown or a value is below its minimum.
+        same three for the data type (``gpu:double``). Then follow values derived from `device`, if given,
+        then `overrides`. Raises `ParameterError` if an override is unknown or a value is below its minimum.
         """
         keys = self.preset_keys(family, dtype)
         chosen = {name: value for key in keys for name, value in self.presets[key].items()}
@@ -341,13 +333,12 @@ class Variant:
                 raise ParameterError(f"{self.name} has no parameter {name} (it has {known})")
             chosen[name] = value
         for name, value in chosen.items():
-            least = self.parameters[name].least
-            if value < least:
+            if value < (least := self.parameters[name].least):
                 raise ParameterError(f"{self.name}: {name} must be {least} or more, not {value}")
         return chosen
 
     def preset_keys(self, family: str, dtype: str) -> list[str]:
-        """The keys of its presets that apply, each overriding the previous. Arguments as for `preset`."""
+        """The keys of its presets that apply, each overriding the previous. Arguments as for `filled`."""
         kinds = ("default", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
         return [key for key in keys if key in self.presets]
@@ -387,9 +378,8 @@ class Variant:
     ) -> dict[str, int]:
         """The configuration that satisfies `fits` and is closest to given parameters; empty if none does.
 
-        It has only the given parameters, each with its given value or one that the variant lists. It must
-        meet the constraints. The distance is the sum of the absolute binary logarithms of the ratios; 0
-        counts as 0.5.
+        It has only the given parameters, with given or listed values, and meets the constraints. The distance
+        is the sum of the absolute binary logarithms of the ratios; 0 counts as 0.5.
         """
 
         def distance(other: Values) -> float:
@@ -436,8 +426,8 @@ class Variant:
         if self.tile:
             return self.tile(parameters)
         sides = []
-        for lengths, direction in (((_LONG, 1), 1), ((1, _LONG), 0)):
-            known = self.values(Gemm(*lengths, 1, self.dtypes[0]), parameters)
+        for m, n, direction in ((_LONG, 1, 1), (1, _LONG, 0)):
+            known = self.values(Gemm(m, n, 1, self.dtypes[0]), parameters)
             step = next((step for step in self.steps(known) if step.role == "multiply"), None)
             if step is None or step.any_group:  # whose groups are whatever the driver takes
                 return None
@@ -689,10 +679,6 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
     return variant.batched(problem.batch)
 
 
-def _renamed(step: Pass, names: Mapping[str, str]) -> Pass:
-    return replace(step, arguments=tuple(names.get(each, each) for each in step.arguments))
-
-
 def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant:
     """The variant with a first launch that transposes operand A or B; the other kernels read the copy.
 
@@ -705,13 +691,13 @@ def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant
     def pitch(v: Values) -> int:
         return v[columns] if tight else round_up(v[columns], _PITCH)
 
+    def reading_copy(step: Pass) -> Pass:
+        return replace(step, arguments=tuple(copy if each == name else each for each in step.arguments))
+
     made = transpose_bytes if itemsize == 1 and not tight else transpose_tall
     return replace(
         variant,
-        passes=(
-            made(columns, rows, name, stored, copy, ld),
-            *(_renamed(step, {name: copy}) for step in variant.passes),
-        ),
+        passes=(made(columns, rows, name, stored, copy, ld), *map(reading_copy, variant.passes)),
         extents={stored: lambda v: v[ld], ld: pitch, **variant.extents},
         temporaries={copy: lambda v: v[rows] * v[ld], **variant.temporaries},
         without=tuple(each for each in variant.without if each != ld),
