@@ -41,7 +41,6 @@ from gemmbench.model.units import ceil_div
 Text = int | str  # a formula
 
 UNPAD = "gemm/00_unpad.cl"  # the pass behind a kernel whose operands were padded
-
 _UNPAD = Pass(
     "unpad",
     UNPAD,
@@ -83,7 +82,6 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     """Compile a formula such as ``BM // TM``, or a number, to a function of named values to an integer.
 
     It may use `names`. With `is_rule` it must be a comparison, and returns 1 or 0; otherwise it must not be.
-
     Raises `ValueError`, for the user, if the formula is not valid. The function raises `ParameterError` if it
     divides by zero or the result exceeds 32 bits.
     """
@@ -103,7 +101,6 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     code = compile(ast.Expression(tree), "formula", "eval")
 
     def value(values: Values) -> int:
-        """The value of the formula. `ParameterError` if it divides by zero or exceeds 32 bits."""
         try:
             result = int(eval(code, {"__builtins__": {}, **_FUNCTIONS}, values))  # of `_NODES` alone
         except ZeroDivisionError:
@@ -192,11 +189,9 @@ def variant_of(file: OwnFile) -> Variant:
 
     Raises `KernelFileError`, with the file's name, if the description is wrong.
     """
+    description = file.description
     try:
-        described = msgspec.toml.decode(file.description, type=Description)
-        return _Reader(file, described).variant()
-    except KernelFileError:
-        raise
+        return _Reader(file, msgspec.toml.decode(description, type=Description)).variant()
     except msgspec.ValidationError as error:
         text = str(error).replace("Object contains unknown field", "there is no field")
         text = text.replace("Object missing required field", "it lacks the field").replace("`$.", "`")
@@ -250,7 +245,8 @@ class _Reader:
                     Constraint(_holds(self._formula("constraints", text, known, True)), f"{text} must hold")
                     for text in described.constraints
                 ),
-                *_sizes(group, tile),
+                _positive("work_group", group),
+                _positive("tile", tile),
             ),
             extents=self.extents,
             temporaries=self.temporaries,
@@ -351,8 +347,7 @@ class _Reader:
     def _copies(self, lengths: Mapping[str, str]) -> tuple[list[Pass], dict[str, str]]:
         """The launches that transpose or pad operands, and what replaces A, lda, B, ldb, C, ldc as arguments.
 
-        Copies are added to `self.temporaries`. Padding replaces C, too; C is copied only if beta is an
-        argument.
+        Copies are added to `self.temporaries`. Padding replaces C, too, copied only if beta is an argument.
         """
         held = {name: self._operand(name) for name in ("A", "lda", "B", "ldb", "C", "ldc")}
         passes = []
@@ -387,12 +382,10 @@ class _Reader:
         """
         if text in ("alpha", "beta", *_OFFSETS):
             return text
-        if text in held:
-            return held[text]
-        if text in lengths:
-            return lengths[text]
-        rows = {name: held[name] for name in ("lda", "ldb", "ldc")}
-        known = {**lengths, **rows}
+        passed = {**lengths, **held}
+        if text in passed:
+            return passed[text]
+        known = {name: passed[name] for name in (*lengths, "lda", "ldb", "ldc")}
         made = self._formula("arguments", text, (*known, *parameters))
         self.extents[text] = lambda values: made(_renamed(values, known))
         return text
@@ -419,13 +412,13 @@ class _Reader:
         self, group: Sequence[Formula], tile: Sequence[Formula], lengths: Mapping[str, str],
         parameters: Collection[str],
     ) -> Callable[[Values], tuple[int, ...]]:  # fmt: skip
-        """A function that returns work-items by direction: as described, or whole groups for each tile of C.
+        """A function that returns work-items by direction: as described, or a work-group for each tile of C.
 
+        By default groups go across C first, or down it in column-major order. A single direction has all.
         `ValueError` if there are not as many formulas as sides of a work-group, or none for three sides.
         """
-        if self.of.work_items:
-            if len(self.of.work_items) != len(group):
-                count = len(self.of.work_items)
+        if count := len(self.of.work_items):
+            if count != len(group):
                 raise ValueError(f"work_items has {count} formulas and work_group {len(group)}")
             wanted = self._formulas("work_items", self.of.work_items, (*lengths, *parameters))
             return lambda values: tuple(each(_renamed(values, lengths)) for each in wanted)
@@ -433,10 +426,6 @@ class _Reader:
             raise ValueError("work_group has three directions: say with work_items how many items there are")
 
         def items(values: Values) -> tuple[int, ...]:
-            """Work-items by direction: a work-group for each tile of C.
-
-            The first goes across C, or down it in column-major order. A single direction has all groups.
-            """
             down = ceil_div(values[lengths["m"]], tile[0](values))
             across = ceil_div(values[lengths["n"]], tile[1](values))
             sides = [side(values) for side in group]
@@ -474,15 +463,11 @@ def _holds(rule: Formula) -> Callable[[Values], bool]:
     return holds
 
 
-def _sizes(group: Sequence[Formula], tile: Sequence[Formula]) -> tuple[Constraint, ...]:
-    """Two constraints: every side of a work-group, and of a tile, is a number of 1 or more."""
-
-    def positive(sides: Sequence[Formula]) -> Callable[[Values], bool]:
-        return lambda values: all(_holds(side)(values) and side(values) > 0 for side in sides)
-
-    return (
-        Constraint(positive(group), "work_group must be 1 or more in every direction"),
-        Constraint(positive(tile), "tile must be 1 or more in every direction"),
+def _positive(name: str, sides: Sequence[Formula]) -> Constraint:
+    """The constraint that every side of a work-group or tile is a number of 1 or more."""
+    return Constraint(
+        lambda values: all(_holds(side)(values) and side(values) > 0 for side in sides),
+        f"{name} must be 1 or more in every direction",
     )
 
 
