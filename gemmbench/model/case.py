@@ -110,8 +110,7 @@ class Case:
     @property
     def numbers(self) -> dict[str, int]:
         """The parameters of a GEMM's kernel, which are all numbers."""
-        own = self.parameters.items()
-        return {name: int(value) for name, value in own if name != MATH}
+        return {name: int(value) for name, value in self.parameters.items() if name != MATH}
 
     @property
     def title(self) -> str:

@@ -49,7 +49,6 @@ class DeviceFacts:
     last_level_cache_bytes: int = 0  # of a CPU, as the system reports it; 0 if not known
     compute_capability: tuple[int, int] = (0, 0)  # of an NVIDIA device
     sub_group_sizes: tuple[int, ...] = ()  # that a kernel may require; none if the driver does not report it
-
     data_caches: tuple[int, ...] = ()  # bytes of a CPU core's, by level, as the system reports them
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
@@ -180,8 +179,7 @@ class Conditions:
 def joined_conditions(parts: Sequence[Conditions | None]) -> Conditions | None:
     """The conditions of a row from those of its windows; None if nothing is known of any.
 
-    Each window has a clock of its own. `power_limited` is true if it is in any window. The other fields are
-    those of the first window.
+    Each window has its own clock. `power_limited` is true if any window's is; other fields are the first's.
     """
     known = [part for part in parts if part is not None]
     if not known:

@@ -133,8 +133,7 @@ def decode(stored: HostArray, dtype: DType) -> HostArray:
 def _rounded_to_odd(values: HostArray) -> HostArray:
     """Convert doubles to floats, rounding to odd: an inexact result gets an odd last bit.
 
-    Rounding such a float again to a shorter type gives the same result as rounding the double once. Other
-    types are only cast.
+    Rounded again to a shorter type, such a float gives what the double gives. Other types are only cast.
     """
     floats = values.astype(np.float32)
     if values.dtype == np.float64:

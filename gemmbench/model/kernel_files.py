@@ -156,9 +156,8 @@ def _user_text(path: Path) -> str:
 def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
     """A source with every ``#include "FILE"`` replaced, relative to the folder `near`.
 
-    gemmbench's own header stays, for `text` to replace. At the top level ``#line`` keeps the line numbers of
-    the user's file in the driver's log. Raises `KernelFileError` if a file is missing, or includes are more
-    than 8 deep.
+    gemmbench's own header stays, for `text` to replace. ``#line`` keeps the user's line numbers in the log of
+    the driver. Raises `KernelFileError` if a file is missing, or includes are more than 8 deep.
     """
 
     def after(match: re.Match[str]) -> str:
@@ -166,7 +165,6 @@ def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
         return "" if depth else f"\n#line {source.count(chr(10), 0, match.start()) + 2}"
 
     def replaced(match: re.Match[str]) -> str:
-        """The text for one ``#include``: the file, or gemmbench's header as it is; else `KernelFileError`."""
         file = near / match[1]
         if file.is_file():
             if depth >= _DEPTH:
@@ -174,7 +172,8 @@ def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
             return _expanded(_user_text(file), file.parent, match[1], depth + 1) + after(match)
         if match[1] == MARK:
             return f'#include "{MARK}"{after(match)}'
-        what = f"neither beside it nor gemmbench's {MARK}"
-        raise KernelFileError(f'{name} includes "{match[1]}", which is {what}')
+        raise KernelFileError(
+            f'{name} includes "{match[1]}", which is neither beside it nor gemmbench\'s {MARK}'
+        )
 
     return _QUOTED.sub(replaced, source)

@@ -132,7 +132,6 @@ class Gemm(Dimensions):
     batch: int = 1
 
     def __post_init__(self) -> None:
-        """Raise `ValueError` for a negative m, n or k, rows longer than ld, batch below 1 or unknown type."""
         for name in ("m", "n", "k"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must be 0 or more, not {getattr(self, name)}")
@@ -157,9 +156,8 @@ class Gemm(Dimensions):
     @property
     def bytes_of(self) -> dict[str, int]:
         """Bytes of A, B and C as they are stored, each in its own type."""
-        sizes = {"A": DTYPES[self.dtype].itemsize, "B": DTYPES[self.dtype].itemsize}
-        sizes["C"] = self.result.itemsize
-        return {name: count * sizes[name] for name, count in self.elements_of.items()}
+        kinds = {"A": DTYPES[self.dtype], "B": DTYPES[self.dtype], "C": self.result}
+        return {name: count * kinds[name].itemsize for name, count in self.elements_of.items()}
 
     @property
     def operand_bytes(self) -> int:

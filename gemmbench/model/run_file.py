@@ -163,8 +163,7 @@ def _read(path: Path) -> bytes:
 def _parse(path: Path) -> tuple[Run, int]:
     """Read and validate a run's file, without superseded rows.
 
-    Also returns the number of the last line if it is truncated, else 0. Raises `RunFileError` otherwise for
-    anything invalid, an empty file included.
+    Also returns the number of a truncated last line, or 0. `RunFileError` if it is empty or else invalid.
     """
     data = _read(path).removeprefix(b"\xef\xbb\xbf")  # the mark that some editors write
     if not data:
@@ -182,11 +181,9 @@ def _parse(path: Path) -> tuple[Run, int]:
     header = _decode(path, 1, lines[0], Header)
     rows = []
     for number, line in enumerate(lines[1:], 2):
-        if not line.strip():
-            continue
-        row = _decode(path, number, line, Row)
-        _check_row(path, number, row, header)
-        rows.append(row)
+        if line.strip():
+            rows.append(_decode(path, number, line, Row))
+            _check_row(path, number, rows[-1], header)
     return Run(header, current(rows), str(path)), len(lines) + 1 if tail else 0
 
 
@@ -258,8 +255,7 @@ class RunFile:
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
         """Start a new file with its header. With `force`, an existing file is emptied first.
 
-        `RunFileError` if it exists without `force`, or cannot be written. `BusyError` if another process has
-        it.
+        `RunFileError` if it exists without `force` or cannot be written, `BusyError` if another has it.
         """
         path = Path(path)
         with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
@@ -379,15 +375,14 @@ def _conditions(header: Header, other: Header) -> dict[str, object]:
     Chips count only if both headers have them.
     """
     host = header.host
-    devices = (
-        f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
-        for device in header.devices
-    )
     pairs = zip(header.devices, other.devices, strict=False)
     return {
         "another command": essential(header.command),
         "another gemmbench": header.gemmbench,
-        "other devices": tuple(devices),
+        "other devices": tuple(
+            f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
+            for device in header.devices
+        ),
         "another chip of this model": ", ".join(own.chip for own, match in pairs if own.chip and match.chip),
         "another host CPU": host.cpu,
         "another number of cores": host.cores,

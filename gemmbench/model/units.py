@@ -69,10 +69,7 @@ def _scaled(value: float, units: tuple[tuple[float, str], ...]) -> str:
     """A value with the largest unit in which it is at least 1, or the smallest unit; ``-`` if not finite."""
     if not math.isfinite(value):
         return "-"
-    for size, unit in units:
-        if abs(value) >= size * 0.9995:
-            return f"{number(value / size)} {unit}"
-    size, unit = units[-1]
+    size, unit = next((each for each in units if abs(value) >= each[0] * 0.9995), units[-1])
     return f"{number(value / size)} {unit}"
 
 
