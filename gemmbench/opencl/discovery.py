@@ -33,17 +33,14 @@ _NVIDIA_UUID = {"cl_khr_device_uuid", "cl_nv_device_attribute_query"}  # others'
 def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, ...]:
     """The devices of every platform, in the loader's order; none if there is no driver.
 
-    If a driver answers a question wrongly or not at all, only that field is unknown. `registered` is the
-    result of `drivers.register`. By default it is called here, which must be before the first use of the
-    loader. The environment that it changed is restored.
+    A wrong or missing answer leaves only that field unknown. `registered` is what `drivers.register` gives:
+    by default it is called here, before the loader's first use. The environment that it changed is restored.
     """
     registered = registered or drivers.register()
     facts: list[DeviceFacts] = []
-    platforms = [*_platforms()]
-    keys = ("NAME", "VENDOR", "VERSION")
-    matching = registered.drivers_of(
-        [" ".join(_text(platform, key) for key in keys) for _, platform in platforms]
-    )
+    platforms, keys = [*_platforms()], ("NAME", "VENDOR", "VERSION")
+    names = [" ".join(_text(platform, key) for key in keys) for _, platform in platforms]
+    matching = registered.drivers_of(names)
     for (platform_index, platform), driver in zip(platforms, matching, strict=True):
         source = driver or drivers.Driver("", "system")
         for device_index, device in enumerate(_devices_of(platform)):
@@ -55,9 +52,8 @@ def devices(registered: drivers.Registered | None = None) -> tuple[DeviceFacts, 
 def handle(facts: DeviceFacts) -> Any:
     """The pyopencl device that facts describe, which may come from another process or a saved run.
 
-    A device matches by platform name, name and driver. The one at the same position is preferred. Otherwise
-    the old index within its platform selects among all that match, or the last of them. Raises `LookupError`
-    if none matches.
+    A device matches by platform name, name and driver, preferably at the same position. Otherwise its old
+    index within its platform selects among all that match, or the last. `LookupError` if none matches.
     """
     wanted = (facts.platform, facts.name, facts.driver)
     fitting = []
@@ -247,12 +243,9 @@ def _pci(device: Any, extensions: Collection[str]) -> str:
         return f"{domain:04x}:{bus:02x}:{slot:02x}.{function:x}"
     if "cl_nv_device_attribute_query" not in extensions:
         return ""
-    domain, bus, slot = (
-        int(_property(device, name, -1)) for name in ("PCI_DOMAIN_ID_NV", "PCI_BUS_ID_NV", "PCI_SLOT_ID_NV")
-    )
-    if bus < 0 or slot < 0:
-        return ""
-    return f"{max(domain, 0):04x}:{bus:02x}:{slot:02x}.0"
+    keys = ("PCI_DOMAIN_ID_NV", "PCI_BUS_ID_NV", "PCI_SLOT_ID_NV")
+    domain, bus, slot = (int(_property(device, key, -1)) for key in keys)
+    return f"{max(domain, 0):04x}:{bus:02x}:{slot:02x}.0" if min(bus, slot) >= 0 else ""
 
 
 def data_caches(folder: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> tuple[int, ...]:
@@ -271,16 +264,14 @@ def last_level_cache_bytes(
 ) -> int:
     """Bytes of all last-level caches that this process can use, together; 0 if unknown.
 
-    A CPU may have several, 16 of 32 MiB on an EPYC of 128 cores. `cores` replaces the cores that the system
-    lets this process use.
+    A CPU may have several. `cores` replaces the cores that the system lets this process use.
     """
     cores = usable_cores() if cores is None else cores
     caches: dict[tuple[int, str], int] = {}
+    names = ("level", "shared_cpu_list", "size")
     for entry in folder.glob("cpu[0-9]*/cache/index*"):
         with contextlib.suppress(OSError, ValueError):
-            level, shared, size = (
-                (entry / name).read_text().strip() for name in ("level", "shared_cpu_list", "size")
-            )
+            level, shared, size = ((entry / name).read_text().strip() for name in names)
             if cores is None or int(entry.parts[-3].removeprefix("cpu")) in cores:
                 caches[int(level), shared] = int(size.removesuffix("K")) << 10
     last = max((level for level, _ in caches), default=0)

@@ -71,9 +71,8 @@ class Registered:
         for driver in self.drivers:
             if (file := os.path.realpath(driver.library)) not in seen:
                 seen.add(file)
-                left.setdefault(_known_part(_LIBRARIES.values(), Path(driver.library).name), []).append(
-                    driver
-                )
+                kind = _known_part(_LIBRARIES.values(), Path(driver.library).name)
+                left.setdefault(kind, []).append(driver)
         matching: list[Driver | None] = []
         for name in platforms:
             fitting = left.get(_LIBRARIES.get(_known_part(_LIBRARIES, name), ""), [])
@@ -114,8 +113,9 @@ def register() -> Registered:
             os.environ.update(_announce([driver for driver in wanted if driver.reach == "listed"], missed))
         except OSError as error:
             names = ", ".join(driver.library for driver in missed)
-            unwritten = f"no temporary folder is writable ({error})"
-            warnings.append(f"{unwritten}, so the loader cannot be shown {names}")
+            warnings.append(
+                f"no temporary folder is writable ({error}), so the loader cannot be shown {names}"
+            )
             wanted = [driver for driver in wanted if driver not in missed]
     return Registered(tuple(wanted), tuple(warnings))
 
@@ -123,8 +123,8 @@ def register() -> Registered:
 def _all_drivers() -> tuple[list[Driver], list[str]]:
     """Every driver, and warnings about broken packages. First come those that the loader finds by itself.
 
-    If no ``.icd`` file names NVIDIA's library and it loads, it counts anyway, as in containers. A package
-    whose library an ``.icd`` file names is listed in addition, before it.
+    NVIDIA's library counts, if it loads, even if no ``.icd`` file names it. A package whose library an
+    ``.icd`` file names is listed in addition, before it.
     """
     system = tuple(_system_drivers())
     added = tuple(_listed_in_variable())
@@ -177,12 +177,10 @@ def _icd_files() -> Iterator[tuple[Path, str]]:
         # conda keeps its own folder, which only conda's loader reads.
         for prefix in dict.fromkeys((sys.prefix, os.environ.get("CONDA_PREFIX") or sys.prefix)):
             folder = Path(prefix, "etc", "OpenCL", "vendors")
-            if folder != base:
-                origin = f"from this environment: {folder}"
-                for icd in _icd_files_in(folder):
-                    library = _first_line(icd)
-                    if library and (not _is_path(library) or Path(library).is_file()):
-                        yield icd, origin
+            for icd in _icd_files_in(folder) if folder != base else ():
+                library = _first_line(icd)
+                if library and (not _is_path(library) or Path(library).is_file()):
+                    yield icd, f"from this environment: {folder}"
     elif Path(asked).is_dir():
         yield from ((icd, "from OCL_ICD_VENDORS") for icd in _icd_files_in(Path(asked)))
     elif asked.endswith(".icd"):
@@ -206,10 +204,9 @@ def _icd_files_in(folder: Path) -> list[Path]:
 
 def _first_line(icd: Path) -> str:
     try:
-        lines = icd.read_text(encoding="utf-8", errors="surrogateescape").split("\n", 1)
+        return icd.read_text(encoding="utf-8", errors="surrogateescape").split("\n", 1)[0].strip()
     except OSError:
         return ""
-    return lines[0].strip()
 
 
 def _is_path(library: str) -> bool:
@@ -252,12 +249,9 @@ def _python_drivers(others: Sequence[Driver]) -> tuple[list[Driver], list[str]]:
 
 def _library(distribution: importlib.metadata.Distribution, pattern: re.Pattern[str]) -> Path | None:
     """The first existing file of a package whose name matches the pattern; None without one."""
-    for file in distribution.files or ():
-        if pattern.fullmatch(file.name):
-            path = Path(os.path.normpath(str(file.locate())))
-            if path.is_file():
-                return path
-    return None
+    files = (file for file in distribution.files or () if pattern.fullmatch(file.name))
+    paths = (Path(os.path.normpath(str(file.locate()))) for file in files)
+    return next(filter(Path.is_file, paths), None)
 
 
 def _same_build(listed: str, library: Path) -> bool:
@@ -330,7 +324,6 @@ discovery.devices()
 os._exit({_LISTED})
 """
 
-
 Problem = tuple[str, str]  # what is wrong, and the fix, or ""
 
 
@@ -342,16 +335,15 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     """
     skipped = [*filter(None, os.environ.get(SKIP, "").split(os.pathsep))]
     all_drivers = {driver.library: driver for driver in _all_drivers()[0]}
-    libraries = [library for library in all_drivers if library not in skipped]
     children = {}
-    for library in libraries:
+    for library in (each for each in all_drivers if each not in skipped):
         others = os.pathsep.join(each for each in all_drivers if each != library)
         environment = {**os.environ, SKIP: others, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
         children[library] = subprocess.Popen(
             [sys.executable, "-c", _ALONE], env=environment, stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
         )  # fmt: skip
-    failures = {library: how for library in libraries if (how := _failure(children[library], limit_s))}
+    failures = {library: how for library, child in children.items() if (how := _failure(child, limit_s))}
     if failures:
         os.environ[SKIP] = os.pathsep.join([*skipped, *failures])
     return tuple(
@@ -391,9 +383,8 @@ def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, .
     driver that loads then counts only if it is Mesa's without RUSTICL_ENABLE. No driver is loaded on Windows.
     """
     listed = [] if shown else [(warning, "") for warning in registered.warnings]
-    for driver in registered.drivers if sys.platform != "win32" else ():
-        if driver.library in shown:
-            continue
+    unseen = [driver for driver in registered.drivers if driver.library not in shown]
+    for driver in unseen if sys.platform != "win32" else ():
         try:
             ctypes.CDLL(driver.library)
         except OSError as error:
