@@ -73,9 +73,8 @@ class Runtime:
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file with options, built or from the cache of the last 256.
 
-        `root` is another kernels folder than gemmbench's own. With a `target` the program is built again from
-        its PTX: see `rebuild`. Raises `NotMeasuredError` with the driver's log, shortened, if it does not
-        compile.
+        `root` replaces gemmbench's own kernels folder. With a `target`, `rebuild` builds it again from PTX.
+        Raises `NotMeasuredError` with the driver's log, shortened, if it does not compile.
         """
         return self._cached_build(file, options, root, target)
 
@@ -116,8 +115,7 @@ class Runtime:
             required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
         if required == (*group, 1, 1)[:3]:
             return kernel  # compiled for this very group, whatever the driver says for others
-        wanted = math.prod(group)
-        if wanted > most:
+        if (wanted := math.prod(group)) > most:
             reason = f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
             raise NotMeasuredError("unsupported", reason)
         return kernel
@@ -216,10 +214,9 @@ class Runtime:
         """An RGBA image of ``width`` x ``height`` pixels, half or float by ``dtype``. 0: read and write."""
         kind = cl.channel_type.HALF_FLOAT if dtype.itemsize == 2 else cl.channel_type.FLOAT
         form = cl.ImageFormat(cl.channel_order.RGBA, kind)
+        flags = flags or cl.mem_flags.READ_WRITE
         with errors():
-            return cl.create_image(
-                self.context, flags or cl.mem_flags.READ_WRITE, form, shape=(width, height)
-            )
+            return cl.create_image(self.context, flags, form, shape=(width, height))
 
 
 def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, bool]:
@@ -238,9 +235,9 @@ def build_failure(file: str, message: str) -> str:
     """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors preferred."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
     telling = [line for line in lines if "error" in line.lower()] or lines
-    shown = telling[:_LOG_LINES]
-    if len(telling) > len(shown):
-        shown.append(f"... and {len(telling) - len(shown)} more lines")
+    shown, rest = telling[:_LOG_LINES], len(telling) - _LOG_LINES
+    if rest > 0:
+        shown.append(f"... and {rest} more lines")
     return f"{shown_name(file)} does not compile: " + "\n".join(shown)
 
 
@@ -278,9 +275,7 @@ MAPPED = ("mapped", *SVM)
 
 def choose(mode: str, device: DeviceFacts) -> str:
     """The memory mode; ``auto`` becomes mapped if the device shares the host's memory, else staged."""
-    if mode != "auto":
-        return mode
-    return "mapped" if device.unified_memory else "staged"
+    return mode if mode != "auto" else "mapped" if device.unified_memory else "staged"
 
 
 def ask_for_huge_pages(address: int, nbytes: int) -> None:
@@ -463,13 +458,12 @@ class SharedMemory(Operand):
             raise NotMeasuredError("unsupported", lack)
         if image:
             raise NotMeasuredError("unsupported", "an image cannot lie in shared virtual memory")
-        count, kinds = math.prod(self._held), cl.svm_mem_flags
+        self._count, kinds = math.prod(self._held), cl.svm_mem_flags
         flags = kinds.READ_WRITE | (kinds.SVM_FINE_GRAIN_BUFFER if fine else 0)
         # An alignment of 0 is that of the largest type: all that a device has to take.
-        shared = cl.svm_empty(runtime.context, flags, (max(count, 16),), dtype, alignment=0)
+        shared = cl.svm_empty(runtime.context, flags, (max(self._count, 16),), dtype, alignment=0)
         self.buffer, self._shared, self._fine = shared.base, shared, fine
-        self._host = shared[:count] if fine else None
-        self._count = count
+        self._host = shared[: self._count] if fine else None
         self._mapped: Any = None
 
     def to_device(self, queue: Any) -> Any:
@@ -574,7 +568,7 @@ def _resources(runtime: Runtime, step: Pass, values: Values, built: BuiltProgram
 
 def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]:
     """Registers and spilled bytes of a kernel from the log of NVIDIA's compiler; None if it does not say."""
-    for part in re.split(r"Compiling entry function '", log)[1:]:
+    for part in log.split("Compiling entry function '")[1:]:
         if part.startswith(f"{kernel}'"):
             used = re.search(r"Used (\d+) registers", part)
             spilled = re.search(r"(\d+) bytes spill stores", part)
@@ -589,9 +583,6 @@ def registers_and_spills(log: str, kernel: str) -> tuple[int | None, int | None]
 # such instructions in ``asm volatile`` as comments; the first compilation passes them on, operands filled in:
 #
 #     asm volatile("//@sm_90a wgmma.fence.sync.aligned;" ::: "memory");
-#
-# `rebuild` takes the marks of a target away, aims the text at that target and builds it.
-
 
 _TARGET = re.compile(r"^\s*\.target\s+(sm_\d+)\w*", re.MULTILINE)
 
