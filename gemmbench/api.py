@@ -188,14 +188,12 @@ def _takes(kind: type[Options]) -> Callable[[_Function], _Function]:
     """
 
     def decorate(function: _Function) -> _Function:
-        """Set the function's signature, append the options to its docstring, and return the same function."""
         signature = inspect.signature(function)
         own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
         listed = {name: both for name, both in specs(kind).items() if not both[0].shell}
+        only = inspect.Parameter.KEYWORD_ONLY
         keywords = [
-            inspect.Parameter(
-                name, inspect.Parameter.KEYWORD_ONLY, default=each.default, annotation=each.type
-            )
+            inspect.Parameter(name, only, default=each.default, annotation=each.type)
             for name, (_, each) in listed.items()
         ]
         function.__signature__ = signature.replace(parameters=[*own, *keywords])  # type: ignore[attr-defined]  # inspect reads it, mypy does not know it
@@ -500,9 +498,8 @@ def checked(
     """
     check_overwriting(chosen.outputs, [("", path) for path in _paths(baselines)])
     _check_rows(baselines)
-    baseline = BaselineSet(tuple(baselines), chosen.rules)
     words = tuple(command) or (*command_line(chosen), *(run.path for run in baselines))
-    return checking.prepared(baseline, chosen, words, make_machine)
+    return checking.prepared(BaselineSet(tuple(baselines), chosen.rules), chosen, words, make_machine)
 
 
 def follow_check(job: checking.Job, chosen: comparing.CheckOptions) -> CheckOutcome:
