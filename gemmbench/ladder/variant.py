@@ -307,7 +307,11 @@ class Variant:
         self, family: str, overrides: Values | None = None, dtype: str = "float",
         device: DeviceFacts | None = None,
     ) -> dict[str, int]:  # fmt: skip
-        """What `filled` returns. Raises `ParameterError` also if these parameters break a constraint."""
+        """Its parameters for a family of devices (``cpu-pocl``) and a data type, as `filled` finds them.
+
+        That is the presets that apply, then values derived from `device`, then `overrides`. Raises
+        `ParameterError` if an override is unknown, a value is below its minimum or a constraint is broken.
+        """
         chosen = self.filled(family, overrides, dtype, device)
         if sentence := self.broken(chosen, dtype):
             raise ParameterError(f"{self.name}: {sentence} (not with {listed(chosen)})")
