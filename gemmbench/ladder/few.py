@@ -100,9 +100,11 @@ def _small_form(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     copies = bool(p.get("ASYNC", _has_copies(device) and problem.dtype != "half"))
 
     def full(form: Values) -> dict[str, int]:
-        """Complete a listed tile by the given parameters. Micro-tiles are halved until they divide its sides.
+        """A listed tile with the user's parameters `p` put in their place, and ASYNC added.
 
-        STAGES is the listed one for asynchronous copies or with DIRECT; else 2, or 1 if 2 do not fit.
+        Micro-tiles that are not in `p` are halved until they divide the sides. Sides that are not in `p` are
+        rounded up to whole micro-tiles. STAGES, if not in `p`, is the listed one for asynchronous copies, or
+        if the listed tile is DIRECT as well; else 2, or 1 if 2 do not fit.
         """
         direct = int(p.get("DIRECT", form["DIRECT"] and not p.get("ASYNC", 0)))
         asked = copies and not direct

@@ -109,9 +109,9 @@ class Tuning:
             best.overall.median if best.overall else None,
             datetime.now(timezone.utc).isoformat(timespec="seconds"),
         )
-        is_saved = store.keep(device, preset)
-        where = f"Saved in {store.path(device)}; every command uses it."
-        return [*store.notes, *([where] if is_saved else [])]
+        if not store.keep(device, preset):
+            return [*store.notes]
+        return [*store.notes, f"Saved in {store.path(device)}; every command uses it."]
 
     def _workers(self, held: ExitStack) -> tuple[Worker, Ahead]:
         """The worker that measures, and a function that has other workers compile cases ahead.

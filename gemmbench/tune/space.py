@@ -206,7 +206,10 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
     costs: dict[tuple[int, ...], float] = {}
 
     def measure(configurations: Iterable[Configuration], over: Callable[[], bool]) -> None:
-        """Measure what is not measured yet, until `over()`, and record costs, infinite for a failure."""
+        """Measure what has no cost yet, until `over()`. Announce what comes next to `hooks.ahead`.
+
+        Record costs, infinite if `hooks.cost` gives None, and remove what was measured from `untried`.
+        """
         waiting = [each for each in configurations if _key(each) not in costs]
         for number, each in enumerate(waiting):
             if over():

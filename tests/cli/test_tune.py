@@ -15,6 +15,7 @@ import pytest
 import gemmbench as gb
 from gemmbench import api
 from gemmbench.model.run_file import load
+from gemmbench.suite.cached import NoHomeError
 from gemmbench.tune.result import result
 from tests.cli import fake_machine
 from tests.cli.conftest import Call, Start
@@ -31,6 +32,19 @@ def gains(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def flat(text: str) -> str:
     return " ".join(text.split())
+
+
+def test_without_a_home_folder_a_note_says_that_the_winner_is_not_kept(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def homeless(_: str) -> Path:
+        raise NoHomeError("there is no home folder")
+
+    monkeypatch.setattr("gemmbench.suite.cached.subfolder", homeless)
+    done = call(*TUNE, "--cache", str(tmp_path / "t.jsonl"))
+    assert done.exit_code == 0
+    assert "the tuned preset is not kept: there is no home folder" in flat(done.stderr)
+    assert "every command uses it" not in done.stderr
 
 
 def test_the_winner_is_kept_and_used_until_it_is_forgotten(call: Call, tmp_path: Path) -> None:
