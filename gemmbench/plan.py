@@ -266,7 +266,7 @@ def _gemm_case(
     case = Case(
         "gemm", index, variant.name, problem.dtype, {**parameters, **extra}, problem, source,
         operands or Operands(), notes, ran_on=ran_on, given=(*given, *extra),
-        sums=variant.sums.get(problem.dtype, ""), grid=grid, own=variant.own,
+        sums=variant.needs.sums.get(problem.dtype, ""), grid=grid, own=variant.own,
     )  # fmt: skip
     if broken:
         return Skip(case.row("skipped", broken))
@@ -280,9 +280,9 @@ def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Ca
     """Plan a host library on a problem, or an unsupported row if it lacks the data type."""
     case = Case(
         "gemm", HOST, variant.name, problem.dtype, {}, problem, operands=operands or Operands(),
-        ran_on=variant.ran_on(problem.dtype), sums=variant.sums.get(problem.dtype, ""),
+        ran_on=variant.ran_on(problem.dtype), sums=variant.needs.sums.get(problem.dtype, ""),
     )  # fmt: skip
-    if problem.dtype not in variant.dtypes:
+    if problem.dtype not in variant.needs.dtypes:
         return Skip(case.row("unsupported", f"{variant.name} has no BLAS for {problem.dtype}"))
     return case
 
@@ -311,15 +311,15 @@ def _unsupported(
 
 def _lacks(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Return why data or device type, arguments, batches, extensions or images rule out a variant, or ""."""
-    if problem.dtype not in variant.dtypes:
-        return f"{variant.name} is written for {', '.join(variant.dtypes)}"
+    if problem.dtype not in variant.needs.dtypes:
+        return f"{variant.name} is written for {', '.join(variant.needs.dtypes)}"
     if variant.needs.device_type not in ("", device.type):
         return f"{variant.name} is written for a {variant.needs.device_type.upper()}"
-    if missing := variant.unfit(problem) or _unsupported_argument(variant, problem):
+    if missing := variant.needs.unfit(problem) or _unsupported_argument(variant, problem):
         return missing
-    if problem.batch > 1 and not variant.batches:
+    if problem.batch > 1 and not variant.launches.batches:
         return f"{variant.name} computes one problem in a launch, and no batch"
-    no_images = "the device has no images" if variant.images and not device.images else ""
+    no_images = "the device has no images" if variant.launches.images and not device.images else ""
     return variant.needs.unmet(device, problem.dtype, parameters) or no_images
 
 
@@ -328,7 +328,7 @@ def _unsupported_argument(variant: Variant, problem: Gemm) -> str:
     layout, tight = vars(Layout.of(problem)), vars(Layout.tight(problem))
     wanted = {"alpha": (problem.alpha, 1), "beta": (problem.beta, 0)}
     wanted |= {name: (ld, tight[name]) for name, ld in layout.items()}
-    for name in variant.without:
+    for name in variant.launches.without:
         value, fixed = wanted[name]
         if value != fixed:
             return f"{variant.name} takes no {name}: it is for {name} = {fixed}, not {value:g}"
@@ -355,7 +355,7 @@ def _exceeds(
 
 def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> str:
     """Which limit of images, integers, 32-bit indexes, buffers or device memory a problem exceeds, or ""."""
-    for image in variant.images.values():
+    for image in variant.launches.images.values():
         sides = zip(image.shape(problem), device.image2d_max, ("wide", "high"), strict=True)
         for pixels, most, side in sides:
             if pixels > most:

@@ -121,7 +121,7 @@ def ran_on(variant: str, dtype: str) -> RanOn:
     if variant not in BY_NAME:
         return "device"
     entry = BY_NAME[variant]
-    return entry.ran_on(dtype if dtype in entry.dtypes else entry.dtypes[0])
+    return entry.ran_on(dtype if dtype in entry.needs.dtypes else entry.needs.dtypes[0])
 
 
 @cache

@@ -80,7 +80,7 @@ def _show_resources(options: KernelsOptions, chosen: Sequence[Variant], dtypes: 
     """
     if options.describe:
         raise UsageError("--resources builds kernels and shows what they use: --describe does not fit")
-    written = [variant for variant in chosen if variant.passes]
+    written = [variant for variant in chosen if variant.launches.passes]
     if not written:
         raise UsageError(
             f"--kernel {options.kernels}: a library's kernels are its own, there is nothing to build"
@@ -95,20 +95,21 @@ def entry(variant: Variant) -> Entry:
     """Describe a variant: source, types, requirements, passes, parameters, named configurations, picture."""
     needed = ", ".join(_needs_of(variant, "default"))
     passes = [
-        f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}" for n, step in enumerate(variant.passes, 1)
+        f"{n}. {step.role}: {shown_name(step.file)} {step.kernel}"
+        for n, step in enumerate(variant.launches.passes, 1)
     ]
     parameters = [f"{name}: {_parameter(variant, name)}" for name in variant.parameters]
     facts = [
         ("source", variant.source),
-        ("types", ", ".join(variant.dtypes)),
+        ("types", ", ".join(variant.needs.dtypes)),
         ("needs", needed or "nothing special"),
         *([("computes", variant.limits)] if variant.limits else []),
         *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
         *zip(("passes", *[""] * len(passes)), passes, strict=False),
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
-        *zip(("named", *[""] * len(variant.named)), _named(variant), strict=False),
+        *zip(("named", *[""] * len(variant.parameters.named)), _named(variant), strict=False),
     ]
-    pictures = [opening(step.file) for step in variant.passes if step.role == "multiply"][:1]
+    pictures = [opening(step.file) for step in variant.launches.passes if step.role == "multiply"][:1]
     return Entry(variant.name, variant.family, variant.idea, facts, pictures)
 
 
@@ -131,9 +132,9 @@ def ladder(variants: Sequence[Variant]) -> RenderableType:
             table.add_row(Text(family, style="dim"))
         needed = [each.split(" of ")[0].split(" and ")[0] for each in _needs_of(variant, "default")]
         needed = ["extensions" if each.startswith("cl_") else each for each in needed]
-        more = f" +{len(variant.dtypes) - 1}" if variant.dtypes[1:] else ""
+        more = f" +{len(variant.needs.dtypes) - 1}" if variant.needs.dtypes[1:] else ""
         idea = textwrap.shorten(variant.idea, _IDEA, placeholder=" ...")
-        cells = (f"  {variant.name}", ", ".join(dict.fromkeys(needed)), variant.dtypes[0] + more, idea)
+        cells = (f"  {variant.name}", ", ".join(dict.fromkeys(needed)), variant.needs.dtypes[0] + more, idea)
         table.add_row(*map(Text, cells))
     return Group(table, Text("\nKiB are of local memory. Details: gemmbench kernels --describe NAME"))
 
@@ -142,13 +143,13 @@ def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
     """List what a device needs for a variant with one preset: library, extensions, images and local memory.
     `dtype` defaults to the variant's first type.
     """
-    dtype = dtype or variant.dtypes[0]
+    dtype = dtype or variant.needs.dtypes[0]
     parameters = variant.preset(kind, dtype=dtype)
     needed = [variant.library.needs] if variant.library and variant.library.needs else []
     needed += [name.replace("|", " or ") for name in variant.needs.extensions(parameters)]
     of_types = variant.needs.type_extensions
     needed += [f"{name} for {dtype}" for dtype, names in of_types.items() for name in names]
-    if variant.images:
+    if variant.launches.images:
         needed.append("images")
     if local := variant.local_bytes(dtype, parameters):
         needed.append(f"{local // 1024} KiB of local memory")
@@ -159,7 +160,7 @@ def _needs_of_presets(variant: Variant) -> dict[str, str]:
     """The requirements of each preset that differ from the default preset's, as text by preset name."""
     default = _needs_of(variant, "default")
     by_family = {}
-    for family in variant.presets:
+    for family in variant.parameters.presets:
         kind, _, dtype = family.partition(":")
         needed = _needs_of(variant, kind, dtype)
         if needed != default:
@@ -172,13 +173,16 @@ def _parameter(variant: Variant, name: str) -> str:
 
     A parameter without a default is chosen by problem and device.
     """
-    default = variant.presets.get("default", {}).get(name)
+    default = variant.parameters.presets.get("default", {}).get(name)
     item = variant.parameters[name]
     families: dict[int, list[str]] = {}
-    for family, preset in variant.presets.items():
+    for family, preset in variant.parameters.presets.items():
         if name in preset and preset[name] != default:
             value = preset[name]
-            if variant.presets.get(family.partition(":")[0], {}).get(name) != value or ":" not in family:
+            if (
+                variant.parameters.presets.get(family.partition(":")[0], {}).get(name) != value
+                or ":" not in family
+            ):
                 families.setdefault(value, []).append(family)
     others = [f"{', '.join(alike)} {value}" for value, alike in families.items()]
     known = "; ".join([f"of {', '.join(map(str, item.values))}", *others])
@@ -190,7 +194,7 @@ def _named(variant: Variant) -> list[str]:
     """``padded-fused: B transposed and padded in one launch (FUSED=1)``, for each named configuration."""
     return [
         f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
-        for name, each in variant.named.items()
+        for name, each in variant.parameters.named.items()
     ]
 
 

@@ -486,7 +486,7 @@ class CublasExecutor:
         batch = BATCH if case.gemm.batch > 1 else 1
         key = case.dtype, case.gemm.ops, batch
         if key not in self._exact:
-            edge = BY_NAME[case.variant].edge({})
+            edge = BY_NAME[case.variant].launches.edge({})
             kernel = Kernel(self._result, edge, ops=case.gemm.ops, batch=batch, step=step(case.dtype))
             self._exact[key] = exact_test_error(kernel, case.dtype)
         return self._exact[key]
@@ -546,7 +546,7 @@ class CublasBench:
         self._exact_error = exact_error
         self._values = load_operands(case, policy.seed)
         self._stored = self._values.stored(problem)
-        sums = BY_NAME[case.variant].sums.get(problem.dtype, "")
+        sums = BY_NAME[case.variant].needs.sums.get(problem.dtype, "")
         self._answers = Answers(case, self._values, sums)
         self.sets = operand_sets(problem, facts, policy)
         self._pinned = policy.memory != "pageable"

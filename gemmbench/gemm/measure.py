@@ -294,7 +294,7 @@ def _can_share(present: Case, other: Case) -> bool:
     """Whether two cases can share operands: the same executor, and no image unless the kernel is the same."""
     kernels = variant_of(present), variant_of(other)
     return kernels[0].executor == kernels[1].executor and (
-        kernels[0] is kernels[1] or not any(kernel.images for kernel in kernels)
+        kernels[0] is kernels[1] or not any(kernel.launches.images for kernel in kernels)
     )
 
 
@@ -406,7 +406,7 @@ def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> 
     """
     clocks = handle.prepared.clocks
     is_long = len(clocks) * policy.min_batches * one_s > policy.budget_s and "host" in clocks
-    return ("host",) if is_long and not variant_of(case).images else clocks
+    return ("host",) if is_long and not variant_of(case).launches.images else clocks
 
 
 def _parts_count(row: Row, policy: Policy) -> int:

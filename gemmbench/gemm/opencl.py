@@ -64,8 +64,8 @@ class GemmExecutor:
                 partial(self._exact_error, variant, case, parameters, bind),
                 self._built(case, programs, smaller),
                 (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
-                variant.sums.get(case.dtype, ""),
-                variant.without,
+                variant.needs.sums.get(case.dtype, ""),
+                variant.launches.without,
                 self._tile(variant, case.gemm, parameters),
             )
             if like is not None:
@@ -122,7 +122,7 @@ class GemmExecutor:
         operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
-        multiply = {step.file for step in variant.passes if step.role == "multiply"}
+        multiply = {step.file for step in variant.launches.passes if step.role == "multiply"}
         for file in variant.files:
             shared = shared_options(file, options, root)
             for name, (*_, macro) in TRANSPOSED.items():
@@ -155,7 +155,7 @@ class GemmExecutor:
         }
         held |= {
             name: self.runtime.image(*spec.shape(problem), dtype.numpy)
-            for name, spec in variant.images.items()
+            for name, spec in variant.launches.images.items()
         }
         held |= buffers
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
@@ -168,7 +168,7 @@ class GemmExecutor:
         prepared = list[Step]()
         for step in variant.steps(values):
             items = step.items(values)
-            if 0 in items or (step.role == "image" and buffers.keys() & variant.images.keys()):
+            if 0 in items or (step.role == "image" and buffers.keys() & variant.launches.images.keys()):
                 continue
             kernel, group = self.runtime.fitted(programs[step.file], step, values, fixed)
             with errors():
@@ -194,11 +194,11 @@ class GemmExecutor:
         numbers = tuple(sorted(parameters.items()))
         key = (variant.name, variant.files, variant.compilation.flags, dtype, ops, batch, numbers, root)
         if key not in self._exact:
-            edge = variant.edge(parameters)
+            edge = variant.launches.edge(parameters)
             kernel = verify.Kernel(
                 partial(self._result, bind=bind),
                 edge,
-                variant.without,
+                variant.launches.without,
                 self._tile(variant, edge_problem(dtype, edge), parameters),
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,

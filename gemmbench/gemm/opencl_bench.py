@@ -196,7 +196,7 @@ class GemmBench:
         matrices = {"A": self._stored.a, "B": self._stored.b, "C": self._stored.c}
         as_image = {
             spec.source: name
-            for name, spec in variant.images.items()
+            for name, spec in variant.launches.images.items()
             if not (problem.trans_a if spec.source == "A" else problem.trans_b)
         }  # what is stored transposed goes into an image by a pass
         tight = {"A": self._values.a, "B": self._values.b}  # an image has nothing between its rows

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from gemmbench.ladder import cpu, few, gpu, nv_thin, nvidia, own, published
-from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Library, Needs, Variant, laid_out
+from gemmbench.ladder.variant import LIBRARIES, OURS, OWN, Launches, Library, Needs, Variant, laid_out
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import FP8_DTYPES, GEMM_DTYPES
@@ -29,8 +29,8 @@ _LIBRARIES = (
         family=LIBRARIES,
         idea="the host's BLAS, through numpy.matmul",
         source="NumPy; the BLAS it was built with is named in the run",
-        dtypes=("float", "double"),
-        batches=True,
+        launches=Launches(batches=True),
+        needs=Needs(dtypes=("float", "double")),
         library=Library("numpy"),
     ),
     Variant(
@@ -38,11 +38,13 @@ _LIBRARIES = (
         family=LIBRARIES,
         idea="CLBlast, the tuned OpenCL BLAS",
         source="Nugteren, CLBlast: A Tuned OpenCL BLAS Library, IWOCL 2018; it succeeds ViennaCL and clBLAS",
-        # A direct kernel serves small problems, others large ones: from m n k between 450 and 800 cubed on,
-        # by device. The exact test is past that.
-        edge=lambda _: 1200,
+        launches=Launches(
+            # A direct kernel serves small problems, others large ones: from m n k between 450 and 800 cubed
+            # on, by device. The exact test is past that.
+            edge=lambda _: 1200,
+            batches=True,
+        ),
         library=Library("clblast", "libclblast"),
-        batches=True,
     ),
     Variant(
         name=CUBLAS,
@@ -50,14 +52,15 @@ _LIBRARIES = (
         idea="cuBLAS, NVIDIA's own BLAS",
         source="NVIDIA, cuBLAS; on tensor cores in every type but float, and char, which takes its dp4a path "
         "where B is not stored transposed; sums of half kept in float; of fp8 only e4m3, by B transposed",
-        dtypes=GEMM_DTYPES,
-        sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
-        matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
-        # It multiplies types that NVIDIA's OpenCL does not list.
-        needs=Needs(lacks=lambda device, _: "" if device.family == "gpu-nvidia" else _NO_CUBLAS),
-        edge=lambda _: 256,
+        launches=Launches(edge=lambda _: 256, batches=True),
+        needs=Needs(
+            # It multiplies types that NVIDIA's OpenCL does not list.
+            lacks=lambda device, _: "" if device.family == "gpu-nvidia" else _NO_CUBLAS,
+            dtypes=GEMM_DTYPES,
+            sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
+            matrix_units=("double", "half", "bfloat16", "tf32", *FP8_DTYPES),
+        ),
         library=Library("cublas", "libcublas and an NVIDIA GPU", matrix_layouts={"char": ("NT",)}),
-        batches=True,
     ),
 )
 

@@ -10,8 +10,10 @@ from functools import lru_cache
 from gemmbench.ladder.variant import (
     OURS,
     Constraint,
+    Launches,
     Needs,
     Parameter,
+    Parameters,
     Pass,
     Role,
     Shape,
@@ -237,93 +239,99 @@ CPU_PACKED = Variant(
     family=OURS,
     idea="packed panels and vector registers (CPU)",
     source="gemmbench, after the structure of BLIS (Van Zee and van de Geijn, ACM TOMS 41, 2015)",
-    passes=(
-        _pass(
-            "pack",
-            "pack_a",
-            ("steps", "m", "k", "A", "lda", "AP"),
-            lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
-            lambda v: v["PACKA"] == 1 and _is_matrix(v),
-        ),
-        _pass(
-            "pack",
-            "pack_b",
-            ("steps", "k", "n", "B", "ldb", "BP"),
-            lambda v: (v["n"] // _width(v), ceil_div(v["k"], v["steps"])),
-            lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
-        ),
-        _pass(
-            "multiply",
-            "cpu_packed",
-            (
-                *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
-                *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
+    launches=Launches(
+        passes=(
+            _pass(
+                "pack",
+                "pack_a",
+                ("steps", "m", "k", "A", "lda", "AP"),
+                lambda v: (_tiles(v), ceil_div(v["k"], v["steps"])),
+                lambda v: v["PACKA"] == 1 and _is_matrix(v),
             ),
-            lambda v: (ceil_div(_panels(v), v["PANELS"]), ceil_div(v["m"], v["rows"]) * _slices(v)),
-            _is_matrix,
+            _pass(
+                "pack",
+                "pack_b",
+                ("steps", "k", "n", "B", "ldb", "BP"),
+                lambda v: (v["n"] // _width(v), ceil_div(v["k"], v["steps"])),
+                lambda v: v["PACKB"] == _BEFORE and _is_matrix(v),
+            ),
+            _pass(
+                "multiply",
+                "cpu_packed",
+                (
+                    *("m", "n", "k", "alpha", "A", "lda", "PACKA", "AP", "B", "ldb", "PACKB", "BP"),
+                    *("beta", "C", "ldc", "P", "PANELS", "rows", "KC", "span"),
+                ),
+                lambda v: (ceil_div(_panels(v), v["PANELS"]), ceil_div(v["m"], v["rows"]) * _slices(v)),
+                _is_matrix,
+            ),
+            _pass(
+                "multiply",
+                "one_row",
+                ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
+                lambda v: (ceil_div(_panels(v), v["PANELS"]), _slices(v)),
+                _is_row,
+            ),
+            _pass(
+                "multiply",
+                "one_column",
+                ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
+                lambda v: (1, ceil_div(v["m"], v["rows"])),
+                _is_column,
+            ),
+            _pass(
+                "add",
+                "add",
+                ("m", "n", "slices", "alpha", "P", "beta", "C", "ldc"),
+                lambda v: (_panels(v), v["m"]),
+                lambda v: v["slices"] > 1 and not _is_column(v),
+            ),
         ),
-        _pass(
-            "multiply",
-            "one_row",
-            ("n", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "P", "PANELS", "span"),
-            lambda v: (ceil_div(_panels(v), v["PANELS"]), _slices(v)),
-            _is_row,
-        ),
-        _pass(
-            "multiply",
-            "one_column",
-            ("m", "k", "alpha", "A", "lda", "B", "ldb", "beta", "C", "ldc", "rows"),
-            lambda v: (1, ceil_div(v["m"], v["rows"])),
-            _is_column,
-        ),
-        _pass(
-            "add",
-            "add",
-            ("m", "n", "slices", "alpha", "P", "beta", "C", "ldc"),
-            lambda v: (_panels(v), v["m"]),
-            lambda v: v["slices"] > 1 and not _is_column(v),
-        ),
+        extents={
+            "steps": lambda _: _PACK_STEPS,
+            "rows": lambda v: v["TILES"] * v["MR"],
+            "span": _span,
+            "slices": _slices,
+        },
+        temporaries={
+            "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if v["PACKA"] and _is_matrix(v) else 0,
+            "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
+            "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
+        },
+        either=("A", "B"),
+        batches=True,
+        edge=lambda p: max(p["MR"], _width(p)),
+        tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
     ),
-    parameters={
-        "MR": Parameter("rows of a micro-tile", (4, 6, 8, 12, 14)),
-        "NV": Parameter("vectors across a micro-tile", (1, 2, 3, 4)),
-        "WIDTH": Parameter("elements of a vector: what a register of the CPU holds", (2, 4, 8, 16)),
-        "UNROLL": Parameter("steps along k in a turn of the innermost loop", (1, 2, 4)),
-        "DEPTH": Parameter("steps along k of a panel of B that stays in the second cache", (256, 512, 1024)),
-        "PACKA": Parameter("1: A in panels; 0: as it is", (0, 1), True, 0),
-        "PACKB": Parameter(
-            "whole panels of B: 0 as they are, 1 packed before, 2 by each block", (0, 1, 2), True, 0
+    parameters=Parameters(
+        {
+            "MR": Parameter("rows of a micro-tile", (4, 6, 8, 12, 14)),
+            "NV": Parameter("vectors across a micro-tile", (1, 2, 3, 4)),
+            "WIDTH": Parameter("elements of a vector: what a register of the CPU holds", (2, 4, 8, 16)),
+            "UNROLL": Parameter("steps along k in a turn of the innermost loop", (1, 2, 4)),
+            "DEPTH": Parameter(
+                "steps along k of a panel of B that stays in the second cache", (256, 512, 1024)
+            ),
+            "PACKA": Parameter("1: A in panels; 0: as it is", (0, 1), True, 0),
+            "PACKB": Parameter(
+                "whole panels of B: 0 as they are, 1 packed before, 2 by each block", (0, 1, 2), True, 0
+            ),
+            "KC": Parameter("steps along k before the sums go to C", (16, 256, 512, 1024), launch=True),
+            "TILES": Parameter("micro-tiles down a work-item's block", (1, 8, 16, 32), launch=True),
+            "PANELS": Parameter("panels across a work-item's block", (1, 4, 11, 22), launch=True),
+            "SLICES": Parameter("parts of k that are summed side by side, and added", (1, 2, 4), launch=True),
+        },
+        presets={"default": {"MR": 6, "NV": 4, "WIDTH": 16, "UNROLL": 4, "DEPTH": 512}},
+        derive=blocking,
+        constraints=(
+            Constraint(
+                lambda p: p.get("PANELS", 1) <= p["DEPTH"],
+                "PANELS must be at most DEPTH: sums of one row are kept where a panel is",
+            ),
         ),
-        "KC": Parameter("steps along k before the sums go to C", (16, 256, 512, 1024), launch=True),
-        "TILES": Parameter("micro-tiles down a work-item's block", (1, 8, 16, 32), launch=True),
-        "PANELS": Parameter("panels across a work-item's block", (1, 4, 11, 22), launch=True),
-        "SLICES": Parameter("parts of k that are summed side by side, and added", (1, 2, 4), launch=True),
-    },
-    presets={"default": {"MR": 6, "NV": 4, "WIDTH": 16, "UNROLL": 4, "DEPTH": 512}},
-    derive=blocking,
-    constraints=(
-        Constraint(
-            lambda p: p.get("PANELS", 1) <= p["DEPTH"],
-            "PANELS must be at most DEPTH: sums of one row are kept where a panel is",
-        ),
+        choose=_blocks,
     ),
-    choose=_blocks,
-    extents={
-        "steps": lambda _: _PACK_STEPS,
-        "rows": lambda v: v["TILES"] * v["MR"],
-        "span": _span,
-        "slices": _slices,
-    },
-    temporaries={
-        "AP": lambda v: _tiles(v) * v["k"] * v["MR"] if v["PACKA"] and _is_matrix(v) else 0,
-        "BP": lambda v: v["n"] // _width(v) * _width(v) * v["k"] if v["PACKB"] == _BEFORE else 0,
-        "P": lambda v: v["slices"] * v["m"] * v["n"] if v["slices"] > 1 else 0,
-    },
     needs=Needs(device_type="cpu", local_elements=lambda p: p["DEPTH"] * _width(p)),
-    either=("A", "B"),
-    batches=True,
-    edge=lambda p: max(p["MR"], _width(p)),
-    tile=lambda p: (p["TILES"] * p["MR"], p["PANELS"] * _width(p)),
 )
 
 
@@ -341,28 +349,36 @@ INTEL_BLOCK = Variant(
     family=OURS,
     idea="for Intel GPUs, untested: block reads",
     source="gemmbench; Intel's extension cl_intel_subgroups describes the block reads",
-    passes=(
-        multiply(
-            "22_intel_block.cl",
-            "intel_block",
-            lambda v: (ceil_div(v["n"], v["LANES"] * v["TN"]) * v["LANES"], ceil_div(v["m"], v["TM"])),
-            lambda v: (v["LANES"], v["GY"]),
+    launches=Launches(
+        passes=(
+            multiply(
+                "22_intel_block.cl",
+                "intel_block",
+                lambda v: (ceil_div(v["n"], v["LANES"] * v["TN"]) * v["LANES"], ceil_div(v["m"], v["TM"])),
+                lambda v: (v["LANES"], v["GY"]),
+            ),
         ),
+        batches=True,
+        edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
     ),
-    parameters={
-        "LANES": Parameter("work-items of a sub-group; the device must have sub-groups of that", (8, 16, 32)),
-        "GY": Parameter("sub-groups in a work-group, one below the other", (1, 2, 4, 8)),
-        "TM": Parameter("rows of C of a sub-group", (4, 8, 16)),
-        "TN": Parameter("columns of C of a lane: elements of a block read", (2, 4, 8)),
-    },
-    presets={
-        "default": {"LANES": 16, "GY": 4, "TM": 8, "TN": 4},
-        "default:double": {"TN": 2},
-        "cpu-intel": {"LANES": 8, "TN": 2},
-        "cpu-intel:double": {"TM": 4},
-    },
-    constraints=(
-        Constraint(lambda p: p["TN"] in (2, 4, 8), "TN is 2, 4 or 8: block reads come in these widths"),
+    parameters=Parameters(
+        {
+            "LANES": Parameter(
+                "work-items of a sub-group; the device must have sub-groups of that", (8, 16, 32)
+            ),
+            "GY": Parameter("sub-groups in a work-group, one below the other", (1, 2, 4, 8)),
+            "TM": Parameter("rows of C of a sub-group", (4, 8, 16)),
+            "TN": Parameter("columns of C of a lane: elements of a block read", (2, 4, 8)),
+        },
+        presets={
+            "default": {"LANES": 16, "GY": 4, "TM": 8, "TN": 4},
+            "default:double": {"TN": 2},
+            "cpu-intel": {"LANES": 8, "TN": 2},
+            "cpu-intel:double": {"TM": 4},
+        },
+        constraints=(
+            Constraint(lambda p: p["TN"] in (2, 4, 8), "TN is 2, 4 or 8: block reads come in these widths"),
+        ),
     ),
     needs=Needs(
         lacks=_lacks,
@@ -370,6 +386,4 @@ INTEL_BLOCK = Variant(
         type_extensions={"double": ("cl_intel_subgroups_long",), "half": ("cl_intel_subgroups_short",)},
         sub_group=lambda p: p["LANES"],
     ),
-    batches=True,
-    edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )

@@ -14,8 +14,10 @@ from gemmbench.ladder.variant import (
     ROWS,
     Compilation,
     Constraint,
+    Launches,
     Needs,
     Parameter,
+    Parameters,
     Values,
     Variant,
     multiple,
@@ -169,59 +171,67 @@ SMALL = Variant(
     family=OURS,
     idea="small products: k split in a work-group",
     source="gemmbench",
-    passes=(
-        replace(_MULTIPLY_SMALL, when=_whole),
-        replace(_MULTIPLY_SMALL, kernel="small_ragged", when=lambda v: not _whole(v)),
+    launches=Launches(
+        passes=(
+            replace(_MULTIPLY_SMALL, when=_whole),
+            replace(_MULTIPLY_SMALL, kernel="small_ragged", when=lambda v: not _whole(v)),
+        ),
+        batches=True,
+        edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
     ),
-    parameters={
-        "BM": Parameter("rows of C in a work-group's tile", (16, 32, 64, 128)),
-        "BN": Parameter("columns of C in a work-group's tile", (16, 32, 64)),
-        "BK": Parameter("steps along k of a slice that are in local memory", (8, 16, 32)),
-        "TM": Parameter("rows of C in a work-item's micro-tile", (2, 4, 8)),
-        "TN": Parameter("columns of C in a work-item's micro-tile", (4, 8)),
-        "SPLIT": Parameter("slices of k, each multiplied by work-items of its own", (1, 2, 4, 8)),
-        "WIDTH": Parameter("elements of a vector", (2, 4)),
-        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4), least=0),
-        "STAGES": Parameter(
-            "pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)
+    parameters=Parameters(
+        {
+            "BM": Parameter("rows of C in a work-group's tile", (16, 32, 64, 128)),
+            "BN": Parameter("columns of C in a work-group's tile", (16, 32, 64)),
+            "BK": Parameter("steps along k of a slice that are in local memory", (8, 16, 32)),
+            "TM": Parameter("rows of C in a work-item's micro-tile", (2, 4, 8)),
+            "TN": Parameter("columns of C in a work-item's micro-tile", (4, 8)),
+            "SPLIT": Parameter("slices of k, each multiplied by work-items of its own", (1, 2, 4, 8)),
+            "WIDTH": Parameter("elements of a vector", (2, 4)),
+            "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 2, 4), least=0),
+            "STAGES": Parameter(
+                "pairs of tiles in local memory: one is multiplied, the others load", (1, 2, 3, 4)
+            ),
+            "ASYNC": switch("1: tiles are copied by cp.async, which NVIDIA has; 0: by registers"),
+            "DIRECT": switch("1: no tiles, operands go straight to registers"),
+        },
+        presets={
+            "default": {"WIDTH": 4, "PAD": 4},
+            "default:double": {"WIDTH": 2, "PAD": 2},
+            "cpu": {**_form(32, 32, 8, 4, 4, 2, 1, 0), "ASYNC": 0},
+        },
+        constraints=(
+            ROWS,
+            COLUMNS,
+            multiple("TN", "WIDTH", ", so that columns are whole vectors"),
+            multiple("BN", "WIDTH", ", so that rows are whole vectors"),
+            multiple("BK", "WIDTH", ", so that a slice is whole vectors"),
+            multiple("PAD", "WIDTH", ", so that rows stay aligned"),
+            Constraint(
+                lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
+                "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
+            ),
+            Constraint(
+                lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
+                "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are "
+                "copied",
+            ),
+            Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
+            Constraint(
+                lambda p: p.get("DIRECT", 0) in (0, 1 - p.get("ASYNC", 0)),
+                "DIRECT must be 0, or 1 with ASYNC=0",
+            ),
         ),
-        "ASYNC": switch("1: tiles are copied by cp.async, which NVIDIA has; 0: by registers"),
-        "DIRECT": switch("1: no tiles, operands go straight to registers"),
-    },
-    presets={
-        "default": {"WIDTH": 4, "PAD": 4},
-        "default:double": {"WIDTH": 2, "PAD": 2},
-        "cpu": {**_form(32, 32, 8, 4, 4, 2, 1, 0), "ASYNC": 0},
-    },
-    constraints=(
-        ROWS,
-        COLUMNS,
-        multiple("TN", "WIDTH", ", so that columns are whole vectors"),
-        multiple("BN", "WIDTH", ", so that rows are whole vectors"),
-        multiple("BK", "WIDTH", ", so that a slice is whole vectors"),
-        multiple("PAD", "WIDTH", ", so that rows stay aligned"),
-        Constraint(
-            lambda p: "STAGES" not in p or (p["STAGES"] >= 2 if p.get("ASYNC") else p["STAGES"] <= 2),
-            "STAGES must be 2 or more with ASYNC=1, and 1 or 2 with ASYNC=0",
-        ),
-        Constraint(
-            lambda p: not p.get("ASYNC") or p["WIDTH"] * p["itemsize"] == _COPY,
-            "with ASYNC WIDTH must be 4 for float and 2 for double, and half cannot be: 16 bytes are copied",
-        ),
-        Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
-        Constraint(
-            lambda p: p.get("DIRECT", 0) in (0, 1 - p.get("ASYNC", 0)), "DIRECT must be 0, or 1 with ASYNC=0"
-        ),
+        choose=_small_form,
     ),
-    choose=_small_form,
     needs=replace(
-        _NEEDS, extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (), local_elements=_small_local
+        _NEEDS,
+        extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") else (),
+        local_elements=_small_local,
+        sums={"half": "float"},
+        unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
     ),
     compilation=Compilation(_compiled_for),
-    sums={"half": "float"},
-    batches=True,
-    edge=lambda p: max(p.get("BM", 0), p.get("BN", 0), 16),
-    unfit=lambda g: "" if max(g.m, g.n, g.k) <= _MOST else f"small is for m, n and k of {_MOST} or less",
 )
 
 _THIN = 16  # rows or columns
@@ -377,75 +387,86 @@ THIN = Variant(
     family=OURS,
     idea="for few rows or columns of C",
     source="gemmbench",
-    passes=(
-        replace(
-            _MULTIPLY_THIN,
-            file="gemm/24_thin_many.cl",
-            kernel="thin_many",
-            items=lambda v: (_many_blocks(v)[0] * _MANY_ITEMS[along_k(v)], _many_blocks(v)[1] * v["PARTS"]),
-            group=lambda v: (_MANY_ITEMS[along_k(v)], 1),
-            when=_is_many,
+    launches=Launches(
+        passes=(
+            replace(
+                _MULTIPLY_THIN,
+                file="gemm/24_thin_many.cl",
+                kernel="thin_many",
+                items=lambda v: (
+                    _many_blocks(v)[0] * _MANY_ITEMS[along_k(v)],
+                    _many_blocks(v)[1] * v["PARTS"],
+                ),
+                group=lambda v: (_MANY_ITEMS[along_k(v)], 1),
+                when=_is_many,
+            ),
+            replace(_MULTIPLY_THIN, when=lambda v: thin_whole(v) and not _is_many(v)),
+            replace(
+                _MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not thin_whole(v) and not _is_many(v)
+            ),
+            replace(
+                _MULTIPLY_THIN,
+                kernel="thin_sum",
+                items=lambda v: (v["n"], v["m"]),
+                group=lambda _: (16, 16),
+                arguments=("m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"),
+                any_group=True,
+                when=lambda v: v["PARTS"] > 1,
+            ),
         ),
-        replace(_MULTIPLY_THIN, when=lambda v: thin_whole(v) and not _is_many(v)),
-        replace(_MULTIPLY_THIN, kernel="thin_ragged", when=lambda v: not thin_whole(v) and not _is_many(v)),
-        replace(
-            _MULTIPLY_THIN,
-            kernel="thin_sum",
-            items=lambda v: (v["n"], v["m"]),
-            group=lambda _: (16, 16),
-            arguments=("m", "n", "alpha", "beta", "C", "ldc", "P", "PARTS"),
-            any_group=True,
-            when=lambda v: v["PARTS"] > 1,
-        ),
+        temporaries={
+            "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
+        },
+        batches=True,
+        edge=lambda p: (
+            max(*_thin_tile(p), p.get("MANY", 0)) if "LX" in p else 32
+        ),  # a problem has yet to choose
+        tile=_thin_tile,
+        either=("A", "B"),
     ),
-    parameters={
-        "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
-        "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
-        "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
-        "WIDE": Parameter("such vectors of a row of the large operand that it reads at once", (1, 2, 4)),
-        "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
-        "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
-        "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
-        "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
-        "AHEAD": switch("1: vectors of the large operand that are needed next are on their way"),
-        "MANY": Parameter(
-            "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",
-            (0, _MANY),
-            least=0,
+    parameters=Parameters(
+        {
+            "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
+            "THIN": Parameter("rows or columns of C whose sums a work-item keeps", _KEPT),
+            "WIDTH": Parameter("elements of a vector: 16 bytes", (2, 4, 8)),
+            "WIDE": Parameter("such vectors of a row of the large operand that it reads at once", (1, 2, 4)),
+            "LX": Parameter("work-items of a group along rows of the large operand", (8, 16, 32, 64)),
+            "LY": Parameter("and across them", (4, 8, 16, 32, 64, 128)),
+            "DEEP": Parameter("rows of the large operand that a work-item reads at once", (1, 2, 4, 8)),
+            "KC": Parameter("steps along k of the small operand in local memory", (128, 256, 512, 1024)),
+            "AHEAD": switch("1: vectors of the large operand that are needed next are on their way"),
+            "MANY": Parameter(
+                "of the large operand, rows or columns that a group has for 16 of the other; 0: as for fewer",
+                (0, _MANY),
+                least=0,
+            ),
+            "ASYNC": switch("1: it copies the small operand by cp.async, which NVIDIA has"),
+            "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
+        },
+        presets={
+            "default": {"WIDTH": 4},
+            "default:double": {"WIDTH": 2},
+            "default:half": {"WIDTH": 8},
+            "cpu": {"WIDE": 1, "LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
+        },
+        constraints=(
+            Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
+            Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
+            Constraint(
+                lambda p: p.get("MANY", 0) in ((0, _MANY) if p["itemsize"] == _COPY // 4 else (0,)),
+                "MANY must be 0, or in float 64",
+            ),
         ),
-        "ASYNC": switch("1: it copies the small operand by cp.async, which NVIDIA has"),
-        "PARTS": Parameter("parts of k, each a group's of its own", (1, 2, 4, 8), launch=True),
-    },
-    presets={
-        "default": {"WIDTH": 4},
-        "default:double": {"WIDTH": 2},
-        "default:half": {"WIDTH": 8},
-        "cpu": {"WIDE": 1, "LX": 8, "LY": 8, "DEEP": 2, "KC": 128},
-    },
-    constraints=(
-        Constraint(lambda p: p.get("COLUMNS", 0) in (0, 1), "COLUMNS must be 0 or 1"),
-        Constraint(lambda p: p.get("ASYNC", 0) in (0, 1), "ASYNC must be 0 or 1"),
-        Constraint(
-            lambda p: p.get("MANY", 0) in ((0, _MANY) if p["itemsize"] == _COPY // 4 else (0,)),
-            "MANY must be 0, or in float 64",
-        ),
+        choose=_thin_shape,
     ),
-    choose=_thin_shape,
-    temporaries={
-        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["m"] * v["n"] * (2 if v["itemsize"] == 2 else 1)
-    },
     needs=replace(
         _NEEDS,
         extensions=lambda p: (_NVIDIA,) if p.get("ASYNC") and p.get("MANY") else (),
         local_elements=_thin_local,
+        sums={"half": "float"},
+        unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"thin is for m or n of {_THIN} or less",
     ),
     compilation=SMALL.compilation,
-    sums={"half": "float"},
-    batches=True,
-    edge=lambda p: max(*_thin_tile(p), p.get("MANY", 0)) if "LX" in p else 32,  # a problem has yet to choose
-    tile=_thin_tile,
-    either=("A", "B"),
-    unfit=lambda g: "" if min(g.m, g.n) <= _THIN else f"thin is for m or n of {_THIN} or less",
 )
 
 VARIANTS = (SMALL, THIN)

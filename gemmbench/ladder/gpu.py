@@ -13,8 +13,10 @@ from gemmbench.ladder.variant import (
     Compilation,
     Constraint,
     Formula,
+    Launches,
     Needs,
     Parameter,
+    Parameters,
     Pass,
     Values,
     Variant,
@@ -101,48 +103,52 @@ def _whole_parts(lanes: Formula) -> Constraint:
 GPU_TILE = Variant(
     name="gpu-tile",
     family=OURS,
-    batches=True,
     idea="two-level tiles, overlapping stages",
     source="gemmbench",
-    passes=_passes("18_gpu_tile.cl", "gpu_tile"),
-    parameters={
-        **tile_parameters((64, 128, 256), (4, 8, 16)),
-        "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
-        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4, 8), least=0),
-        "LANES": Parameter("work-items of a sub-group", (16, 32, 64)),
-        "LX": Parameter("of them, across the tile", (4, 8, 16)),
-        "AHEAD": switch("1: the fragments of the next step load while this one multiplies"),
-        "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
-    },
-    presets={
-        "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4}
-        | {"PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1, "BAND": 8},
-        "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
-        "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
-        "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
-        **mobile(BM=32, BN=32, TM=4, TN=4, WIDTH=4, AHEAD=0),
-    },
-    constraints=(
-        ROWS,
-        COLUMNS,
-        _TALL,
-        _BROAD,
-        _ALIGNED,
-        _whole_parts(lambda p: p["LANES"]),
-        _SHARED,
-        Constraint(lambda p: p["BK"] % 2 == 0, "BK must be even: two sets of fragments take turns"),
+    launches=Launches(
+        batches=True,
+        passes=_passes("18_gpu_tile.cl", "gpu_tile"),
+        extents={
+            "aw": lambda v: round_up(v["columns_a"], v["WIDTH"]),
+            "bw": lambda v: round_up(v["columns_b"], v["WIDTH"]),
+        },
+        temporaries={
+            "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
+            "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
+        },
+        either=("A", "B"),
+        edge=tile_edge,
     ),
-    extents={
-        "aw": lambda v: round_up(v["columns_a"], v["WIDTH"]),
-        "bw": lambda v: round_up(v["columns_b"], v["WIDTH"]),
-    },
-    temporaries={
-        "AP": lambda v: 0 if _fits_a(v) else v["rows_a"] * v["aw"],
-        "BP": lambda v: 0 if _fits_b(v) else v["rows_b"] * v["bw"],
-    },
-    either=("A", "B"),
+    parameters=Parameters(
+        {
+            **tile_parameters((64, 128, 256), (4, 8, 16)),
+            "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
+            "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4, 8), least=0),
+            "LANES": Parameter("work-items of a sub-group", (16, 32, 64)),
+            "LX": Parameter("of them, across the tile", (4, 8, 16)),
+            "AHEAD": switch("1: the fragments of the next step load while this one multiplies"),
+            "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
+        },
+        presets={
+            "default": {"BM": 64, "BN": 64, "BK": 8, "TM": 8, "TN": 4, "WIDTH": 4}
+            | {"PAD": 4, "LANES": 32, "LX": 8, "AHEAD": 1, "BAND": 8},
+            "gpu": {"BM": 128, "BN": 128, "TM": 8, "TN": 8},
+            "gpu:double": {"BM": 64, "BN": 64, "TM": 8, "TN": 4, "WIDTH": 2},
+            "gpu-nvidia": {"BM": 128, "BN": 128, "TM": 8, "TN": 16, "LX": 4, "AHEAD": 0, "BAND": 16},
+            **mobile(BM=32, BN=32, TM=4, TN=4, WIDTH=4, AHEAD=0),
+        },
+        constraints=(
+            ROWS,
+            COLUMNS,
+            _TALL,
+            _BROAD,
+            _ALIGNED,
+            _whole_parts(lambda p: p["LANES"]),
+            _SHARED,
+            Constraint(lambda p: p["BK"] % 2 == 0, "BK must be even: two sets of fragments take turns"),
+        ),
+    ),
     needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["PAD"] + p["BN"])),
-    edge=tile_edge,
 )
 
 _WARP = 32
@@ -396,7 +402,7 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
     compilation = replace(variant.compilation, of_parameters=_flags)
     if problem.trans_a:
         return replace(variant, compilation=compilation)
-    if not edge or not is_large or "nt" in variant.extents:
+    if not edge or not is_large or "nt" in variant.launches.extents:
         return variant
     over_a = replace(_COPIES[0], file=f"gemm/{EDGE_FILE}", kernel="transpose_with_edge")
     more = ("m", "k", "alpha", "Q", "mw", "beta", "C", "ldc", "nt", "EDGE")
@@ -406,72 +412,86 @@ def _with_edge(variant: Variant, problem: Gemm) -> Variant:
         arguments = (*over_a.arguments, *b, "nt", "EDGE", "Q")
         return replace(over_a, arguments=arguments, when=lambda v: _takes_b(v) == is_plain)
 
-    tiles = (step for step in variant.passes if step.role == "multiply")
+    tiles = (step for step in variant.launches.passes if step.role == "multiply")
     renamed = (replace(step, arguments=("m", "nt", *step.arguments[2:])) for step in tiles)
     return replace(
         variant,
-        passes=(*_COPIES[2:], beside(("B", "ldb"), True), beside(("BP", "nw"), False), *renamed, add),
-        choose=lambda problem, device, p: _form(problem, device, p, narrow=True),
-        extents={**variant.extents, "nt": lambda v: v["n"] - v["EDGE"]},
-        temporaries={**variant.temporaries, "Q": lambda v: ceil_div(v["k"], 32) * v["EDGE"] * v["mw"]},
+        launches=replace(
+            variant.launches,
+            passes=(*_COPIES[2:], beside(("B", "ldb"), True), beside(("BP", "nw"), False), *renamed, add),
+            extents={**variant.launches.extents, "nt": lambda v: v["n"] - v["EDGE"]},
+            temporaries={
+                **variant.launches.temporaries,
+                "Q": lambda v: ceil_div(v["k"], 32) * v["EDGE"] * v["mw"],
+            },
+            edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
+        ),
+        parameters=replace(
+            variant.parameters, choose=lambda problem, device, p: _form(problem, device, p, narrow=True)
+        ),
         compilation=compilation,
-        edge=lambda p: tile_edge(p) - 3,  # the exact test has five columns more: two past the tiles
     )
 
 
 NV_ASYNC = Variant(
     name="nv-async",
     family=OURS,
-    batches=True,
     idea="asynchronous copies (cp.async)",
     source="gemmbench",
-    passes=(
-        *_COPIES,
-        *(_async_multiply(plain_a, plain_b) for plain_a in (False, True) for plain_b in (True, False)),
-        _SUM_PARTS,
-    ),
-    parameters={
-        **tile_parameters((64, 128, 256), (4, 8, 16)),
-        "WIDTH": Parameter("elements of a copy, which is 16 bytes", (2, 4)),
-        "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4), least=0),
-        "STAGES": Parameter("pairs of tiles in local memory", (2, 3, 4), least=2),
-        "LX": Parameter("lanes of a warp across the tile", (4, 8, 16)),
-        "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
-        "REGISTERS": Parameter("that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0),
-    },
-    presets={
-        "default": {"WIDTH": 4, "BAND": 16, "REGISTERS": 0},
-        "default:double": {**_LAST, "BM": 64, "WIDTH": 2, "PAD": 4, "STAGES": 2, "LX": 8},
-    },
-    constraints=(
-        Constraint(
-            lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
-            "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
+    launches=Launches(
+        batches=True,
+        passes=(
+            *_COPIES,
+            *(_async_multiply(plain_a, plain_b) for plain_a in (False, True) for plain_b in (True, False)),
+            _SUM_PARTS,
         ),
-        *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
-        *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
+        extents={
+            "mw": lambda v: round_up(v["m"], v["BM" if _is_segmented(v) else "WIDTH"]),
+            "nw": lambda v: round_up(v["n"], _LINE * v["WIDTH"]),  # rows of its copy begin on lines of memory
+        },
+        temporaries={
+            "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
+            "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
+            "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
+        },
+        either=("A", "B"),
+        edge=tile_edge,
     ),
-    choose=_form,
-    searched=tuple(_LAST),
-    extents={
-        "mw": lambda v: round_up(v["m"], v["BM" if _is_segmented(v) else "WIDTH"]),
-        "nw": lambda v: round_up(v["n"], _LINE * v["WIDTH"]),  # rows of its copy begin on lines of memory
-    },
-    temporaries={
-        "AT": lambda v: 0 if _takes_a(v) else v["k"] * v["mw"],
-        "BP": lambda v: 0 if _takes_b(v) else v["k"] * v["nw"],
-        "P": lambda v: (_tiles(v) - v["WHOLE"]) * v["PARTS"] * v["BM"] * v["BN"],
-    },
+    parameters=Parameters(
+        {
+            **tile_parameters((64, 128, 256), (4, 8, 16)),
+            "WIDTH": Parameter("elements of a copy, which is 16 bytes", (2, 4)),
+            "PAD": Parameter("elements that rows of A's tile are longer than it", (0, 4), least=0),
+            "STAGES": Parameter("pairs of tiles in local memory", (2, 3, 4), least=2),
+            "LX": Parameter("lanes of a warp across the tile", (4, 8, 16)),
+            "BAND": Parameter("tile rows that groups walk down before the next column", (1, 4, 8, 16)),
+            "REGISTERS": Parameter(
+                "that a work-item may take; 0: as many as it likes", (0, 128, 168), least=0
+            ),
+        },
+        presets={
+            "default": {"WIDTH": 4, "BAND": 16, "REGISTERS": 0},
+            "default:double": {**_LAST, "BM": 64, "WIDTH": 2, "PAD": 4, "STAGES": 2, "LX": 8},
+        },
+        constraints=(
+            Constraint(
+                lambda p: p["WIDTH"] * p["itemsize"] == _COPY,
+                "WIDTH must be 4 for float and 2 for double: a copy moves 16 bytes",
+            ),
+            *map(_of_each_form, (ROWS, COLUMNS, _TALL, _BROAD, _ALIGNED)),
+            *map(_of_each_form, (_whole_parts(lambda _: _WARP), _SHARED, _BY_ROWS, _UNROLLED, _SUMMED)),
+        ),
+        choose=_form,
+        searched=tuple(_LAST),
+    ),
     needs=Needs(
         lacks=lambda device, _: "" if device.compute_capability >= ASYNC_COPIES else _NO_COPIES,
         local_elements=lambda p: max(map(_copied, _forms(p).values())),
         local_limit=ceilings.group_local_bytes,
+        dtypes=("float", "double"),  # devices that can have both
     ),
     compilation=Compilation(of_parameters=_flags_by_elements),
-    dtypes=("float", "double"),  # devices that can have both
-    either=("A", "B"),
     specialize=_with_edge,
-    edge=tile_edge,
 )
 
 VARIANTS = (GPU_TILE, NV_ASYNC)

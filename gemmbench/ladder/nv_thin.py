@@ -6,7 +6,18 @@ from dataclasses import replace
 
 from gemmbench.ladder.few import along_k, thin_whole
 from gemmbench.ladder.nvidia import NV_MMA
-from gemmbench.ladder.variant import OURS, PLAIN, Needs, Parameter, Values, Variant, multiply, switch
+from gemmbench.ladder.variant import (
+    OURS,
+    PLAIN,
+    Launches,
+    Needs,
+    Parameter,
+    Parameters,
+    Values,
+    Variant,
+    multiply,
+    switch,
+)
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import MMA
 from gemmbench.model.problem import Gemm
@@ -63,44 +74,49 @@ NV_THIN = Variant(
     family=OURS,
     idea="few rows or columns, via mma.sync",
     source="gemmbench; the instruction as NVIDIA's PTX ISA describes it",
-    passes=(
-        replace(
-            _MULTIPLY,
-            role="map",
-            kernel="nv_thin_counts",
-            arguments=("tiles", "COUNTS"),
-            items=lambda v: (v["tiles"], 1),
-            group=lambda _: (_WARP, 1),
-            any_group=True,
-            once=True,
+    launches=Launches(
+        passes=(
+            replace(
+                _MULTIPLY,
+                role="map",
+                kernel="nv_thin_counts",
+                arguments=("tiles", "COUNTS"),
+                items=lambda v: (v["tiles"], 1),
+                group=lambda _: (_WARP, 1),
+                any_group=True,
+                once=True,
+            ),
+            replace(_MULTIPLY, when=lambda v: thin_whole({**v, **_VECTOR})),
+            replace(_MULTIPLY, kernel="nv_thin_ragged", when=lambda v: not thin_whole({**v, **_VECTOR})),
         ),
-        replace(_MULTIPLY, when=lambda v: thin_whole({**v, **_VECTOR})),
-        replace(_MULTIPLY, kernel="nv_thin_ragged", when=lambda v: not thin_whole({**v, **_VECTOR})),
+        extents={"tiles": lambda v: _tiles(v)[0] * _tiles(v)[1] if "THIN" in v else 1},
+        temporaries={
+            "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * _LONG * 2,  # float
+            "COUNTS": lambda v: 2 * v["tiles"],  # of 4 bytes
+        },
+        batches=True,
+        edge=lambda _: _LONG,
+        tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
+        either=("A", "B"),
     ),
-    parameters={
-        "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
-        "THIN": Parameter("rows or columns of C in a tile", (8, _FEW)),
-        "WARPS": Parameter("warps of a group, which share k", (4, 8, 16)),
-        "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
-        "KEEP": switch("1: caches keep the large operand for the next launch"),
-        "PARTS": Parameter("parts of k, one for each group of a tile", (1, 2, 4, 8), launch=True),
-    },
-    choose=_plan,
-    extents={"tiles": lambda v: _tiles(v)[0] * _tiles(v)[1] if "THIN" in v else 1},
-    temporaries={
-        "P": lambda v: (v["PARTS"] > 1) * v["PARTS"] * v["tiles"] * v["THIN"] * _LONG * 2,  # float
-        "COUNTS": lambda v: 2 * v["tiles"],  # of 4 bytes
-    },
+    parameters=Parameters(
+        {
+            "COLUMNS": switch("1: columns of C are few, A is large; 0: rows are, B is"),
+            "THIN": Parameter("rows or columns of C in a tile", (8, _FEW)),
+            "WARPS": Parameter("warps of a group, which share k", (4, 8, 16)),
+            "AHEAD": Parameter("steps along k that a warp loads before it multiplies", (1, 2, 4)),
+            "KEEP": switch("1: caches keep the large operand for the next launch"),
+            "PARTS": Parameter("parts of k, one for each group of a tile", (1, 2, 4, 8), launch=True),
+        },
+        choose=_plan,
+    ),
     needs=Needs(
-        lacks=MMA.lacks, local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4)
+        lacks=MMA.lacks,
+        local_elements=lambda p: 2 * p.get("WARPS", 16) * p.get("THIN", _FEW) * (_LONG + 4),
+        dtypes=_DTYPES,
+        matrix_units=_DTYPES,
+        sums={"half": "float"},
+        unfit=lambda g: "" if min(g.m, g.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less",
     ),
-    dtypes=_DTYPES,
-    matrix_units=_DTYPES,
     compilation=NV_MMA.compilation,
-    sums={"half": "float"},
-    batches=True,
-    edge=lambda _: _LONG,
-    tile=lambda v: (_LONG, v["THIN"]) if v["COLUMNS"] else (v["THIN"], _LONG),
-    either=("A", "B"),
-    unfit=lambda g: "" if min(g.m, g.n) <= _FEW else f"nv-thin is for m or n of {_FEW} or less",
 )

@@ -10,8 +10,10 @@ from gemmbench.ladder.variant import (
     Compilation,
     Constraint,
     Formula,
+    Launches,
     Needs,
     Parameter,
+    Parameters,
     Pass,
     Values,
     Variant,
@@ -72,7 +74,12 @@ def _as_stored(variant: Variant, problem: Gemm) -> Variant:
     """For operands stored transposed: kernels read A and B of two bytes like that, none of double, else B."""
     if problem.ops == "NN" or problem.dtype == "double":
         return variant
-    return replace(variant, either=("A", "B") if DTYPES[problem.dtype].itemsize == 2 else ("B",))
+    return replace(
+        variant,
+        launches=replace(
+            variant.launches, either=("A", "B") if DTYPES[problem.dtype].itemsize == 2 else ("B",)
+        ),
+    )
 
 
 _TRANSPOSE_BYTES = replace(
@@ -159,73 +166,82 @@ def _multiply(a: str, b: str) -> Pass:
 NV_MMA = Variant(
     name="nv-mma",
     family=OURS,
-    batches=True,
     idea="tensor cores via mma.sync",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
-    passes=(
-        _PAD_A,
-        replace(_PAD_B, when=lambda v: _b(v) == "BP"),
-        _TRANSPOSE_BYTES,
-        *(_multiply(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
+    launches=Launches(
+        batches=True,
+        passes=(
+            _PAD_A,
+            replace(_PAD_B, when=lambda v: _b(v) == "BP"),
+            _TRANSPOSE_BYTES,
+            *(_multiply(a, b) for a in ("A", "AP") for b in ("B", "BP", "BT")),
+        ),
+        extents=_widths(_CHUNK),
+        temporaries={
+            "AP": lambda v: v["rows_a"] * v["aw"] if _a(v) == "AP" else 0,
+            "BP": lambda v: v["rows_b"] * v["bw"] if _b(v) == "BP" else 0,
+            "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
+        },
+        edge=lambda p: max(p["BM"], _sides(p)["BN"]),
     ),
-    parameters={
-        "BM": Parameter("rows of C in a work-group's tile", (64, 128, 192, 256)),
-        "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
-        "ROW": Parameter("bytes of a row of A's tile: the depth of both tiles", (32, 64, 128)),
-        "WM": Parameter("rows of C that a warp makes", (32, 64, 96, 128)),
-        "WN": Parameter("columns of C that a warp makes", (32, 64, 96, 128)),
-        "STAGES": Parameter("tiles of A and B in local memory", (2, 3, 4, 6, 8), least=2),
-        "AHEAD": switch("whether a step's registers load while the one before multiplies"),
-        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
-    },
-    presets={
-        "default": {"BM": 128, "ROW": 64, "WN": 64, "STAGES": 3, "AHEAD": 1, "BAND": 8},
-        "gpu-nvidia": {"STAGES": 4},
-        **{f"default:{dtype}": {"BN": 128, "WM": 64} for dtype in _NARROW},
-        **{f"gpu-nvidia:{dtype}": {"BN": 256} for dtype in _NARROW},  # 96 KiB of local memory
-        "default:double": {"BM": 64, "ROW": 128, "WN": 32},
-        "gpu-nvidia:double": {"BM": 128},
-    },
-    constraints=(
-        _of_sides(
-            lambda p: p["WM"] % 32 == 0, "WM must be a multiple of 32: half a warp's rows are whole products"
+    parameters=Parameters(
+        {
+            "BM": Parameter("rows of C in a work-group's tile", (64, 128, 192, 256)),
+            "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
+            "ROW": Parameter("bytes of a row of A's tile: the depth of both tiles", (32, 64, 128)),
+            "WM": Parameter("rows of C that a warp makes", (32, 64, 96, 128)),
+            "WN": Parameter("columns of C that a warp makes", (32, 64, 96, 128)),
+            "STAGES": Parameter("tiles of A and B in local memory", (2, 3, 4, 6, 8), least=2),
+            "AHEAD": switch("whether a step's registers load while the one before multiplies"),
+            "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16)),
+        },
+        presets={
+            "default": {"BM": 128, "ROW": 64, "WN": 64, "STAGES": 3, "AHEAD": 1, "BAND": 8},
+            "gpu-nvidia": {"STAGES": 4},
+            **{f"default:{dtype}": {"BN": 128, "WM": 64} for dtype in _NARROW},
+            **{f"gpu-nvidia:{dtype}": {"BN": 256} for dtype in _NARROW},  # 96 KiB of local memory
+            "default:double": {"BM": 64, "ROW": 128, "WN": 32},
+            "gpu-nvidia:double": {"BM": 128},
+        },
+        constraints=(
+            _of_sides(
+                lambda p: p["WM"] % 32 == 0,
+                "WM must be a multiple of 32: half a warp's rows are whole products",
+            ),
+            Constraint(
+                lambda p: p["WN"] % 16 == 0, "WN must be a multiple of 16, the columns of two products"
+            ),
+            _of_sides(lambda p: p["BM"] % p["WM"] == 0, "BM must be a multiple of WM, to be whole warps"),
+            _of_sides(lambda p: p["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"),
+            _of_sides(lambda p: p["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"),
+            Constraint(
+                lambda p: p["ROW"] in (32, 64, 128),
+                "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
+            ),
+            Constraint(
+                lambda p: p["itemsize"] < 8 or p["ROW"] >= 64,
+                "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
+            ),
+            _of_sides(
+                lambda p: all(count & count - 1 == 0 for count in (p["BM"] // p["WM"], p["BN"] // p["WN"])),
+                "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
+            ),
+            _of_sides(
+                lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"
+            ),
         ),
-        Constraint(lambda p: p["WN"] % 16 == 0, "WN must be a multiple of 16, the columns of two products"),
-        _of_sides(lambda p: p["BM"] % p["WM"] == 0, "BM must be a multiple of WM, to be whole warps"),
-        _of_sides(lambda p: p["BN"] % p["WN"] == 0, "BN must be a multiple of WN, to be whole warps"),
-        _of_sides(lambda p: p["BN"] % 64 == 0, "BN must be a multiple of 64: rows of B fill every bank"),
-        Constraint(
-            lambda p: p["ROW"] in (32, 64, 128),
-            "ROW must be 32, 64 or 128: whole steps of 32 bytes, no more than there are banks",
-        ),
-        Constraint(
-            lambda p: p["itemsize"] < 8 or p["ROW"] >= 64,
-            "ROW must be 64 or 128 for double, whose steps are 64 bytes deep",
-        ),
-        _of_sides(
-            lambda p: all(count & count - 1 == 0 for count in (p["BM"] // p["WM"], p["BN"] // p["WN"])),
-            "BM / WM and BN / WN must be powers of two, so that all lanes order chunks alike",
-        ),
-        _of_sides(lambda p: _items(p) >= 64, "two warps or more must make a tile: they copy 8 rows at once"),
+        choose=_double_shape,
     ),
-    extents=_widths(_CHUNK),
-    temporaries={
-        "AP": lambda v: v["rows_a"] * v["aw"] if _a(v) == "AP" else 0,
-        "BP": lambda v: v["rows_b"] * v["bw"] if _b(v) == "BP" else 0,
-        "BT": lambda v: v["n"] * v["kw"] if _b(v) == "BT" else 0,
-    },
-    choose=_double_shape,
     needs=Needs(
         lacks=MMA.lacks,
         local_elements=lambda p: p["STAGES"] * (p["BM"] + _sides(p)["BN"]) * p["ROW"] // p["itemsize"],
         local_limit=ceilings.group_local_bytes,
+        dtypes=tuple(_STORED),
+        matrix_units=tuple(_STORED),
+        sums={"half": "float"},
     ),
     specialize=_as_stored,
-    dtypes=tuple(_STORED),
-    matrix_units=tuple(_STORED),
     compilation=Compilation(compiled_for),
-    sums={"half": "float"},
-    edge=lambda p: max(p["BM"], _sides(p)["BN"]),
 )
 
 
@@ -359,60 +375,66 @@ def _items_of(v: Values) -> int:
 NV_WGMMA = Variant(
     name="nv-wgmma",
     family=OURS,
-    batches=True,
     idea="tensor cores via wgmma (Hopper)",
     source="gemmbench; the instructions as NVIDIA's PTX ISA describes them",
-    passes=(
-        _PAD_A,
-        replace(_PAD_B, when=lambda v: _wgmma_b(v) == "BP"),
-        _TRANSPOSE_BYTES,
-        replace(
-            transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
-            when=lambda v: _is_turned(v) and not _is_char(v),
-        ),
-        *(step for a in ("A", "AP") for b in ("B", "BP", "BT") for step in _wgmma(a, b)),
-    ),
-    parameters={
-        "BM": Parameter("rows of C in a work-group's tile", (64, 128, 256)),
-        "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
-        "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
-        "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
-        "PARTS": Parameter("parts of k, each multiplied by a work-group of its own", (1, 2, 4)),
-        "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
-    },
-    presets={"default": {"BAND": 16}},
-    constraints=(
-        Constraint(
-            lambda p: any(_is_given(tile, p) for tile in _COST),
-            "BM must be 64, 128 or 256, BN 64, 128, 192 or 256, not both 256: sums must fit in registers",
-        ),
-        Constraint(
-            lambda p: (
-                p.get("STAGES", 2) <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9)
+    launches=Launches(
+        batches=True,
+        passes=(
+            _PAD_A,
+            replace(_PAD_B, when=lambda v: _wgmma_b(v) == "BP"),
+            _TRANSPOSE_BYTES,
+            replace(
+                transpose_padded("k", "n", "B", "ldb", "n", "kw", "BT", "kw"),
+                when=lambda v: _is_turned(v) and not _is_char(v),
             ),
-            "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory (BM 64: 1 x BN)",
+            *(step for a in ("A", "AP") for b in ("B", "BP", "BT") for step in _wgmma(a, b)),
         ),
+        extents=_widths(_ROW),
+        temporaries={
+            "AP": NV_MMA.launches.temporaries["AP"],
+            "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
+            "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
+            "P": lambda v: (v["PARTS"] > 1) * _works(v) * v["BM"] * v["BN"] * 4 // v["itemsize"],
+            "MAPS": lambda v: (_MAPS + (v["PARTS"] > 1) * round_up(8 * _works(v), 128)) // v["itemsize"],
+        },
+        edge=lambda p: max(p.get("BM", 256), p.get("BN", 256)),
     ),
-    choose=_shape,
-    extents=_widths(_ROW),
-    temporaries={
-        "AP": NV_MMA.temporaries["AP"],
-        "BP": lambda v: v["rows_b"] * v["bw"] if _wgmma_b(v) == "BP" else 0,
-        "BT": lambda v: v["n"] * v["kw"] if _wgmma_b(v) == "BT" else 0,
-        "P": lambda v: (v["PARTS"] > 1) * _works(v) * v["BM"] * v["BN"] * 4 // v["itemsize"],
-        "MAPS": lambda v: (_MAPS + (v["PARTS"] > 1) * round_up(8 * _works(v), 128)) // v["itemsize"],
-    },
+    parameters=Parameters(
+        {
+            "BM": Parameter("rows of C in a work-group's tile", (64, 128, 256)),
+            "BN": Parameter("columns of C in a work-group's tile", (64, 128, 192, 256)),
+            "STAGES": Parameter("tiles of A and B in local memory", (3, 4, 5, 6, 8), least=2),
+            "BAND": Parameter("tile rows that groups walk down before the next column", (4, 8, 16, 32)),
+            "PARTS": Parameter("parts of k, each multiplied by a work-group of its own", (1, 2, 4)),
+            "GROUPS": Parameter("work-groups that make the tiles by turns", (132,), launch=True),
+        },
+        presets={"default": {"BAND": 16}},
+        constraints=(
+            Constraint(
+                lambda p: any(_is_given(tile, p) for tile in _COST),
+                "BM must be 64, 128 or 256, BN 64, 128, 192 or 256, not both 256: sums must fit in registers",
+            ),
+            Constraint(
+                lambda p: (
+                    p.get("STAGES", 2)
+                    <= max((_room(*tile) for tile in _COST if _is_given(tile, p)), default=9)
+                ),
+                "(STAGES x (BM + BN) + 2 x BN) x 128 bytes must fit in 225 KiB of local memory "
+                "(BM 64: 1 x BN)",
+            ),
+        ),
+        choose=_shape,
+    ),
     needs=Needs(
         lacks=lambda device, dtype: WGMMA.lacks(device, DTYPES[dtype].instruction),
         local_elements=lambda p: _tiles_bytes(p) // p["itemsize"],
         local_limit=ceilings.group_local_bytes,
+        dtypes=_WGMMA_TYPES,
+        matrix_units=_WGMMA_TYPES,
+        sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
     ),
     specialize=_as_stored,
-    dtypes=_WGMMA_TYPES,
-    matrix_units=_WGMMA_TYPES,
     compilation=Compilation(compiled_for, target=WGMMA.target),
-    sums={"half": "float", **dict.fromkeys(FP8_DTYPES, "fp22")},
-    edge=lambda p: max(p.get("BM", 256), p.get("BN", 256)),
 )
 
 VARIANTS = (NV_MMA, NV_WGMMA)

@@ -24,9 +24,11 @@ from gemmbench.ladder.variant import (
     Compilation,
     Constraint,
     Formula,
+    Launches,
     Needs,
     Parameter,
     ParameterError,
+    Parameters,
     Pass,
     Values,
     Variant,
@@ -237,26 +239,36 @@ class _Reader:
             family=OWN,
             idea=described.idea or f"your own kernel, {self.file.name}",
             source=self.file.name,
-            passes=self._passes(group, tile, parameters),
-            parameters=parameters,
-            presets=self._presets(given),
-            constraints=(
-                *(
-                    Constraint(_holds(self._formula("constraints", text, known, True)), f"{text} must hold")
-                    for text in described.constraints
-                ),
-                _positive("work_group", group),
-                _positive("tile", tile),
+            launches=Launches(
+                passes=self._passes(group, tile, parameters),
+                extents=self.extents,
+                temporaries=self.temporaries,
+                edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
+                without=self._without(),
+                tile=lambda values: (sides[0](values), sides[1](values)),
             ),
-            extents=self.extents,
-            temporaries=self.temporaries,
-            needs=Needs(described.device, extensions=lambda _: described.extensions, local_elements=local),
+            parameters=Parameters(
+                parameters,
+                presets=self._presets(given),
+                constraints=(
+                    *(
+                        Constraint(
+                            _holds(self._formula("constraints", text, known, True)), f"{text} must hold"
+                        )
+                        for text in described.constraints
+                    ),
+                    _positive("work_group", group),
+                    _positive("tile", tile),
+                ),
+            ),
+            needs=Needs(
+                device_type=described.device,
+                extensions=lambda _: described.extensions,
+                local_elements=local,
+                dtypes=described.types,
+            ),
             compilation=Compilation(flags=described.options),
-            dtypes=described.types,
-            edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
             own=self.file,
-            without=self._without(),
-            tile=lambda values: (sides[0](values), sides[1](values)),
         )
         _try(variant)
         return variant
@@ -476,9 +488,9 @@ def _try(variant: Variant) -> None:
 
     `ParameterError` if one fails, a constraint is broken, or work_items is below 1.
     """
-    for kind in variant.presets:
+    for kind in variant.parameters.presets:
         family, _, dtype = kind.partition(":")
-        dtype = dtype if dtype in variant.dtypes else variant.dtypes[0]
+        dtype = dtype if dtype in variant.needs.dtypes else variant.needs.dtypes[0]
         values = variant.values(Gemm(64, 64, 64, dtype), variant.preset(family, dtype=dtype))
         variant.local_bytes(dtype, values)
         for step in variant.steps(values):

@@ -22,9 +22,11 @@ from gemmbench.ladder.variant import (
     Compilation,
     Constraint,
     Image,
+    Launches,
     Named,
     Needs,
     Parameter,
+    Parameters,
     Pass,
     Values,
     Variant,
@@ -74,9 +76,11 @@ NAIVE = Variant(
     family=FAMILY,
     idea="one work-item per element of C",
     source=_SOURCE.format(1),
-    passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),),
-    parameters=group_shape("columns of C", "rows of C", (8, 16, 32), (1, 2, 4, 8, 16)),
-    presets={"default": {"WX": 16, "WY": 16}, "gpu": {"WX": 32, "WY": 8}, **mobile(WX=8, WY=8)},
+    launches=Launches(passes=(multiply("01_naive.cl", "naive", lambda v: (v["n"], v["m"]), group_of),)),
+    parameters=Parameters(
+        group_shape("columns of C", "rows of C", (8, 16, 32), (1, 2, 4, 8, 16)),
+        presets={"default": {"WX": 16, "WY": 16}, "gpu": {"WX": 32, "WY": 8}, **mobile(WX=8, WY=8)},
+    ),
 )
 
 TILED = Variant(
@@ -84,12 +88,16 @@ TILED = Variant(
     family=FAMILY,
     idea="square tiles of A and B in local memory",
     source=_SOURCE.format(2),
-    passes=(multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
-    parameters={"TS": Parameter("edge of the square tiles", (8, 16, 32))},
-    presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
+    launches=Launches(
+        passes=(multiply("02_tiled.cl", "tiled", lambda v: (v["n"], v["m"]), lambda v: (v["TS"], v["TS"])),),
+        either=("A", "B"),
+        edge=lambda p: p["TS"],
+    ),
+    parameters=Parameters(
+        {"TS": Parameter("edge of the square tiles", (8, 16, 32))},
+        presets={"default": {"TS": 16}, "cpu-intel": {"TS": 32}, "gpu-nvidia": {"TS": 32}, **mobile(TS=8)},
+    ),
     needs=Needs(local_elements=lambda p: 2 * p["TS"] * p["TS"]),
-    either=("A", "B"),
-    edge=lambda p: p["TS"],
 )
 
 COARSE = replace(
@@ -97,25 +105,31 @@ COARSE = replace(
     name="coarse",
     idea="several elements of C per work-item",
     source=_SOURCE.format(3),
-    passes=(
-        multiply(
-            "03_coarse.cl",
-            "coarse",
-            lambda v: (round_up(v["n"], v["TS"]), round_up(v["m"], v["TS"]) // v["WPT"]),
-            lambda v: (v["TS"], v["TS"] // v["WPT"]),
+    launches=replace(
+        TILED.launches,
+        passes=(
+            multiply(
+                "03_coarse.cl",
+                "coarse",
+                lambda v: (round_up(v["n"], v["TS"]), round_up(v["m"], v["TS"]) // v["WPT"]),
+                lambda v: (v["TS"], v["TS"] // v["WPT"]),
+            ),
         ),
     ),
-    parameters={
-        "TS": Parameter("edge of the square tiles", (16, 32, 64)),
-        "WPT": Parameter("elements of C of a work-item", (2, 4, 8, 16)),
-    },
-    presets={
-        "default": {"TS": 32, "WPT": 8},
-        "cpu-intel": {"TS": 64, "WPT": 16},
-        "gpu-nvidia": {"TS": 64, "WPT": 16},
-        "gpu-nvidia:double": {"TS": 32},
-    },
-    constraints=(multiple("TS", "WPT"),),
+    parameters=replace(
+        TILED.parameters,
+        declared={
+            "TS": Parameter("edge of the square tiles", (16, 32, 64)),
+            "WPT": Parameter("elements of C of a work-item", (2, 4, 8, 16)),
+        },
+        presets={
+            "default": {"TS": 32, "WPT": 8},
+            "cpu-intel": {"TS": 64, "WPT": 16},
+            "gpu-nvidia": {"TS": 64, "WPT": 16},
+            "gpu-nvidia:double": {"TS": 32},
+        },
+        constraints=(multiple("TS", "WPT"),),
+    ),
 )
 
 WIDE = replace(
@@ -123,27 +137,33 @@ WIDE = replace(
     name="wide",
     idea="vector loads and vector arithmetic",
     source=_SOURCE.format(4),
-    passes=(
-        multiply(
-            "04_wide.cl",
-            "wide",
-            lambda v: (round_up(v["n"], v["TS"]) // v["WIDTH"], round_up(v["m"], v["TS"])),
-            lambda v: (v["TS"] // v["WIDTH"], v["TS"]),
+    launches=replace(
+        TILED.launches,
+        passes=(
+            multiply(
+                "04_wide.cl",
+                "wide",
+                lambda v: (round_up(v["n"], v["TS"]) // v["WIDTH"], round_up(v["m"], v["TS"])),
+                lambda v: (v["TS"] // v["WIDTH"], v["TS"]),
+            ),
         ),
+        either=(),
     ),
-    parameters={
-        "TS": Parameter("edge of the square tiles", (16, 32, 64)),
-        "WIDTH": Parameter("columns of C of a work-item, a vector", (2, 4, 8, 16)),
-    },
-    presets={
-        "default": {"TS": 32, "WIDTH": 4},
-        "cpu": {"TS": 64, "WIDTH": 16},
-        "gpu-nvidia": {"TS": 64, "WIDTH": 4},
-        "gpu-nvidia:double": {"TS": 16, "WIDTH": 2},
-        **mobile(TS=16, WIDTH=4),
-    },
-    constraints=(multiple("TS", "WIDTH"),),
-    either=(),
+    parameters=replace(
+        TILED.parameters,
+        declared={
+            "TS": Parameter("edge of the square tiles", (16, 32, 64)),
+            "WIDTH": Parameter("columns of C of a work-item, a vector", (2, 4, 8, 16)),
+        },
+        presets={
+            "default": {"TS": 32, "WIDTH": 4},
+            "cpu": {"TS": 64, "WIDTH": 16},
+            "gpu-nvidia": {"TS": 64, "WIDTH": 4},
+            "gpu-nvidia:double": {"TS": 16, "WIDTH": 2},
+            **mobile(TS=16, WIDTH=4),
+        },
+        constraints=(multiple("TS", "WIDTH"),),
+    ),
 )
 
 RECT = Variant(
@@ -151,35 +171,39 @@ RECT = Variant(
     family=FAMILY,
     idea="A transposed, rectangular tiles",
     source=_SOURCE.format(5),
-    passes=(
-        TRANSPOSE_A,
-        multiply(
-            "05_rect.cl",
-            "rect",
-            lambda v: (round_up(v["n"], v["BN"]), round_up(v["m"], v["BM"]) // v["TM"]),
-            lambda v: (v["BN"], v["BM"] // v["TM"]),
-            WITH_AT,
+    launches=Launches(
+        passes=(
+            TRANSPOSE_A,
+            multiply(
+                "05_rect.cl",
+                "rect",
+                lambda v: (round_up(v["n"], v["BN"]), round_up(v["m"], v["BM"]) // v["TM"]),
+                lambda v: (v["BN"], v["BM"] // v["TM"]),
+                WITH_AT,
+            ),
         ),
+        extents=AT_EXTENTS,
+        temporaries=AT,
+        either=("B",),
+        edge=tile_edge,
     ),
-    parameters={
-        "BM": Parameter("rows of C in a work-group's tile", (32, 64, 128)),
-        "BN": Parameter("columns of C in a work-group's tile", (32, 64, 128)),
-        "BK": Parameter("depth of the tiles of A and B", (8, 16, 32)),
-        "TM": Parameter("elements of C of a work-item", (4, 8, 16, 32)),
-    },
-    presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 16},
-        "cpu-intel": {"BM": 32, "BN": 128, "BK": 32},
-        "gpu-nvidia": {"BM": 128, "BK": 32, "TM": 32},
-        "gpu-nvidia:double": {"BM": 32, "TM": 16},
-        **mobile(BM=32, BN=32, BK=8, TM=8),
-    },
-    constraints=(ROWS,),
-    extents=AT_EXTENTS,
-    temporaries=AT,
+    parameters=Parameters(
+        {
+            "BM": Parameter("rows of C in a work-group's tile", (32, 64, 128)),
+            "BN": Parameter("columns of C in a work-group's tile", (32, 64, 128)),
+            "BK": Parameter("depth of the tiles of A and B", (8, 16, 32)),
+            "TM": Parameter("elements of C of a work-item", (4, 8, 16, 32)),
+        },
+        presets={
+            "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 16},
+            "cpu-intel": {"BM": 32, "BN": 128, "BK": 32},
+            "gpu-nvidia": {"BM": 128, "BK": 32, "TM": 32},
+            "gpu-nvidia:double": {"BM": 32, "TM": 16},
+            **mobile(BM=32, BN=32, BK=8, TM=8),
+        },
+        constraints=(ROWS,),
+    ),
     needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"])),
-    either=("B",),
-    edge=tile_edge,
 )
 
 REGISTER = replace(
@@ -187,17 +211,23 @@ REGISTER = replace(
     name="register",
     idea="two-dimensional register blocking",
     source=_SOURCE.format(6),
-    passes=(TRANSPOSE_A, multiply("06_register.cl", "register_blocked", tile_items, tile_group, WITH_AT)),
-    parameters=tile_parameters(),
-    presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8},
-        "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
-        "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
-        "gpu-nvidia": {"BK": 32},
-        "gpu-nvidia:double": {"BM": 64, "BK": 16, "TN": 4},
-        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
-    },
-    constraints=(ROWS, COLUMNS),
+    launches=replace(
+        RECT.launches,
+        passes=(TRANSPOSE_A, multiply("06_register.cl", "register_blocked", tile_items, tile_group, WITH_AT)),
+    ),
+    parameters=replace(
+        RECT.parameters,
+        declared=tile_parameters(),
+        presets={
+            "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8},
+            "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
+            "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
+            "gpu-nvidia": {"BK": 32},
+            "gpu-nvidia:double": {"BM": 64, "BK": 16, "TN": 4},
+            **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
+        },
+        constraints=(ROWS, COLUMNS),
+    ),
 )
 
 REGISTER_WIDE = Variant(
@@ -205,24 +235,31 @@ REGISTER_WIDE = Variant(
     family=FAMILY,
     idea="register blocking with vector loads",
     source=_SOURCE.format(7),
-    passes=(*_PAD_BOTH, multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH)),
-    parameters={
-        **tile_parameters((64, 128), (4, 8, 16)),
-        "WIDTH": Parameter("elements of a vector", (2, 4, 8, 16)),
-        "PAD": Parameter("vectors that local rows are longer than the tile", (0, 1), least=0),
-    },
-    presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
-        "cpu": {"BK": 32, "TN": 16, "WIDTH": 8},
-        "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 16, "WIDTH": 16},
-        "gpu:double": {"BN": 128, "TM": 4, "WIDTH": 2},
-        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
-    },
-    constraints=(ROWS, COLUMNS, *_VECTORS),
-    extents=PADDED,
-    temporaries=_BOTH_PADDED,
+    launches=Launches(
+        passes=(
+            *_PAD_BOTH,
+            multiply("07_register_wide.cl", "register_wide", tile_items, tile_group, _WITH_BOTH),
+        ),
+        extents=PADDED,
+        temporaries=_BOTH_PADDED,
+        edge=tile_edge,
+    ),
+    parameters=Parameters(
+        {
+            **tile_parameters((64, 128), (4, 8, 16)),
+            "WIDTH": Parameter("elements of a vector", (2, 4, 8, 16)),
+            "PAD": Parameter("vectors that local rows are longer than the tile", (0, 1), least=0),
+        },
+        presets={
+            "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
+            "cpu": {"BK": 32, "TN": 16, "WIDTH": 8},
+            "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 16, "WIDTH": 16},
+            "gpu:double": {"BN": 128, "TM": 4, "WIDTH": 2},
+            **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
+        },
+        constraints=(ROWS, COLUMNS, *_VECTORS),
+    ),
     needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
-    edge=tile_edge,
 )
 
 SUBGROUP = Variant(
@@ -230,49 +267,53 @@ SUBGROUP = Variant(
     family=FAMILY,
     idea="sub-group shuffles, no local memory",
     source=_SOURCE.format(8),
-    passes=(
-        pad("m", "k", "A", "lda", "mp", "kp", "AP"),
-        pad("k", "n", "B", "ldb", "kp", "np", "BP"),
-        multiply(
-            "08_subgroup.cl",
-            "subgroup",
-            lambda v: (v["np"] // v["TN"], v["mp"] // v["TM"]),
-            lambda v: (v["LANES"], v["GY"]),
-            ("m", "n", "alpha", "np", "kp", "AP", "BP", "beta", "C", "ldc"),
+    launches=Launches(
+        passes=(
+            pad("m", "k", "A", "lda", "mp", "kp", "AP"),
+            pad("k", "n", "B", "ldb", "kp", "np", "BP"),
+            multiply(
+                "08_subgroup.cl",
+                "subgroup",
+                lambda v: (v["np"] // v["TN"], v["mp"] // v["TM"]),
+                lambda v: (v["LANES"], v["GY"]),
+                ("m", "n", "alpha", "np", "kp", "AP", "BP", "beta", "C", "ldc"),
+            ),
+        ),
+        extents={
+            "mp": lambda v: round_up(v["m"], v["GY"] * v["TM"]),
+            "np": lambda v: round_up(v["n"], v["LANES"] * v["TN"]),
+            "kp": lambda v: round_up(v["k"], v["LANES"] if v["EXCHANGE"] == 1 else v["WIDTH"]),
+        },
+        temporaries={"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["np"]},
+        edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
+    ),
+    parameters=Parameters(
+        {
+            "LANES": Parameter("work-items in a row of the group: a sub-group", (8, 16, 32)),
+            "GY": Parameter("rows of work-items in a group", (1, 2, 4, 8)),
+            "TM": Parameter("rows of C of a work-item", (4, 8, 16)),
+            "TN": Parameter("columns of C of a work-item", (4, 8)),
+            "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
+            "EXCHANGE": Parameter("1: A's values by shuffle; 2: by the read-only path", (1, 2)),
+        },
+        presets={
+            "default": {"LANES": 16, "GY": 4, "TM": 8, "TN": 4, "WIDTH": 4, "EXCHANGE": 2},
+            "cpu": {"LANES": 8, "TM": 16, "TN": 8, "WIDTH": 8},
+            "cpu-intel": {"TM": 8, "WIDTH": 4},
+            "gpu": {"LANES": 32, "GY": 8, "TM": 16},
+            "gpu:double": {"LANES": 8, "GY": 4, "TM": 8, "TN": 8},
+            "gpu-intel": {"LANES": 16, "EXCHANGE": 1},
+            **mobile(LANES=8, GY=8, TM=4, TN=4, WIDTH=4),
+        },
+        constraints=(
+            _VECTORS[1],
+            Constraint(lambda p: p["EXCHANGE"] <= 2, "EXCHANGE is 1 (shuffle) or 2 (read-only path)"),
         ),
     ),
-    parameters={
-        "LANES": Parameter("work-items in a row of the group: a sub-group", (8, 16, 32)),
-        "GY": Parameter("rows of work-items in a group", (1, 2, 4, 8)),
-        "TM": Parameter("rows of C of a work-item", (4, 8, 16)),
-        "TN": Parameter("columns of C of a work-item", (4, 8)),
-        "WIDTH": Parameter("elements of a vector", (2, 4, 8)),
-        "EXCHANGE": Parameter("1: A's values by shuffle; 2: by the read-only path", (1, 2)),
-    },
-    presets={
-        "default": {"LANES": 16, "GY": 4, "TM": 8, "TN": 4, "WIDTH": 4, "EXCHANGE": 2},
-        "cpu": {"LANES": 8, "TM": 16, "TN": 8, "WIDTH": 8},
-        "cpu-intel": {"TM": 8, "WIDTH": 4},
-        "gpu": {"LANES": 32, "GY": 8, "TM": 16},
-        "gpu:double": {"LANES": 8, "GY": 4, "TM": 8, "TN": 8},
-        "gpu-intel": {"LANES": 16, "EXCHANGE": 1},
-        **mobile(LANES=8, GY=8, TM=4, TN=4, WIDTH=4),
-    },
-    constraints=(
-        _VECTORS[1],
-        Constraint(lambda p: p["EXCHANGE"] <= 2, "EXCHANGE is 1 (shuffle) or 2 (read-only path)"),
-    ),
-    extents={
-        "mp": lambda v: round_up(v["m"], v["GY"] * v["TM"]),
-        "np": lambda v: round_up(v["n"], v["LANES"] * v["TN"]),
-        "kp": lambda v: round_up(v["k"], v["LANES"] if v["EXCHANGE"] == 1 else v["WIDTH"]),
-    },
-    temporaries={"AP": lambda v: v["mp"] * v["kp"], "BP": lambda v: v["kp"] * v["np"]},
     needs=Needs(
         extensions=lambda p: _SHUFFLES if p["EXCHANGE"] == 1 else (),
         sub_group=lambda p: p["LANES"] if p["EXCHANGE"] == 1 else 0,
     ),
-    edge=lambda p: max(p["LANES"] * p["TN"], p["GY"] * p["TM"]),
 )
 
 PREFETCH = replace(
@@ -280,16 +321,22 @@ PREFETCH = replace(
     name="prefetch",
     idea="double-buffered local memory",
     source=_SOURCE.format(9),
-    passes=(*_PAD_BOTH, multiply("09_prefetch.cl", "prefetched", tile_items, tile_group, _WITH_BOTH)),
-    presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
-        "cpu": {"TN": 16, "WIDTH": 8},
-        "gpu": {"BM": 128, "BN": 128, "BK": 8},
-        "gpu:double": {"BM": 64, "BK": 8, "WIDTH": 2},
-        "gpu-nvidia:double": {"BK": 16},
-        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
-    },
-    constraints=(ROWS, COLUMNS, *_VECTORS, _WHOLE_LOADS),
+    launches=replace(
+        REGISTER_WIDE.launches,
+        passes=(*_PAD_BOTH, multiply("09_prefetch.cl", "prefetched", tile_items, tile_group, _WITH_BOTH)),
+    ),
+    parameters=replace(
+        REGISTER_WIDE.parameters,
+        presets={
+            "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 4, "PAD": 0},
+            "cpu": {"TN": 16, "WIDTH": 8},
+            "gpu": {"BM": 128, "BN": 128, "BK": 8},
+            "gpu:double": {"BM": 64, "BK": 8, "WIDTH": 2},
+            "gpu-nvidia:double": {"BK": 16},
+            **mobile(BM=32, BN=32, BK=8, TM=4, TN=4, WIDTH=4),
+        },
+        constraints=(ROWS, COLUMNS, *_VECTORS, _WHOLE_LOADS),
+    ),
     needs=Needs(local_elements=lambda p: 2 * p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
 )
 
@@ -298,71 +345,78 @@ PADDED_TILES = Variant(
     family=FAMILY,
     idea="pad, multiply whole tiles, unpad",
     source=_SOURCE.format(10),
-    passes=(
-        pad("m", "k", "A", "lda", "mp", "kp", "AP"),
-        replace(transpose("k", "n", "B", "ldb", "BT", "ldbt"), when=lambda v: not v["FUSED"]),
-        replace(pad("n", "k", "BT", "ldbt", "np", "kp", "BP"), when=lambda v: not v["FUSED"]),
-        replace(
-            transpose_padded("k", "n", "B", "ldb", "np", "kp", "BP", "kp"), when=lambda v: bool(v["FUSED"])
+    launches=Launches(
+        passes=(
+            pad("m", "k", "A", "lda", "mp", "kp", "AP"),
+            replace(transpose("k", "n", "B", "ldb", "BT", "ldbt"), when=lambda v: not v["FUSED"]),
+            replace(pad("n", "k", "BT", "ldbt", "np", "kp", "BP"), when=lambda v: not v["FUSED"]),
+            replace(
+                transpose_padded("k", "n", "B", "ldb", "np", "kp", "BP", "kp"),
+                when=lambda v: bool(v["FUSED"]),
+            ),
+            multiply(
+                "10_padded.cl",
+                "padded",
+                lambda v: (v["np"] // v["TN"], v["mp"] // v["TM"]),
+                tile_group,
+                ("np", "kp", "AP", "BP", "CP"),
+            ),
+            Pass(
+                "unpad",
+                "gemm/10_padded.cl",
+                "unpad",
+                ("m", "n", "alpha", "CP", "np", "beta", "C", "ldc"),
+                lambda v: (v["n"], v["m"]),
+                lambda _: (16, 16),
+                any_group=True,
+            ),
         ),
-        multiply(
-            "10_padded.cl",
-            "padded",
-            lambda v: (v["np"] // v["TN"], v["mp"] // v["TM"]),
-            tile_group,
-            ("np", "kp", "AP", "BP", "CP"),
-        ),
-        Pass(
-            "unpad",
-            "gemm/10_padded.cl",
-            "unpad",
-            ("m", "n", "alpha", "CP", "np", "beta", "C", "ldc"),
-            lambda v: (v["n"], v["m"]),
-            lambda _: (16, 16),
-            any_group=True,
+        extents={**PADDED, "ldbt": lambda v: v["k"]},
+        temporaries={
+            "AP": lambda v: v["mp"] * v["kp"],
+            "BT": lambda v: 0 if v["FUSED"] else v["n"] * v["k"],
+            "BP": lambda v: v["np"] * v["kp"],
+            "CP": lambda v: v["mp"] * v["np"],
+        },
+        edge=tile_edge,
+    ),
+    parameters=Parameters(
+        {
+            **tile_parameters((64, 80, 128, 160), (4, 8, 10)),
+            "WIDTH": Parameter("elements of a vector: of every load and of the stores of C", (1, 2, 4)),
+            "PAD": Parameter("vectors that local rows are longer than the tile", (1, 2, 4)),
+            "FUSED": switch("1: B is transposed and padded in one launch; 0: in two", launch=True),
+        },
+        presets={
+            "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 1, "PAD": 1, "FUSED": 0},
+            "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
+            "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
+            "gpu-nvidia": {"BK": 32},
+            "gpu-nvidia:double": {"BN": 64, "BK": 16},
+            **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
+        },
+        named={
+            "160x160": Named(
+                "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two",
+                {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH": 2, "PAD": 1},
+            ),
+            "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
+        },
+        constraints=(
+            ROWS,
+            COLUMNS,
+            *_VECTORS,
+            multiple("BK", "WIDTH", ", so that loads are whole vectors"),
+            Constraint(
+                lambda p: p["FUSED"] <= 1, "FUSED is 0 (transpose, then pad) or 1 (both in one launch)"
+            ),
         ),
     ),
-    parameters={
-        **tile_parameters((64, 80, 128, 160), (4, 8, 10)),
-        "WIDTH": Parameter("elements of a vector: of every load and of the stores of C", (1, 2, 4)),
-        "PAD": Parameter("vectors that local rows are longer than the tile", (1, 2, 4)),
-        "FUSED": switch("1: B is transposed and padded in one launch; 0: in two", launch=True),
-    },
-    presets={
-        "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8, "WIDTH": 1, "PAD": 1, "FUSED": 0},
-        "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},
-        "gpu": {"BM": 128, "BN": 128, "BK": 16, "TM": 8, "TN": 8},
-        "gpu-nvidia": {"BK": 32},
-        "gpu-nvidia:double": {"BN": 64, "BK": 16},
-        **mobile(BM=32, BN=32, BK=8, TM=4, TN=4),
-    },
-    named={
-        "160x160": Named(
-            "the tutorial's fastest, 160 x 160 tiles, 10 x 10 sums, loads of two",
-            {"BM": 160, "BN": 160, "BK": 16, "TM": 10, "TN": 10, "WIDTH": 2, "PAD": 1},
-        ),
-        "fused": Named("B transposed and padded in one launch", {"FUSED": 1}),
-    },
-    constraints=(
-        ROWS,
-        COLUMNS,
-        *_VECTORS,
-        multiple("BK", "WIDTH", ", so that loads are whole vectors"),
-        Constraint(lambda p: p["FUSED"] <= 1, "FUSED is 0 (transpose, then pad) or 1 (both in one launch)"),
-    ),
-    extents={**PADDED, "ldbt": lambda v: v["k"]},
-    temporaries={
-        "AP": lambda v: v["mp"] * v["kp"],
-        "BT": lambda v: 0 if v["FUSED"] else v["n"] * v["k"],
-        "BP": lambda v: v["np"] * v["kp"],
-        "CP": lambda v: v["mp"] * v["np"],
-    },
     needs=Needs(local_elements=lambda p: p["BK"] * (p["BM"] + p["BN"] + 2 * p["PAD"] * p["WIDTH"])),
-    edge=tile_edge,
 )
 
 VARIANTS = tuple(
-    replace(variant, batches=True)
+    replace(variant, launches=replace(variant.launches, batches=True))
     for variant in (
         NAIVE, TILED, COARSE, WIDE, RECT, REGISTER, REGISTER_WIDE, SUBGROUP, PREFETCH, PADDED_TILES,
     )
@@ -384,22 +438,30 @@ def _dot_products(name: str, idea: str, file: str, kernel: str, block: int = 1) 
         family="mobile",
         idea=idea.format(width),
         source=_ANDROID,
-        passes=(
-            TRANSPOSE_B,
-            multiply(
-                file, kernel, lambda v: (ceil_div(v["n"], block), ceil_div(v["m"], block)), group_of, WITH_BT
+        launches=Launches(
+            passes=(
+                TRANSPOSE_B,
+                multiply(
+                    file,
+                    kernel,
+                    lambda v: (ceil_div(v["n"], block), ceil_div(v["m"], block)),
+                    group_of,
+                    WITH_BT,
+                ),
             ),
+            batches=True,
+            extents=BT_EXTENTS,
+            temporaries=BT,
+            edge=lambda p: max(p["WIDTH"], block * p["WX"], block * p["WY"]),
         ),
-        parameters={
-            "WIDTH": Parameter("elements of a vector", (width,)),
-            **group_shape(across, down, (4, 8, 16), (1, 4, 8, 16)),
-        },
-        batches=True,
-        presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
-        constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
-        extents=BT_EXTENTS,
-        temporaries=BT,
-        edge=lambda p: max(p["WIDTH"], block * p["WX"], block * p["WY"]),
+        parameters=Parameters(
+            {
+                "WIDTH": Parameter("elements of a vector", (width,)),
+                **group_shape(across, down, (4, 8, 16), (1, 4, 8, 16)),
+            },
+            presets={"default": {"WIDTH": width, "WX": 8, "WY": 8}},
+            constraints=(Constraint(lambda p: p["WIDTH"] == width, f"WIDTH is {width} in {name}"),),
+        ),
     )
 
 
@@ -408,12 +470,17 @@ def _along_rows(variant: Variant) -> Variant:
     how = switch("1: pointers advance along the rows; 0: every load is indexed")
     return replace(
         variant,
-        parameters={**variant.parameters, "POINTERS": how},
-        presets={kind: {**values, "POINTERS": 1} for kind, values in variant.presets.items()},
-        named={"indexed": Named("pointers stay, every load is indexed", {"POINTERS": 0})},
-        constraints=(
-            *variant.constraints,
-            Constraint(lambda p: p["POINTERS"] <= 1, "POINTERS is 1 (they advance) or 0 (loads are indexed)"),
+        parameters=replace(
+            variant.parameters,
+            declared={**variant.parameters, "POINTERS": how},
+            presets={kind: {**values, "POINTERS": 1} for kind, values in variant.parameters.presets.items()},
+            named={"indexed": Named("pointers stay, every load is indexed", {"POINTERS": 0})},
+            constraints=(
+                *variant.parameters.constraints,
+                Constraint(
+                    lambda p: p["POINTERS"] <= 1, "POINTERS is 1 (they advance) or 0 (loads are indexed)"
+                ),
+            ),
         ),
     )
 
@@ -442,10 +509,14 @@ MALI = Variant(
     family="vendor samples",
     idea="four steps along k, B not transposed",
     source="ARM, Mali OpenCL SDK 1.1, SGEMM sample",
-    passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
-    parameters=group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
-    presets={"default": {"WX": 16, "WY": 8}, "cpu-intel": {"WX": 16, "WY": 16}},
-    batches=True,
+    launches=Launches(
+        passes=(multiply("15_mali_sgemm.cl", "mali_sgemm", lambda v: (v["n"], v["m"]), group_of),),
+        batches=True,
+    ),
+    parameters=Parameters(
+        group_shape("columns of C", "rows of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
+        presets={"default": {"WX": 16, "WY": 8}, "cpu-intel": {"WX": 16, "WY": 16}},
+    ),
 )
 
 _ROWS = 8  # of a micro-tile; another kernel is for fewer
@@ -503,24 +574,28 @@ IMAGE = Variant(
     family="vendor samples",
     idea="B read through the texture cache",
     source="Qualcomm, Matrix Multiply on Adreno GPUs, parts 1 and 2",
-    passes=(
-        Pass(
-            "image",
-            "gemm/16_image.cl",
-            "fill_image",
-            ("k", "n", "B", "ldb", "BI"),
-            lambda v: (ceil_div(v["n"], PIXEL), v["k"]),
-            lambda _: (16, 8),
-            any_group=True,
+    launches=Launches(
+        passes=(
+            Pass(
+                "image",
+                "gemm/16_image.cl",
+                "fill_image",
+                ("k", "n", "B", "ldb", "BI"),
+                lambda v: (ceil_div(v["n"], PIXEL), v["k"]),
+                lambda _: (16, 8),
+                any_group=True,
+            ),
+            _four_wide("16_image.cl", "image_4x8", _ROWS, ("BI",)),
+            _four_wide("16_image.cl", "image_4x1", 1, ("BI",)),
         ),
-        _four_wide("16_image.cl", "image_4x8", _ROWS, ("BI",)),
-        _four_wide("16_image.cl", "image_4x1", 1, ("BI",)),
+        images={"BI": Image("B", "k", "n")},
     ),
-    parameters=group_shape("pixels of C", "micro-tiles of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
-    choose=_article_shape,
-    images={"BI": Image("B", "k", "n")},
+    parameters=Parameters(
+        group_shape("pixels of C", "micro-tiles of C", (4, 8, 16, 32), (1, 2, 4, 8, 16)),
+        choose=_article_shape,
+    ),
+    needs=Needs(dtypes=("float", "half")),
     compilation=Compilation(flags=(FAST_MATH,)),
-    dtypes=("float", "half"),
 )
 
 
@@ -539,18 +614,21 @@ BUFFER = replace(
     name="buffer-4x8",
     idea="image-4x8 with B in a buffer",
     source="gemmbench, to isolate the image of Qualcomm's Matrix Multiply on Adreno GPUs",
-    passes=(
-        replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _whole_pixels(v)),
-        *(
-            _buffer_multiply(kernel, rows, padded)
-            for kernel, rows in (("buffer_4x8", _ROWS), ("buffer_4x1", 1))
-            for padded in (False, True)
+    launches=replace(
+        IMAGE.launches,
+        passes=(
+            replace(pad("k", "n", "B", "ldb", "k", "nw", "BP"), when=lambda v: not _whole_pixels(v)),
+            *(
+                _buffer_multiply(kernel, rows, padded)
+                for kernel, rows in (("buffer_4x8", _ROWS), ("buffer_4x1", 1))
+                for padded in (False, True)
+            ),
         ),
+        images={},
+        batches=True,
+        extents={"nw": lambda v: round_up(v["n"], PIXEL)},
+        temporaries={"BP": lambda v: 0 if _whole_pixels(v) else v["k"] * v["nw"]},
     ),
-    images={},
-    batches=True,
-    extents={"nw": lambda v: round_up(v["n"], PIXEL)},
-    temporaries={"BP": lambda v: 0 if _whole_pixels(v) else v["k"] * v["nw"]},
 )
 
 VENDOR_VARIANTS = (MALI, IMAGE, BUFFER)
@@ -568,10 +646,15 @@ NAIVE_FP8 = replace(
     family=OURS,
     idea="naive for fp8, with a lookup table",
     source="gemmbench; the formats as OCP's 8-bit floating point specification defines them",
-    passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
-    dtypes=FP8_DTYPES,
-    batches=True,
-    needs=Needs(lacks=lambda *_: ""),  # bytes and floats are all that it takes
+    launches=replace(
+        NAIVE.launches,
+        passes=(multiply("23_naive_fp8.cl", "naive_fp8", lambda v: (v["n"], v["m"]), group_of),),
+        batches=True,
+    ),
+    needs=Needs(
+        lacks=lambda *_: "",  # bytes and floats are all that it takes
+        dtypes=FP8_DTYPES,
+        sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
+    ),
     compilation=Compilation(_fp8_options),
-    sums={name: "float" for name in FP8_DTYPES if DTYPES[name].result != "float"},
 )

@@ -166,8 +166,12 @@ def unsupported_type(device: DeviceFacts, dtype: str) -> str:
 
 @dataclass(frozen=True)
 class Needs:
-    """What a device must have for a variant."""
+    """The data types of a variant, what a device must have for it, and which problems it is not for."""
 
+    dtypes: tuple[str, ...] = PLAIN_DTYPES
+    sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
+    matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
+    unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
     device_type: str = ""  # "cpu"; "" for any
     lacks: Callable[[DeviceFacts, str], str] = unsupported_type  # why it cannot multiply a type, or ""
     extensions: Callable[[Values], tuple[str, ...]] = lambda _: ()  # "a|b": one of them is enough
@@ -193,6 +197,43 @@ class Needs:
 
 
 @dataclass(frozen=True)
+class Launches:
+    """What a variant launches: its passes, the formulas of their arguments, and the memory they need."""
+
+    passes: tuple[Pass, ...] = ()
+    extents: Mapping[str, Formula] = field(default_factory=dict)
+    temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
+    images: Mapping[str, Image] = field(default_factory=dict)
+    edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
+    tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
+    batches: bool = False  # whether it computes a batch in one launch: see `batched`
+    without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
+    either: tuple[str, ...] = ()  # operands that its kernels read as they are stored, transposed or not
+
+
+@dataclass(frozen=True)
+class Parameters(Mapping[str, Parameter]):
+    """A variant's parameters by name, and where their values come from."""
+
+    declared: Mapping[str, Parameter] = field(default_factory=dict)
+    presets: Mapping[str, Values] = field(default_factory=dict)  # see `Variant.filled`
+    derive: Callable[[DeviceFacts, str], Values] | None = None  # a preset by a device's facts, for a type
+    named: Mapping[str, Named] = field(default_factory=dict)  # see `Variant.configurations`
+    constraints: tuple[Constraint, ...] = ()
+    choose: Chooser = lambda *_: {}  # parameters that no preset fixes, from problem and device
+    searched: tuple[str, ...] = ()  # those of them that `tune` tries in addition to the launch's
+
+    def __getitem__(self, name: str) -> Parameter:
+        return self.declared[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.declared)
+
+    def __len__(self) -> int:
+        return len(self.declared)
+
+
+@dataclass(frozen=True)
 class Variant:
     """One rung of the ladder."""
 
@@ -200,35 +241,17 @@ class Variant:
     family: str
     idea: str
     source: str
-    passes: tuple[Pass, ...] = ()
-    parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    presets: Mapping[str, Values] = field(default_factory=dict)  # see `filled`
-    derive: Callable[[DeviceFacts, str], Values] | None = None  # a preset by a device's facts, for a type
-    named: Mapping[str, Named] = field(default_factory=dict)  # see `configurations`
-    constraints: tuple[Constraint, ...] = ()
-    choose: Chooser = lambda *_: {}  # parameters that no preset fixes, from problem and device
-    searched: tuple[str, ...] = ()  # those of them that `tune` tries in addition to the launch's
-    extents: Mapping[str, Formula] = field(default_factory=dict)
-    temporaries: Mapping[str, Formula] = field(default_factory=dict)  # elements
-    images: Mapping[str, Image] = field(default_factory=dict)
+    launches: Launches = Launches()
+    parameters: Parameters = Parameters()
     needs: Needs = Needs()
     compilation: Compilation = Compilation()
-    dtypes: tuple[str, ...] = PLAIN_DTYPES
-    sums: Mapping[str, str] = field(default_factory=dict)  # the type of sums, by data type, if it is not C's
-    matrix_units: tuple[str, ...] = ()  # the data types that it multiplies with units for nothing else
-    edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
+    specialize: Callable[[Variant, Gemm], Variant] = lambda variant, _: variant  # see `laid_out`
     library: Library | None = None  # that computes it, if no kernel does
     own: OwnFile | None = None  # of a user's kernel: the file that it is made from
-    batches: bool = False  # whether it computes a batch in one launch: see `batched`
-    without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
-    tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
-    either: tuple[str, ...] = ()  # operands that its kernels read as they are stored, transposed or not
-    specialize: Callable[[Variant, Gemm], Variant] = lambda variant, _: variant  # see `laid_out`
-    unfit: Callable[[Gemm], str] = lambda _: ""  # why it is not for a problem that it could compute, or ""
 
     @property
     def files(self) -> tuple[str, ...]:
-        return tuple(dict.fromkeys(step.file for step in self.passes))
+        return tuple(dict.fromkeys(step.file for step in self.launches.passes))
 
     @property
     def configurations(self) -> tuple[Variant, ...]:
@@ -236,15 +259,19 @@ class Variant:
 
         The configuration's values replace those of every preset.
         """
+
+        def configured(values: Values) -> Parameters:
+            presets = {kind: {**preset, **values} for kind, preset in self.parameters.presets.items()}
+            return replace(self.parameters, presets=presets, named={})
+
         return tuple(
             replace(
                 self,
                 name=f"{self.name}-{name}",
                 idea=f"{self.name}: {each.idea}",
-                presets={kind: {**values, **each.values} for kind, values in self.presets.items()},
-                named={},
+                parameters=configured(each.values),
             )
-            for name, each in self.named.items()
+            for name, each in self.parameters.named.items()
         )
 
     @property
@@ -258,10 +285,11 @@ class Variant:
     @property
     def limits(self) -> str:
         """For a kernel that lacks arguments of a GEMM, a sentence: what it is verified for; else ""."""
-        fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in self.without]
-        rows = [name[2].upper() for name in self.without if name.startswith("ld")]
+        without = self.launches.without
+        fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in without]
+        rows = [name[2].upper() for name in without if name.startswith("ld")]
         fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
-        sentence = f"verified for {', '.join(fixed)} alone: it takes no {', '.join(self.without)}"
+        sentence = f"verified for {', '.join(fixed)} alone: it takes no {', '.join(without)}"
         return sentence if fixed else ""
 
     def with_math(self, math: str) -> Variant:
@@ -292,16 +320,17 @@ class Variant:
         def of_each(formula: Formula) -> Formula:
             return lambda v: v["batch"] * formula(v)
 
-        return replace(
-            self,
-            passes=tuple(map(of_batch, self.passes)),
-            temporaries={name: of_each(formula) for name, formula in self.temporaries.items()},
+        launches = replace(
+            self.launches,
+            passes=tuple(map(of_batch, self.launches.passes)),
+            temporaries={name: of_each(formula) for name, formula in self.launches.temporaries.items()},
             tile=self.tile_of,
-        ).with_flags([*self.compilation.flags, BATCHED])
+        )
+        return replace(self, launches=launches).with_flags([*self.compilation.flags, BATCHED])
 
     def ran_on(self, dtype: str) -> RanOn:
         """Where a GEMM of a data type runs: ``host``, ``matrix`` (tensor cores) or ``device``."""
-        return "host" if self.on_host else "matrix" if dtype in self.matrix_units else "device"
+        return "host" if self.on_host else "matrix" if dtype in self.needs.matrix_units else "device"
 
     def preset(
         self, family: str, overrides: Values | None = None, dtype: str = "float",
@@ -328,9 +357,9 @@ class Variant:
         then `overrides`. Raises `ParameterError` if an override is unknown or a value is below its minimum.
         """
         keys = self.preset_keys(family, dtype)
-        chosen = {name: value for key in keys for name, value in self.presets[key].items()}
-        if self.derive and device:
-            chosen |= self.derive(device, dtype)
+        chosen = {name: value for key in keys for name, value in self.parameters.presets[key].items()}
+        if self.parameters.derive and device:
+            chosen |= self.parameters.derive(device, dtype)
         for name, value in (overrides or {}).items():
             if name not in self.parameters:
                 known = ", ".join(self.parameters) or "none"
@@ -345,20 +374,20 @@ class Variant:
         """The keys of its presets that apply, each overriding the previous. Arguments as for `filled`."""
         kinds = ("default", family.partition("-")[0], family)
         keys = (*kinds, *(f"{kind}:{dtype}" for kind in kinds))
-        return [key for key in keys if key in self.presets]
+        return [key for key in keys if key in self.parameters.presets]
 
     def broken(self, parameters: Values, dtype: str) -> str:
         """The sentence of the first constraint that parameters break, or "".
 
         A data type that the variant lacks counts as the first one that it has.
         """
-        itemsize = DTYPES[dtype if dtype in self.dtypes else self.dtypes[0]].itemsize
+        itemsize = DTYPES[dtype if dtype in self.needs.dtypes else self.needs.dtypes[0]].itemsize
         known = {**parameters, "itemsize": itemsize}
-        return next((each.sentence for each in self.constraints if not each.rule(known)), "")
+        return next((each.sentence for each in self.parameters.constraints if not each.rule(known)), "")
 
     def chosen(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
         """The values that its `choose` rule adds for a problem on a device, without the given parameters."""
-        values = self.choose(problem, device, parameters)
+        values = self.parameters.choose(problem, device, parameters)
         return {name: value for name, value in values.items() if name not in parameters}
 
     def compiled(self, problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str, int]:
@@ -395,7 +424,8 @@ class Variant:
             name: replace(self.parameters[name], values=tuple({*self.parameters[name].values, value}))
             for name, value in parameters.items()
         }
-        ranked = sorted(replace(self, parameters=values).space(dtype), key=distance)
+        near = replace(self, parameters=replace(self.parameters, declared=values))
+        ranked = sorted(near.space(dtype), key=distance)
         return next(filter(fits, ranked), {})
 
     def fixes_group(self, given: Collection[str]) -> bool:
@@ -410,16 +440,16 @@ class Variant:
         """
         known = {**parameters, "m": problem.m, "n": problem.n, "k": problem.k, "batch": problem.batch}
         known |= vars(layout or Layout.of(problem)) | {"itemsize": DTYPES[problem.dtype].itemsize}
-        known["ta"] = int("A" in self.either and problem.trans_a)
-        known["tb"] = int("B" in self.either and problem.trans_b)
+        known["ta"] = int("A" in self.launches.either and problem.trans_a)
+        known["tb"] = int("B" in self.launches.either and problem.trans_b)
         known["rows_a"], known["columns_a"] = problem.stored_a if known["ta"] else (problem.m, problem.k)
         known["rows_b"], known["columns_b"] = problem.stored_b if known["tb"] else (problem.k, problem.n)
-        for name, formula in self.extents.items():
+        for name, formula in self.launches.extents.items():
             known[name] = formula(known)
         return known
 
     def steps(self, values: Values) -> tuple[Pass, ...]:
-        return tuple(step for step in self.passes if step.when(values))
+        return tuple(step for step in self.launches.passes if step.when(values))
 
     def tile_of(self, parameters: Values) -> tuple[int, int] | None:
         """Rows and columns of C that a work-group computes, by the variant's own rule if it has one.
@@ -427,11 +457,11 @@ class Variant:
         Otherwise they follow from how many groups a long row and a long column of C take. None if groups make
         no such tiles, may have any size, or multiply nothing.
         """
-        if self.tile:
-            return self.tile(parameters)
+        if self.launches.tile:
+            return self.launches.tile(parameters)
         sides = []
         for m, n, direction in ((_LONG, 1, 1), (1, _LONG, 0)):
-            known = self.values(Gemm(m, n, 1, self.dtypes[0]), parameters)
+            known = self.values(Gemm(m, n, 1, self.needs.dtypes[0]), parameters)
             step = next((step for step in self.steps(known) if step.role == "multiply"), None)
             if step is None or step.any_group:  # whose groups are whatever the driver takes
                 return None
@@ -453,7 +483,7 @@ class Variant:
     ) -> dict[str, int]:
         known = self.values(problem, parameters, layout)
         itemsize = DTYPES[problem.dtype].itemsize
-        return {name: formula(known) * itemsize for name, formula in self.temporaries.items()}
+        return {name: formula(known) * itemsize for name, formula in self.launches.temporaries.items()}
 
     def local_bytes(self, dtype: str, parameters: Values) -> int:
         itemsize = DTYPES[dtype].itemsize
@@ -672,11 +702,12 @@ def laid_out(variant: Variant, problem: Gemm) -> Variant:
     """
     if variant.library:
         if problem.ops in variant.library.matrix_layouts.get(problem.dtype, ()):
-            return replace(variant, matrix_units=(*variant.matrix_units, problem.dtype))
+            units = (*variant.needs.matrix_units, problem.dtype)
+            return replace(variant, needs=replace(variant.needs, matrix_units=units))
         return variant
     variant = variant.specialize(variant, problem)
     for name, transposed in (("A", problem.trans_a), ("B", problem.trans_b)):
-        if transposed and name in variant.either:
+        if transposed and name in variant.launches.either:
             variant = variant.with_flags([*dict.fromkeys((*variant.compilation.flags, *TRANSPOSED[name]))])
         elif transposed:
             variant = _with_transposed_copy(variant, name, DTYPES[problem.dtype].itemsize)
@@ -690,7 +721,7 @@ def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant
     """
     rows, columns, ld = _OPERANDS[name]
     copy, stored = f"{name}N", f"{ld}_stored"
-    tight = ld in variant.without  # the kernel counts on rows without gaps
+    tight = ld in variant.launches.without  # the kernel counts on rows without gaps
 
     def pitch(v: Values) -> int:
         return v[columns] if tight else round_up(v[columns], _PITCH)
@@ -699,10 +730,12 @@ def _with_transposed_copy(variant: Variant, name: str, itemsize: int) -> Variant
         return replace(step, arguments=tuple(copy if each == name else each for each in step.arguments))
 
     made = transpose_bytes if itemsize == 1 and not tight else transpose_tall
-    return replace(
-        variant,
-        passes=(made(columns, rows, name, stored, copy, ld), *map(reading_copy, variant.passes)),
-        extents={stored: lambda v: v[ld], ld: pitch, **variant.extents},
-        temporaries={copy: lambda v: v[rows] * v[ld], **variant.temporaries},
-        without=tuple(each for each in variant.without if each != ld),
+    launches = variant.launches
+    launches = replace(
+        launches,
+        passes=(made(columns, rows, name, stored, copy, ld), *map(reading_copy, launches.passes)),
+        extents={stored: lambda v: v[ld], ld: pitch, **launches.extents},
+        temporaries={copy: lambda v: v[rows] * v[ld], **launches.temporaries},
+        without=tuple(each for each in launches.without if each != ld),
     )
+    return replace(variant, launches=launches)

@@ -435,7 +435,7 @@ class GemmCommandOptions(MeasurementOptions):
         }
         kernels = [laid_out(variant, layout) for layout in layouts for variant in self.variants]
         uses_tensor_cores = any(
-            kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.dtypes
+            kernel.ran_on(dtype) == "matrix" for kernel in kernels if dtype in kernel.needs.dtypes
         )
         steps: Plan = ()
         for index, device in enumerate(devices):

@@ -72,7 +72,8 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     chosen = {
         name: value
         for name, value in laid_out(variant, problems[0]).chosen(problems[0], device, default).items()
-        if name in variant.parameters and (variant.parameters[name].launch or name in variant.searched)
+        if name in variant.parameters
+        and (variant.parameters[name].launch or name in variant.parameters.searched)
     }
 
     def tried(configuration: Values) -> dict[str, tuple[int, ...]]:
@@ -87,7 +88,8 @@ def space(variant: Variant, device: DeviceFacts, problems: Sequence[Gemm]) -> Sp
     if combinations == 1:
         raise TuningError(f"{variant.name} has no parameters to tune")
     parameters = {name: replace(variant.parameters[name], values=each) for name, each in values.items()}
-    allowed = tuple(replace(variant, parameters=parameters).space(dtype))
+    declared = replace(variant.parameters, declared=parameters)
+    allowed = tuple(replace(variant, parameters=declared).space(dtype))
     reasons = [
         next(filter(None, (why_not(device, variant, problem, each) for problem in problems)), "")
         for each in allowed

@@ -75,7 +75,7 @@ def measured(
     return in_process.measured(made, planned(device, problem, operands), policy)
 
 
-@pytest.mark.parametrize("dtype", CLBLAST.dtypes)
+@pytest.mark.parametrize("dtype", CLBLAST.needs.dtypes)
 def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
     """With guard cells, lda > k, ldb > n, ldc > n, and NaN in C where beta is 0."""
     planned(device, Gemm(8, 8, 8, dtype))
@@ -93,7 +93,7 @@ def test_exact_on_every_edge(device: DeviceFacts, dtype: str) -> None:
 def test_exact_with_its_kernels_for_large_problems(device: DeviceFacts) -> None:
     """At the size of the exact test that each run begins with."""
     made = executor(device)
-    problem = edge_problem("float", CLBLAST.edge({}))
+    problem = edge_problem("float", CLBLAST.launches.edge({}))
     assert exact_error(made, problem, partial(made.bind, CLBLAST, {}, {})) == ""
 
 

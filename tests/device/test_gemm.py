@@ -72,7 +72,7 @@ def bound(
 
 @pytest.mark.every_driver
 @pytest.mark.parametrize(
-    ("name", "dtype"), [(name, dtype) for name in LADDER for dtype in BY_NAME[name].dtypes]
+    ("name", "dtype"), [(name, dtype) for name in LADDER for dtype in BY_NAME[name].needs.dtypes]
 )
 def test_exact_on_every_edge(
     device: DeviceFacts, name: str, dtype: str, request: pytest.FixtureRequest
@@ -81,9 +81,9 @@ def test_exact_on_every_edge(
 
     One type of each kernel is optimized; `make drivers` tries every type so, on every driver.
     """
-    if dtype != BY_NAME[name].dtypes[0] and device not in select(all_devices(), ""):
+    if dtype != BY_NAME[name].needs.dtypes[0] and device not in select(all_devices(), ""):
         pytest.skip("one type of each kernel is enough on other drivers")
-    if dtype != BY_NAME[name].dtypes[0]:
+    if dtype != BY_NAME[name].needs.dtypes[0]:
         request.getfixturevalue("unoptimized")
     made, bind = bound(device, name, dtype)
     for m, n, k in EDGES:
@@ -100,7 +100,7 @@ def test_exact_on_every_edge(
 def test_exact_on_any_shape(
     device: DeviceFacts, name: str, m: int, n: int, k: int, scalars: tuple[float, float]
 ) -> None:
-    dtype = BY_NAME[name].dtypes[0]
+    dtype = BY_NAME[name].needs.dtypes[0]
     made, bind = bound(device, name, dtype)
     assert exact_error(made, Gemm(m, n, k, dtype, *scalars), bind) == ""
 
@@ -111,8 +111,8 @@ SMALL = list(itertools.product(range(1, 5), repeat=2))
 @pytest.mark.parametrize(
     ("name", "dtype", "sizes"),
     [
-        *(("naive", dtype, SMALL) for dtype in BY_NAME["naive"].dtypes),
-        *((name, BY_NAME[name].dtypes[0], [(1, 1)]) for name in LADDER if name != "naive"),
+        *(("naive", dtype, SMALL) for dtype in BY_NAME["naive"].needs.dtypes),
+        *((name, BY_NAME[name].needs.dtypes[0], [(1, 1)]) for name in LADDER if name != "naive"),
     ],
 )
 def test_small_results_are_verified_on_the_launches_that_are_timed(

@@ -99,7 +99,7 @@ def answers(
         pytest.skip(f"the device has no {dtype}")
     plainly = copied_plainly if VARIANT.needs.lacks(device, dtype) else str
     text, variant = kernel_files.text, laid_out(VARIANT, like)
-    edited = variant.passes[-1].file  # of columns past the tiles, where there are such
+    edited = variant.launches.passes[-1].file  # of columns past the tiles, where there are such
 
     def replaced(file: str, root: str) -> str:
         whole = edit(text(file, root)) if file == edited else text(file, root)

@@ -40,7 +40,7 @@ class Keeping(Runtime):
 def smallest(variant: Variant) -> dict[str, int]:
     """Parameters with the smallest tile: an interpreter runs them, and races need no more."""
     spaces = (parameters for parameters in variant.space() if not variant.needs.extensions(parameters))
-    return min(spaces, key=lambda parameters: (variant.edge(parameters), sum(parameters.values())))
+    return min(spaces, key=lambda parameters: (variant.launches.edge(parameters), sum(parameters.values())))
 
 
 def exact_run(executor: GemmExecutor, problem: Gemm, bind: Bind, padding: int | None) -> str:
@@ -68,13 +68,13 @@ def main() -> None:
         file: executor.runtime.build(file, variant.options("float", parameters)) for file in variant.files
     }
     bind = partial(executor.bind, variant, parameters, programs)
-    edge = min(variant.edge(parameters), _LARGEST)
+    edge = min(variant.launches.edge(parameters), _LARGEST)
     shapes = [(edge + 1, edge + 2, edge + 3), (1, 1, 1), (3, 2, 0)]
     turned_shape, padding = (9, 10, 11), None
     if many := parameters.get("MANY", 0):  # two groups, a block along k and what makes none; vectors fit
         turned_shape = (many + 8, 5, 300) if parameters["COLUMNS"] else (5, many + 8, 300)
         shapes, padding = [turned_shape], 4
-    if edge == variant.edge(parameters):  # else it is a part of a tile, as the first is
+    if edge == variant.launches.edge(parameters):  # else it is a part of a tile, as the first is
         shapes.append((edge, edge, edge))
     scales = [(1.0, 0.0), (2.0, -1.0)]
     if has_fault:  # which every problem of several tiles shows
@@ -84,7 +84,7 @@ def main() -> None:
             error = exact_run(executor, Gemm(m, n, k, "float", alpha, beta), bind, padding)
             if error:
                 print(f"{m}x{n}x{k}: {error}")
-    if variant.either and not has_fault:  # its loads of what is stored transposed
+    if variant.launches.either and not has_fault:  # its loads of what is stored transposed
         problem = Gemm(*turned_shape, "float", 2.0, -1.0, trans_a=True, trans_b=True)
         turned = laid_out(variant, problem)
         built = executor.programs(turned, "float", parameters)

@@ -49,14 +49,14 @@ def is_plain(variant: Variant) -> bool:
 
 # Oclgrind has no half, no extension that a kernel could need, and nothing of one maker's alone.
 PLAIN = [name for name in LADDER if is_plain(BY_NAME[name])]
-FLOAT = [name for name in PLAIN if "float" in BY_NAME[name].dtypes]
+FLOAT = [name for name in PLAIN if "float" in BY_NAME[name].needs.dtypes]
 CASES = [name for name in FLOAT if not BY_NAME[name].needs.lacks(CPU, "float")]
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_a_kernel_is_clean(name: str, tmp_path: Path) -> None:
     """In float: which work-item reads and writes what does not depend on the type."""
-    checks = RACES if BY_NAME[name].images else BOTH
+    checks = RACES if BY_NAME[name].launches.images else BOTH
     printed, said = oclgrind(tmp_path / "log", name, checks=checks)
     assert said == ""
     assert printed.strip() == "done"

@@ -63,8 +63,8 @@ def test_passes_over_a_batch_have_a_third_dimension_and_a_temporary_for_each_pro
     single = BY_NAME[name]
     batched = single.batched(5)
     assert single.batched(1) is single
-    if not single.batches:
-        assert single.images, f"{name} could compute batches"
+    if not single.launches.batches:
+        assert single.launches.images, f"{name} could compute batches"
         return
     device = fake.GPU
     parameters = single.preset(device.family)

@@ -133,7 +133,7 @@ def test_a_long_k_is_split_where_there_are_fewer_tiles_than_cores() -> None:
     assert VARIANT.temporary_bytes(deep, known)["P"] == 16 * 12 * 64 * 4
 
 
-@pytest.mark.parametrize("dtype", VARIANT.dtypes)
+@pytest.mark.parametrize("dtype", VARIANT.needs.dtypes)
 @pytest.mark.parametrize("device", [LAPTOP, WIDE, BOARD])
 def test_what_is_read_again_fits_in_the_caches(dtype: str, device: DeviceFacts) -> None:
     known = full(Gemm(4096, 4096, 4096, dtype), device)
@@ -152,7 +152,7 @@ def test_sums_of_few_rows_go_to_c_often_only_where_b_comes_from_memory() -> None
     assert [full(Gemm(rows, 4096, 4096), LAPTOP)["KC"] for rows in (8, 9)] == [8, 16]
 
 
-@pytest.mark.parametrize("dtype", VARIANT.dtypes)
+@pytest.mark.parametrize("dtype", VARIANT.needs.dtypes)
 @pytest.mark.parametrize(("bits", "registers"), [(128, 16), (256, 16), (512, 32)])
 def test_a_micro_tile_fills_the_registers(dtype: str, bits: int, registers: int) -> None:
     preset = VARIANT.preset("cpu-other", dtype=dtype, device=cpu(bits, 2, (32 * KIB, MIB)))
@@ -224,7 +224,7 @@ def test_b_is_copied_once_where_all_of_a_has_room() -> None:
 
 def test_what_is_read_where_it_lies_is_not_packed() -> None:
     assert kernels(Gemm(4096, 8192, 16), LAPTOP) == ["cpu_packed"]
-    assert VARIANT.edge({**full(Gemm(64, 64, 64), WIDE)}) == 64
+    assert VARIANT.launches.edge({**full(Gemm(64, 64, 64), WIDE)}) == 64
 
 
 def test_a_near_b_is_read_in_small_blocks_where_it_lies_if_the_first_cache_has_ways_for_it() -> None:

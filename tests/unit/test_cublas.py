@@ -31,7 +31,7 @@ from tests.fake_cuda import NOT_SUPPORTED, FakeCublas, FakeCuda
 DEVICE = replace(fake_runs.GPU, pci="0000:17:00.0")
 QUICK = Policy(budget_s=60.0, batch_s=0.001, min_batches=3, precision=10.0)
 CUBLAS = BY_NAME["cublas"]
-ORDINARY = tuple(name for name in CUBLAS.dtypes if name not in FP8_DTYPES)
+ORDINARY = tuple(name for name in CUBLAS.needs.dtypes if name not in FP8_DTYPES)
 Install = Callable[..., tuple[FakeCuda, FakeCublas]]
 
 

@@ -151,7 +151,7 @@ def test_half_is_held_against_the_peak_of_the_type_that_its_kernel_adds_up_in() 
     assert rate_of(rates.peak(run, 0, "half")) == 9.07e14  # what the heading says
     assert rates.peak_fraction(run, narrow) == pytest.approx(700 / 933, rel=0.001)
     assert rates.peak_fraction(run, unknown) == pytest.approx(700 / 933, rel=0.001)
-    assert {BY_NAME[name].sums.get("half") for name in ("nv-mma", "nv-wgmma", "cublas")} == {"float"}
+    assert {BY_NAME[name].needs.sums.get("half") for name in ("nv-mma", "nv-wgmma", "cublas")} == {"float"}
 
 
 def test_the_fields_of_the_contract() -> None:

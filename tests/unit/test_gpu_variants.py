@@ -69,7 +69,7 @@ def test_columns_that_fill_a_vector_at_most_are_no_tiles(dtype: str) -> None:
     preset = ASYNC.preset("gpu-nvidia", dtype=dtype)
     assert variant.fingerprint(dtype, preset) != ASYNC.fingerprint(dtype, preset)
     assert cached.source(variant) == cached.source(ASYNC), "what was tuned for other shapes serves it, too"
-    assert laid_out(variant, Gemm(4096, 4097, 1, dtype)).passes == variant.passes
+    assert laid_out(variant, Gemm(4096, 4097, 1, dtype)).launches.passes == variant.launches.passes
     turned = laid_out(BY_NAME["prefetch"], Gemm(64, 64, 64, trans_b=True))
     assert cached.source(turned) != cached.source(BY_NAME["prefetch"]), "a pass more"
 
@@ -194,7 +194,8 @@ def test_what_is_given_of_a_form_says_which(given: dict[str, int], form: dict[st
 
 def test_parameters_suit_every_form_that_they_leave_open() -> None:
     """The 12 rows of one are no vectors of 8 elements."""
-    any_width = replace(ASYNC, constraints=ASYNC.constraints[1:])
+    constraints = ASYNC.parameters.constraints[1:]
+    any_width = replace(ASYNC, parameters=replace(ASYNC.parameters, constraints=constraints))
     assert any_width.broken({"WIDTH": 8}, "float").startswith("TM must be a multiple of WIDTH")
     assert not any_width.broken({"WIDTH": 8, "TM": 8, "BN": 128, "BK": 16}, "float").startswith("TM")
 
@@ -244,7 +245,9 @@ def test_a_tuner_searches_the_forms_too() -> None:
         key: each if key == "BM" else replace(each, values=each.values[:1])
         for key, each in ASYNC.parameters.items()  # the tile's own values come to these
     }
-    space = tuning.space(replace(ASYNC, parameters=narrow), GPU, [Gemm(4096, 4096, 4096)])
+    space = tuning.space(
+        replace(ASYNC, parameters=replace(ASYNC.parameters, declared=narrow)), GPU, [Gemm(4096, 4096, 4096)]
+    )
     assert space.chosen == MANY.keys()
     assert space.asked(space.default) == ASYNC.preset("gpu-nvidia")
     assert {one["BM"] for one in space.configurations} == {64, 96, 128, 256}
@@ -266,7 +269,7 @@ def test_rows_of_b_that_do_not_fit_copies_are_padded(n: int, wanted: list[str]) 
 @pytest.mark.parametrize("n", [64, 4096])
 def test_the_transposing_pass_has_work_items_for_every_tile(m: int, k: int, n: int) -> None:
     found = values("nv-async", Gemm(m, n, k))
-    step = next(step for step in ASYNC.passes if step.kernel == "transpose_tall")
+    step = next(step for step in ASYNC.launches.passes if step.kernel == "transpose_tall")
     (across, down), (wide, tall) = step.items(found), step.group(found)
     assert -(-across // wide) * 32 >= k
     assert down // tall * 64 >= found["mw"] >= m
@@ -320,7 +323,7 @@ def test_as_many_groups_start_as_there_are_tiles_and_parts(size: int) -> None:
     found = values("nv-async", Gemm(size, size, size))
     assert steps_of_parts(size, found["BK"], found["WHOLE"], found["PARTS"], 0) == list(range(size))
     tiles = (-(-size // found["BM"])) * (-(-size // found["BN"]))
-    items = next(step for step in ASYNC.passes if step.kernel == "nv_async").items(found)
+    items = next(step for step in ASYNC.launches.passes if step.kernel == "nv_async").items(found)
     group = found["BM"] // found["TM"] * (found["BN"] // found["TN"])
     assert items == ((found["WHOLE"] + (tiles - found["WHOLE"]) * found["PARTS"]) * group,)
 
@@ -342,7 +345,9 @@ def test_a_copy_is_16_bytes(dtype: str, width: int) -> None:
     with pytest.raises(ParameterError, match="a copy moves 16 bytes"):
         ASYNC.preset("gpu-nvidia", {"WIDTH": other, "PAD": 4}, dtype)
     few = {name: replace(one, values=one.values[:2]) for name, one in ASYNC.parameters.items()}
-    space = tuning.space(replace(ASYNC, parameters=few), GPU, [Gemm(512, 512, 512, dtype)])
+    space = tuning.space(
+        replace(ASYNC, parameters=replace(ASYNC.parameters, declared=few)), GPU, [Gemm(512, 512, 512, dtype)]
+    )
     assert {one["WIDTH"] for one in space.configurations} == {width}
 
 

@@ -169,13 +169,13 @@ def test_tensor_cores_take_two_bytes_either_way(name: str, dtype: str, passes: l
 @pytest.mark.parametrize("ops", OPS)
 @pytest.mark.parametrize("name", LADDER)
 def test_every_pass_has_what_it_names(name: str, ops: str) -> None:
-    for dtype in BY_NAME[name].dtypes:
+    for dtype in BY_NAME[name].needs.dtypes:
         problem = stored(ops, dtype)
         variant = laid_out(BY_NAME[name], problem)
         preset = variant.preset("gpu-nvidia", dtype=dtype)
         full = {**preset, **variant.chosen(problem, fake.GPU, preset)}
         values = variant.values(problem, full, Layout(11, 13, 5))
-        known = {*values, *variant.temporaries, *variant.images, *"ABC", "alpha", "beta"}
+        known = {*values, *variant.launches.temporaries, *variant.launches.images, *"ABC", "alpha", "beta"}
         held = variant.temporary_bytes(problem, full, Layout(11, 13, 5))
         steps = variant.steps(values)
         assert [step.role for step in steps].count("multiply") >= 1
@@ -203,7 +203,7 @@ def test_an_own_kernel_gets_its_operands_as_it_takes_them(tmp_path: Path) -> Non
         assert " ".join(step.kernel for step in variant.steps(values)) == kernels
         if ops[0] == "T":
             assert values["lda"] == 7, "it takes no lda: rows of its copy have no gaps"
-            assert "lda" not in variant.without
+            assert "lda" not in variant.launches.without
 
 
 # --- what is compiled -------------------------------------------------------------------------------------
@@ -212,10 +212,10 @@ def test_an_own_kernel_gets_its_operands_as_it_takes_them(tmp_path: Path) -> Non
 def test_the_hash_of_a_kernel_depends_on_how_its_operands_are_stored() -> None:
     for name in LADDER:
         variant = BY_NAME[name]
-        both = laid_out(variant, stored("TT", variant.dtypes[0]))
-        preset = variant.preset("gpu-nvidia", dtype=variant.dtypes[0])
+        both = laid_out(variant, stored("TT", variant.needs.dtypes[0]))
+        preset = variant.preset("gpu-nvidia", dtype=variant.needs.dtypes[0])
         assert laid_out(variant, stored("NN")) is variant
-        prints = [each.fingerprint(variant.dtypes[0], preset) for each in (variant, both)]
+        prints = [each.fingerprint(variant.needs.dtypes[0], preset) for each in (variant, both)]
         assert (prints[0] != prints[1]) == (
             variant.files != both.files or variant.compilation != both.compilation
         )

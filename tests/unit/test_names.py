@@ -47,5 +47,5 @@ def test_a_name_in_quotes_is_found() -> None:
 
 
 def test_matrix_units_take_types_that_their_variant_takes() -> None:
-    assert all({*entry.matrix_units} <= {*entry.dtypes} for entry in ladder.VARIANTS)
+    assert all({*entry.needs.matrix_units} <= {*entry.needs.dtypes} for entry in ladder.VARIANTS)
     assert [entry.name for entry in ladder.VARIANTS if entry.on_host] == [ladder.BASELINE]

@@ -119,7 +119,7 @@ def test_local_memory_is_told_with_and_without_a_shape() -> None:
     """The driver lists 48 KiB of the 227."""
     chosen = PRESET | VARIANT.chosen(Gemm(4096, 4096, 4096, "half"), HOPPER, PRESET)
     for parameters in (PRESET, chosen):
-        for dtype in VARIANT.dtypes:
+        for dtype in VARIANT.needs.dtypes:
             assert 200 << 10 < VARIANT.local_bytes(dtype, parameters) <= 225 << 10
 
 
@@ -129,10 +129,12 @@ def test_every_choice_meets_the_constraints() -> None:
         if rows * columns > 256 * 192:
             continue
         full = {**tile, **VARIANT.chosen(Gemm(64, 64, 64, "half"), HOPPER, tile)}
-        assert all(constraint.rule(full) for constraint in VARIANT.constraints), tile
+        assert all(constraint.rule(full) for constraint in VARIANT.parameters.constraints), tile
         assert full["STAGES"] >= 3
         deeper = {**full, "STAGES": full["STAGES"] + 1}
-        assert full["STAGES"] == 6 or not all(constraint.rule(deeper) for constraint in VARIANT.constraints)
+        assert full["STAGES"] == 6 or not all(
+            constraint.rule(deeper) for constraint in VARIANT.parameters.constraints
+        )
 
 
 @pytest.mark.parametrize(

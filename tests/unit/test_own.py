@@ -96,7 +96,12 @@ def test_what_is_no_formula_brings_no_warning_of_pythons(text: str) -> None:
 
 def test_a_description_becomes_a_variant(tmp_path: Path) -> None:
     made = own_kernel(described(tmp_path, types='["float", "double"]', idea='"mine"', local='"TS * TS"'))
-    assert (made.name, made.family, made.idea, made.dtypes) == ("mine", OWN, "mine", ("float", "double"))
+    assert (made.name, made.family, made.idea, made.needs.dtypes) == (
+        "mine",
+        OWN,
+        "mine",
+        ("float", "double"),
+    )
     assert made.preset("cpu") == {"TS": 16}
     assert list(made.space()) == [{"TS": 8}, {"TS": 16}]
     assert made.local_bytes("double", {"TS": 8}) == 512
@@ -104,7 +109,7 @@ def test_a_description_becomes_a_variant(tmp_path: Path) -> None:
     values = made.values(Gemm(100, 70, 9), {"TS": 16})
     (step,) = made.steps(values)
     assert (step.kernel, step.group(values), step.items(values)) == ("f", (16, 16), (3 * 16, 7 * 16))
-    assert made.without == ()
+    assert made.launches.without == ()
     assert made.limits == ""
 
 
@@ -115,7 +120,7 @@ def test_a_description_beside_the_file_is_the_same_kernel(tmp_path: Path) -> Non
     file.write_text(CODE)
     file.with_suffix(".toml").write_text(toml)
     beside = own_kernel(file)
-    assert beside.parameters == inside.parameters
+    assert beside.parameters.declared == inside.parameters.declared
     before = beside.fingerprint("float", {"TS": 16})
     file.with_suffix(".toml").write_text(toml.replace('"2 * TS"', '"TS"'))
     assert own_kernel(file).fingerprint("float", {"TS": 16}) != before
@@ -123,7 +128,7 @@ def test_a_description_beside_the_file_is_the_same_kernel(tmp_path: Path) -> Non
 
 def test_what_is_left_out_is_fixed_and_said(tmp_path: Path) -> None:
     made = own_kernel(described(tmp_path, arguments='["A", "B", "C", "m", "n", "k", "lda"]'))
-    assert made.without == ("alpha", "beta", "ldb", "ldc")
+    assert made.launches.without == ("alpha", "beta", "ldb", "ldc")
     assert made.limits.startswith("verified for alpha = 1, beta = 0, rows of B and C without gaps alone")
     plan = gemm_plan(
         [fake_runs.CPU],
@@ -157,12 +162,13 @@ def test_what_a_kernel_wants_of_layouts(
     tmp_path: Path, keys: dict[str, str], operands: tuple[str, ...], helpers: str
 ) -> None:
     made = own_kernel(described(tmp_path, **keys))
-    (kernel,) = [step for step in made.passes if step.role == "multiply"]
+    (kernel,) = [step for step in made.launches.passes if step.role == "multiply"]
     assert tuple(kernel.arguments[number] for number in (4, 5, 6, 7, 9, 10)) == operands
-    assert " ".join(step.role for step in made.passes if step is not kernel) == helpers
+    assert " ".join(step.role for step in made.launches.passes if step is not kernel) == helpers
     values = made.values(Gemm(33, 70, 9), {"TS": 16})
     assert all(
-        name in values or name in made.temporaries or name in "ABC alpha beta" for name in kernel.arguments
+        name in values or name in made.launches.temporaries or name in "ABC alpha beta"
+        for name in kernel.arguments
     )
     tiles = {"column-major": (32, 48)}.get(keys.get("order", "").strip('"'))
     across, down = (3, 3)  # 70 columns in tiles of 32, 33 rows in tiles of 16

@@ -27,7 +27,7 @@ def roles(dtype: str, m: int, n: int, k: int, **layout: int) -> list[str]:
     return [step.role for step in NV_MMA.steps(known)]
 
 
-@pytest.mark.parametrize("dtype", NV_MMA.dtypes)
+@pytest.mark.parametrize("dtype", NV_MMA.needs.dtypes)
 def test_only_rows_that_do_not_start_at_16_bytes_are_padded(dtype: str) -> None:
     whole = 16 // DTYPES[dtype].itemsize
     packs = ["transpose"] if dtype == "char" else []
@@ -57,7 +57,7 @@ def test_a_tile_is_made_by_whole_warps() -> None:
     assert step.items(known) == (3 * 3 * 128,)
 
 
-@pytest.mark.parametrize("dtype", NV_MMA.dtypes)
+@pytest.mark.parametrize("dtype", NV_MMA.needs.dtypes)
 def test_a_group_can_have_more_local_memory_than_the_driver_lists(dtype: str) -> None:
     assert NV_MMA.local_bytes(dtype, {"BM": 128, "BN": 64, "ROW": 64, "STAGES": 3}) == 3 * (128 + 64) * 64
     assert NV_MMA.local_bytes(dtype, NV_MMA.preset("cpu", dtype=dtype)) <= 48 << 10
@@ -116,7 +116,7 @@ def test_a_step_of_double_is_64_bytes_deep() -> None:
 
 def test_a_device_lists_no_half_and_has_tensor_cores_for_it() -> None:
     assert "half" not in H200.dtypes
-    steps = gemm_plan([H200], [NV_MMA], [Gemm(64, 64, 64, dtype) for dtype in NV_MMA.dtypes])
+    steps = gemm_plan([H200], [NV_MMA], [Gemm(64, 64, 64, dtype) for dtype in NV_MMA.needs.dtypes])
     assert all(isinstance(step, Case) for step in steps)
 
 

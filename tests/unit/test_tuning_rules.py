@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from gemmbench.ladder import BY_NAME, LADDER
-from gemmbench.ladder.variant import Constraint
+from gemmbench.ladder.variant import Constraint, Parameters
 from gemmbench.model.case import Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.instrument import too_slow
@@ -34,14 +34,16 @@ def test_the_space_is_what_constraints_and_device_leave() -> None:
 
 
 def test_constraints_count_apart_from_the_device() -> None:
-    narrow = replace(REGISTER, constraints=(Constraint(lambda p: p["BM"] == p["BN"], "a square tile"),))
+    square = (Constraint(lambda p: p["BM"] == p["BN"], "a square tile"),)
+    narrow = replace(REGISTER, parameters=replace(REGISTER.parameters, constraints=square))
     space = tuning.space(narrow, fake.CPU, [SQUARE])
     assert space.allowed == space.combinations // 3
     assert {one["BM"] - one["BN"] for one in space.configurations} == {0}
 
 
 def test_a_preset_outside_the_declared_values_is_in_the_space() -> None:
-    odd = replace(REGISTER, presets={"default": {"BM": 48, "BN": 64, "BK": 16, "TM": 4, "TN": 4}})
+    presets = {"default": {"BM": 48, "BN": 64, "BK": 16, "TM": 4, "TN": 4}}
+    odd = replace(REGISTER, parameters=replace(REGISTER.parameters, presets=presets))
     space = tuning.space(odd, fake.CPU, [SQUARE])
     assert 48 in space.values["BM"]
     assert space.default in space.configurations
@@ -68,7 +70,7 @@ def test_a_space_that_becomes_too_large_leaves_them_to_the_variant() -> None:
 
 
 def test_a_kernel_without_parameters_has_nothing_to_tune() -> None:
-    fixed = replace(BY_NAME["naive"], parameters={}, presets={})
+    fixed = replace(BY_NAME["naive"], parameters=Parameters())
     with pytest.raises(TuningError, match="naive has no parameters to tune"):
         tuning.space(fixed, fake.CPU, [SQUARE])
 
@@ -103,8 +105,10 @@ _EXTENSIONS = {
 def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
     whole = BY_NAME[name]
     few = {key: replace(one, values=one.values[:2]) for key, one in whole.parameters.items()}
-    variant = replace(whole, parameters=few)  # the preset's own values come to these
-    dtype = "float" if "float" in variant.dtypes else variant.dtypes[0]
+    variant = replace(
+        whole, parameters=replace(whole.parameters, declared=few)
+    )  # the preset's own values come to these
+    dtype = "float" if "float" in variant.needs.dtypes else variant.needs.dtypes[0]
     wanted = {word for names in _EXTENSIONS for word in names.split("|")}
     device = replace(
         fake.GPU,
@@ -113,7 +117,7 @@ def test_every_kernel_has_a_space_or_says_why_not(name: str) -> None:
         extensions=(*fake.GPU.extensions, *wanted),
         compute_capability=(9, 0),
     )
-    problem = next(each for m in (512, 16) if not variant.unfit(each := Gemm(m, 512, 512, dtype)))
+    problem = next(each for m in (512, 16) if not variant.needs.unfit(each := Gemm(m, 512, 512, dtype)))
     space = tuning.space(variant, device, [problem])
     for one in (space.configurations[0], space.configurations[-1]):
         step = tuning.case(device, variant, problem, one)

@@ -59,7 +59,7 @@ def test_every_kernel_opens_with_its_picture_and_a_formula(variant: Variant) -> 
 
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
 def test_any_group_will_do_where_a_kernel_neither_requires_one_nor_looks_at_it(variant: Variant) -> None:
-    for step in variant.passes:
+    for step in variant.launches.passes:
         before, _, body = kernel_files.raw(step.file).partition(f" {step.kernel}(")
         attributes = before[before.rindex("__kernel") :]
         own = body.partition("\n}\n")[0]
@@ -94,9 +94,9 @@ def test_a_smaller_group_fits_and_keeps_its_shape(
 def test_a_pass_names_only_what_exists(variant: Variant) -> None:
     problem = Gemm(5, 6, 7)
     values = variant.values(problem, full(variant, problem))
-    known = {*values, *variant.temporaries, *variant.images}
+    known = {*values, *variant.launches.temporaries, *variant.launches.images}
     known |= {"alpha", "beta", "A", "lda", "B", "ldb", "C", "ldc"}
-    for step in variant.passes:
+    for step in variant.launches.passes:
         assert set(step.arguments) <= known
         signature = re.search(rf"\b{step.kernel}\s*\(([^)]*)\)", kernel_files.raw(step.file))
         assert signature is not None
@@ -115,7 +115,7 @@ def test_every_problem_has_one_multiplication(variant: Variant, m: int) -> None:
 @pytest.mark.parametrize("variant", OPENCL, ids=IDS)
 def test_presets_meet_the_constraints_and_lie_in_a_space_that_is_not_empty(variant: Variant) -> None:
     for family in ("cpu-intel", "cpu-pocl", "gpu-nvidia", "gpu-intel", "accelerator-other"):
-        for dtype in variant.dtypes:
+        for dtype in variant.needs.dtypes:
             preset = variant.preset(family, dtype=dtype)
             preset |= variant.chosen(Gemm(64, 64, 64, dtype), DEVICE, preset)
             assert set(preset) >= set(variant.parameters)  # rules may choose what is no parameter too
@@ -181,7 +181,7 @@ def launches(name: str, overrides: dict[str, int] | None = None) -> list[str]:
 def test_the_buffer_differs_from_the_image_in_nothing_but_b(m: int, n: int) -> None:
     image, buffer, problem = BY_NAME["image-4x8"], BY_NAME["buffer-4x8"], Gemm(m, n, 7)
     assert image.chosen(problem, DEVICE, {}) == buffer.chosen(problem, DEVICE, {})
-    assert (image.compilation, image.dtypes) == (buffer.compilation, buffer.dtypes)
+    assert (image.compilation, image.needs.dtypes) == (buffer.compilation, buffer.needs.dtypes)
     pairs = []
     for variant in (image, buffer):
         values = variant.values(problem, full(variant, problem))
@@ -233,9 +233,9 @@ def test_a_named_configuration_is_no_rung_and_holds_everywhere(each: Variant) ->
     assert each.name not in LADDER
     assert ORDER.index(base.name) < ORDER.index(each.name) < ORDER.index(base.name) + 3
     for family in ("cpu-intel", "cpu-pocl", "gpu-nvidia", "gpu-intel", "accelerator-other"):
-        for dtype in each.dtypes:
+        for dtype in each.needs.dtypes:
             preset = each.preset(family, dtype=dtype)
-            assert preset == base.preset(family, base.named[name].values, dtype)
+            assert preset == base.preset(family, base.parameters.named[name].values, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["half", "float", "double"])
@@ -243,6 +243,6 @@ def test_the_tutorials_tiles_fit_an_nvidia_gpu(dtype: str) -> None:
     tiles = BY_NAME["padded-160x160"]
     preset = tiles.preset("gpu-nvidia", dtype=dtype)
     assert (preset["BM"], preset["BN"], preset["TM"], preset["TN"], preset["WIDTH"]) == (160, 160, 10, 10, 2)
-    (multiply,) = (step for step in tiles.passes if step.role == "multiply")
+    (multiply,) = (step for step in tiles.launches.passes if step.role == "multiply")
     assert multiply.group(preset) == (16, 16)
     assert tiles.local_bytes(dtype, preset) <= 48 << 10
