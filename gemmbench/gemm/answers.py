@@ -18,18 +18,8 @@ from typing import Protocol
 
 import numpy as np
 
-from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result
-from gemmbench.gemm.verify import (
-    GUARD,
-    DrawnRows,
-    blocks,
-    in_tile,
-    merged,
-    numbers,
-    poison,
-    repeat_bounds,
-    stack,
-)
+from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
+from gemmbench.gemm.verify import GUARD, DrawnRows, blocks, in_tile, merged, numbers, repeat_bounds, stack
 from gemmbench.model.case import Case
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
@@ -69,11 +59,8 @@ class Exact:
     def scaled(self, digits: int) -> Exact:
         """A copy with C before, `expected` and the smaller of A and B (A if equal) multiplied by 2^digits."""
         dtype, result = DTYPES[self.problem.dtype], self.problem.result
-        a, b = self.a, self.b
-        if a.size <= b.size:
-            a = _scaled_elements(a, dtype, digits)
-        else:
-            b = _scaled_elements(b, dtype, digits)
+        of_a, of_b = (digits, 0) if self.a.size <= self.b.size else (0, digits)
+        a, b = _scaled_elements(self.a, dtype, of_a), _scaled_elements(self.b, dtype, of_b)
         c = _scaled_elements(self.c, result, digits)
         return replace(self, a=a, b=b, c=c, expected=2.0**digits * self.expected)
 
@@ -90,10 +77,8 @@ class Exact:
         number, row = map(int, wrong[0])
         dtype, result = DTYPES[problem.dtype], problem.result
         a_row = numbers(stack(self.a, batch)[number, row : row + 1], dtype)
-        b, right = stack(self.b, batch)[number], np.zeros(problem.n)
-        for steps in blocks(problem.k, problem.n):
-            right += (a_row[:, steps] @ numbers(b[steps], dtype))[0]
-        right = problem.alpha * right
+        columns = stack(self.b, batch)[number : number + 1].swapaxes(1, 2)
+        right = problem.alpha * _product(columns, dtype, a_row.T[None])[0, :, 0]
         if problem.beta != 0:
             right += problem.beta * numbers(stack(self.c, batch)[number, row], result)
         row_got = numbers(stack(c, batch)[number, row], result)
@@ -220,8 +205,7 @@ class Verifiable(Protocol):
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Run the timed launches of a scope once, and return C, m x ldc.
 
-        `index` is the operand set, `c` is C before, m x ldc. `problem` is the timed one with another alpha or
-        beta; None for the timed one.
+        `index` is the operand set, `c` C before, m x ldc. `problem`, if given, has another alpha or beta.
         """
 
     def left(self) -> HostArray | None:
@@ -312,10 +296,8 @@ class Answers:
             if all(check.verdict == "ok" for check in checks):
                 result = bench.answer(scope, 0, self.before)
                 self._result = self._inside(result)
-                checks += [
-                    self._check_guards(result),
-                    self._rows.check(self._result, self._values.c, self._sums),
-                ]
+                checks.append(self._check_guards(result))
+                checks.append(self._rows.check(self._result, self._values.c, self._sums))
         return merged(checks)
 
     def _check_after(self, bench: Verifiable) -> Check:
@@ -387,11 +369,9 @@ class Answers:
             return Check("ok")
         problem, values = self._problem, self._values
         bounds = repeat_bounds(problem, values.a, values.b, values.c, values.generated, self._sums)
-        shape = (problem.batch, problem.m, problem.n)
+        stacks = (stack(self._inside(c), problem.batch) for c in (got, right))
         wrong, first = 0, ""
-        for number, (now, before) in enumerate(
-            zip(*(self._inside(c).reshape(shape) for c in (got, right)), strict=True)
-        ):
+        for number, (now, before) in enumerate(zip(*stacks, strict=True)):
             for start in range(0, problem.m, _ROWS):
                 rows = slice(start, start + _ROWS)
                 verified = numbers(before[rows], problem.result)
@@ -404,8 +384,3 @@ class Answers:
         if not wrong:
             return self._check_guards(left)
         return Check("wrong", {}, (f"{what}{first}; {wrong} of {now.size * problem.batch} elements differ",))
-
-
-def unwritten(problem: Gemm, c: HostArray) -> HostArray:
-    """C before a problem: poisoned if beta is 0, because it must not be read."""
-    return c if problem.beta != 0 else np.full_like(c, poison(problem.result))

@@ -131,6 +131,11 @@ def guarded(problem: Gemm, c: HostArray) -> HostArray:
     return with_row_length(c, Layout.of(problem).ldc, c.dtype.type(GUARD))
 
 
+def unwritten(problem: Gemm, c: HostArray) -> HostArray:
+    """C before a problem: poisoned if beta is 0, because it must not be read."""
+    return c if problem.beta != 0 else np.full_like(c, poison(problem.result))
+
+
 @dataclass(frozen=True)
 class MatrixHeader:
     """What the first bytes of a .npy file say."""
@@ -188,8 +193,7 @@ def read_header(path: str) -> MatrixHeader:
         values.close()
         raise OperandError(f"{path} is an archive of arrays (.npz); save the one you mean with numpy.save")
     if values.ndim != 2:
-        dimensions = counted(values.ndim, "dimension")
-        raise OperandError(f"{path} has {dimensions}, where a matrix has 2")
+        raise OperandError(f"{path} has {counted(values.ndim, 'dimension')}, where a matrix has 2")
     names = {DTYPES[name].numpy: name for name in PLAIN_DTYPES}
     native = values.dtype.newbyteorder("=")
     if native not in names:
