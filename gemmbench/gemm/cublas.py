@@ -304,10 +304,8 @@ class CublasLt:
         most, size = ctypes.c_uint64(WORKSPACE_BYTES), ctypes.c_size_t(8)
         self._call("MatmulPreferenceSetAttribute", preference, _MOST_WORKSPACE, ctypes.byref(most), size)
         answer, count = ctypes.create_string_buffer(_HEURISTIC_BYTES), ctypes.c_int()
-        described = (matmul, first, second, result, result, preference)
-        self._call(
-            "MatmulAlgoGetHeuristic", self._handle, *described, 1, ctypes.byref(answer), ctypes.byref(count)
-        )
+        described = (self._handle, matmul, first, second, result, result, preference)
+        self._call("MatmulAlgoGetHeuristic", *described, 1, ctypes.byref(answer), ctypes.byref(count))
         if not count.value:
             reason = f"cuBLAS has no algorithm for {problem.dtype} of this shape"
             raise NotMeasuredError("unsupported", reason)
@@ -358,12 +356,8 @@ class Cublas:
         self._call("cublasCreate_v2", ctypes.byref(self._handle))
         self._call("cublasSetStream_v2", self._handle, stream)
         # Its own workspace would be allocated within every graph, and be one more node of it.
-        self._call(
-            "cublasSetWorkspace_v2",
-            self._handle,
-            ctypes.c_void_p(workspace),
-            ctypes.c_size_t(WORKSPACE_BYTES),
-        )
+        memory, size = ctypes.c_void_p(workspace), ctypes.c_size_t(WORKSPACE_BYTES)
+        self._call("cublasSetWorkspace_v2", self._handle, memory, size)
         self._stream, self._workspace = stream, workspace
         self.title = f"cuBLAS {'.'.join(str(self._property(part)) for part in _VERSION_PARTS)}"
 
@@ -428,10 +422,8 @@ class Cublas:
 
 def _candidates(files: tuple[str, ...] = _CUBLAS_FILES) -> list[str]:
     """Library files to try: those of NVIDIA's pip packages, the system's, then the toolkit's."""
-    names = [str(path) for path in _packaged(files)]
-    names += files
     named = ctypes.util.find_library(files[0].removeprefix("lib").partition(".")[0])
-    return [*names, *([named] if named else []), *(str(path) for path in _toolkit(files))]
+    return [*map(str, _packaged(files)), *files, *([named] if named else []), *map(str, _toolkit(files))]
 
 
 def _packaged(files: tuple[str, ...]) -> Iterator[Path]:
@@ -495,11 +487,9 @@ class CublasExecutor:
         """Run an exact test's problem in memory of its own; returns C, flat, with the guard cells."""
         result = np.empty_like(test.host["C"])
         with ExitStack() as stack:
-            device = {
-                name: stack.enter_context(self._cuda.memory(values.nbytes))
-                for name, values in test.host.items()
-            }
+            device = dict[str, int]()
             for name, values in test.host.items():
+                device[name] = stack.enter_context(self._cuda.memory(values.nbytes))
                 self._cuda.to_device(device[name], values)
             self._library.enqueue(test.problem, test.layout, device["A"], device["B"], device["C"])
             self._cuda.to_host(result, device["C"])
@@ -623,8 +613,7 @@ class CublasBench:
         """A copy of C after the last batch; None if it was filled since, or device batches added to it."""
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
-        index = (self._next - 1) % self.sets
-        operands = self._operands[index]
+        operands = self._operands[(self._next - 1) % self.sets]
         if self._last == "device":
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         return np.array(operands.host["C"])
@@ -651,9 +640,8 @@ class CublasBench:
     def _graph(self, count: int) -> ctypes.c_void_p:
         """The CUDA graph of `count` problems from the next operand set on, captured once for both.
 
-        A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256: a loop would time the
-        host. `_next` moves on to set 0 or half-way first, so few graphs are captured. That skips up to half
-        of the sets; the others still fill the caches.
+        A call from Python takes 15 to 20 us, many times what a GPU needs for n = 256. `_next` first moves on
+        to set 0 or half-way, so few graphs are captured. The sets that are not skipped still fill the caches.
         """
         step = max(1, self.sets // 2)
         self._next = ceil_div(self._next % self.sets, step) * step % self.sets
@@ -669,7 +657,8 @@ class CublasBench:
     def _next_host_run(self, clock: str) -> dict[str, float]:
         operands = self._operands[self._next % self.sets]
         self._next += 1
-        self._restore_c(operands)
+        if self._problem.beta != 0:  # the problem reads C
+            operands.host["C"][...] = self._stored.c
         return self._host_run(operands, clock, self._problem)
 
     def _enqueue(self, operands: _Set, problem: Gemm) -> None:
@@ -700,8 +689,3 @@ class CublasBench:
         laps.launched(None)
         self._cuda.to_host(host["C"], operands.device["C"])
         return laps.end()
-
-    def _restore_c(self, operands: _Set) -> None:
-        """Restore C in host memory if beta is not 0, because the next problem reads it."""
-        if self._problem.beta != 0:
-            operands.host["C"][...] = self._stored.c
