@@ -205,10 +205,7 @@ def _bar(line: ComparedRow) -> Bar:
 
 
 def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
-    """Draw the bars of rows, a title, and a grey band, the largest threshold of these rows.
-
-    The subtitle counts the hidden rows.
-    """
+    """Draw the rows' bars, a title with the number of hidden rows, and the largest threshold as a band."""
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
     limits = 100 * (1 / (1 + edge) - 1), 100 * edge
     axes.axvspan(*limits, color=pane.PALE, alpha=0.3, linewidth=0, zorder=0)

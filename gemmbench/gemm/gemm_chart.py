@@ -323,14 +323,11 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     A sentence says so. Nothing is drawn if there is none, or the axis has categories.
     """
     even = next(iter(break_evens(sweep.panel)), None)
-    if (
-        even is None or even.size is None or any(size != at[size] for size in at)
-    ):  # categories have no between
+    if even is None or even.size is None or any(size != at[size] for size in at):
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
-    axes.axvspan(
-        even.low or even.size, even.high or sweep.sizes[-1], color=pane.BLACK, alpha=0.1, linewidth=0
-    )
+    start, end = even.low or even.size, even.high or sweep.sizes[-1]
+    axes.axvspan(start, end, color=pane.BLACK, alpha=0.1, linewidth=0)
     where = "at every size" if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
     text = f"{clean(even.kernel.label)} with transfers beats numpy {where}"
     low, high = axes.get_ylim()
@@ -471,13 +468,11 @@ def ladder(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
         for name, each in ranked.items():
             assert each.rate is not None  # it has a rank
             fraction = derive.peak_fraction(run, each.row, scope, runs)
-            family = families.get(each.row.variant, "")
-            colour = _FAMILIES.get(family, pane.COLOURS[0])
+            colour = _FAMILIES.get(families.get(each.row.variant, ""), pane.COLOURS[0])
             value = each.rate.median / divisor
             text = units.number(value) + (f"   {units.percent(fraction)}" if fraction is not None else "")
             part = BarPart(value, colour, name)
-            said = sample(run, each.row, scope)
-            entries.append(Bar((part,), text, clean(name), each.rank == 1, said))
+            entries.append(Bar((part,), text, clean(name), each.rank == 1, sample(run, each.row, scope)))
         below = f"{problem.title}; per cent of the measured peak" if peak else problem.title
         used = {families.get(each.row.variant) for each in ranked.values()}
         keys = [(family, colour) for family, colour in _FAMILIES.items() if family in used]
@@ -494,28 +489,23 @@ def colour_of(dtype: str) -> str:
 def precision(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
     """A pane for each run and device with several data types at one problem: bars grouped by kernel.
 
-    The problem is the largest that more than half have a rate for. At most eight appear (`marks.looks`), the
-    fastest first. The fastest of a type is bold. Measured peaks appear if a kernel exceeds a quarter of the
-    highest.
+    The problem is the largest that more than half have a rate for. At most eight appear (`marks.looks`),
+    fastest first, each type's best bold. Measured peaks appear if a kernel exceeds a quarter of the highest.
     """
     drawn = []
     for subject in pane.subjects(runs, typed=False):
         run, device, scope = subject.run, subject.device, derive.view_scope(subject.run)
         own = [setting for setting in settings(run) if setting.device == device]
         problem = common_problem(run, *own)
-        ranked = {each.dtype: _ranked(run, each, problem) for each in own}
-        ranked = {dtype: kernels for dtype, kernels in ranked.items() if kernels}
+        ranked = {each.dtype: kernels for each in own if (kernels := _ranked(run, each, problem))}
         if problem is None or len(ranked) < 2:
             continue
         # The narrowest first.
         dtypes = sorted(ranked, key=lambda name: (DTYPES[name].itemsize, list(DTYPES).index(name)))
         peaks = {d: top.rate for d in dtypes if (top := derive.peak(run, device, d, others=runs))}
-        best: dict[str, float] = {}
-        variants: dict[str, str] = {}
-        for kernels in ranked.values():
-            for name, each in kernels.items():
-                best[name] = max(best.get(name, 0.0), each.rate.median if each.rate else 0.0)
-                variants[name] = each.row.variant
+        by_title = by_key(pair for kernels in ranked.values() for pair in kernels.items())
+        best = {name: max(each.rate.median for each in same if each.rate) for name, same in by_title.items()}
+        variants = {name: same[0].row.variant for name, same in by_title.items()}
         divisor, unit = _flops(max(best.values()), dtypes, scope)
         chosen = looks(best, variants, families)
         entries = []
@@ -559,15 +549,12 @@ def _workloads(subject: pane.PaneSubject) -> list[pane.Pane]:
     fastest of a shape is bold. An empty list if no row has a rate.
     """
     run, scope = subject.run, derive.view_scope(subject.run)
-    shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]] = {}
+    shapes: dict[tuple[str, Problem | None], dict[str, tuple[float, Row]]]
+    shapes = {(row.label, row.problem): {} for row in subject.rows}
     for row in sorted(subject.rows, key=lambda row: derive.median_rate(row, scope) or 0.0):
-        rates = shapes.setdefault((row.label, row.problem), {})
         if rate := derive.compared_rate(run, subject.device, row, scope):
-            rates[row.title] = (rate, row)
-    in_order = dict.fromkeys(
-        (row.label, row.problem) for row in subject.rows if shapes[row.label, row.problem]
-    )
-    best = {shape: max(rate for rate, _ in shapes[shape].values()) for shape in in_order}
+            shapes[row.label, row.problem][row.title] = (rate, row)
+    best = {shape: max(rate for rate, _ in rated.values()) for shape, rated in shapes.items() if rated}
     if not best:
         return []
     score: dict[str, float] = {}  # shapes won; of equals the kernel that is closer to the best on the others
@@ -617,12 +604,9 @@ def host_parts(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
         if not rows_of:
             continue
         several = len(rows_of) > 1
-
-        def slowness(row: Row) -> float:
-            return -(derive.median_rate(row, "host") or 0.0)
-
-        ranked = [sorted(same, key=slowness) for same in rows_of.values()]
-        rows = [same[0] for same in ranked] if several else ranked[0]
+        for same in rows_of.values():
+            same.sort(key=lambda row: -(derive.median_rate(row, "host") or 0.0))
+        rows = [same[0] for same in rows_of.values()] if several else next(iter(rows_of.values()))
         entries = [
             _parts_bar(clean(f"{row.title}{at}{name}"), split)
             for row in rows
@@ -657,10 +641,8 @@ def resource_panes(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """Panes for each run, device and type: each kernel's work-group at its largest problem, and its limit."""
     drawn = []
     for subject in pane.subjects(runs, lambda row: row.kind == "gemm" and bool(row.resources)):
-        entries = {}
-        # The largest problem counts.
-        for row in sorted(subject.rows, key=lambda row: row.problem.flops if row.problem else 0):
-            entries[row.title] = _group_bar(row)
+        ascending = sorted(subject.rows, key=lambda row: row.problem.flops if row.problem else 0)
+        entries = {row.title: _group_bar(row) for row in ascending}  # the largest problem counts
         title = f"Work-groups, {subject.dtype} GEMM, {subject.where}"
         keys = [("as launched", pane.COLOURS[0]), ("the largest that the kernel allows", pane.GREY)]
         if any(bar.parts[0].colour == pane.COLOURS[1] for bar in entries.values()):
