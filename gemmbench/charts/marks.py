@@ -162,10 +162,7 @@ class Line:
 
 
 def draw_lines(axes: Axes, lines: Sequence[Line]) -> None:
-    """Draw lines. Points without a figure are gaps. Lines with a name are thick, and show known intervals.
-
-    Points with a text get a tooltip.
-    """
+    """Draw lines with gaps at NaN and points' tooltips; named ones are thick, and show known intervals."""
     for line in lines:
         x, y, low, high = np.array([point[:4] for point in line.points], float).T
         look, strong = line.look, bool(line.name)
@@ -223,9 +220,8 @@ def looks(
         chosen = list(dict.fromkeys((*first, *leaders, *libraries, *groups.get(OWN, ()))))[:most]
     result: dict[str, Look] = {}
     colours, user_colours, dashes = iter(pane.COLOURS), iter([pane.OWN_COLOUR]), iter(_LIBRARY_DASHES * most)
-    for label in sorted(
-        (each for each in best if each in chosen), key=lambda each: variants[each] != BASELINE
-    ):
+    shown = (label for label in best if label in chosen)
+    for label in sorted(shown, key=lambda label: variants[label] != BASELINE):
         if family(label) == LIBRARIES:
             result[label] = Look(pane.BLACK, next(dashes))
         else:
@@ -274,10 +270,7 @@ def thinned(sizes: Sequence[int], room: float) -> list[int]:
 
 
 def spread(heights: Sequence[float], apart: float, low: float, high: float) -> list[float]:
-    """Move heights so that neighbours are `apart`: up from the lowest, then down where the top is exceeded.
-
-    The results are between low and high if they fit.
-    """
+    """The heights, in their order, moved until neighbours are `apart`; between low and high if they fit."""
     order = sorted(range(len(heights)), key=lambda index: heights[index])
     moved = list(heights)
     for index in order:

@@ -33,6 +33,7 @@ from gemmbench.model.run_file import Run, replace_file
 from gemmbench.model.units import clean, reason_of
 
 Families = Mapping[str, str]  # family by variant, in the order of the ladder
+Place = tuple[float, float]
 Coordinates = str | tuple[str, str]
 Dashes = str | tuple[int, tuple[float, ...]]
 
@@ -162,21 +163,13 @@ def mark(axes: Axes, x: float, y: float, text: str) -> None:
 
 
 def say(
-    axes: Axes,
-    text: str,
-    at: tuple[float, float],
-    offset: tuple[float, float] = (0, 0),
-    where: Coordinates = "data",
-    **style: Any,
+    axes: Axes, text: str, at: Place, offset: Place = (0, 0), where: Coordinates = "data", **style: Any
 ) -> None:
     """Write text next to a point.
 
-    The offset is in points of the page. `where` names the coordinates of `at`. With `BELOW` its height is a
-    fraction of the axis.
+    `offset` is in points. `where` names the coordinates of `at`; with `BELOW` its height is an axis fraction.
     """
-    axes.annotate(
-        text, at, offset, xycoords=where, textcoords="offset points", annotation_clip=False, **style
-    )
+    axes.annotate(text, at, offset, where, textcoords="offset points", annotation_clip=False, **style)
 
 
 def tick_texts(axis: Axis, text: Callable[[float], str]) -> None:
@@ -256,10 +249,7 @@ def _room(axes: Axes) -> float:
 
 
 def titles(axes: Axes, title: str, below: str = "", keys: Sequence[tuple[str, str]] = ()) -> None:
-    """Write a bold title, a remark below it, and keys: words in the colours that they explain.
-
-    A long title is cut, a long remark wrapped.
-    """
+    """Write a title (cut if long), a remark below (wrapped), and keys: words in the colours they explain."""
     lines, height = textwrap.wrap(below, round(15.5 * _room(axes))), 7.0
     if keys:
         bold = {"fontsize": 8.5, "fontweight": "bold"}
