@@ -117,9 +117,8 @@ class GemmExecutor:
     ) -> dict[str, BuiltProgram]:
         """The programs of a variant by file, each built once.
 
-        Pre- and post-processing kernels are shared by variants and have no PTX target. `root` is another
-        kernels folder. `NotMeasuredError` if they do not compile, or `root` has no kernel for transposed
-        operands.
+        Variants share pre- and post-processing kernels, which have no PTX target. `root` is another kernels
+        folder. `NotMeasuredError` if they do not compile, or `root` has none for transposed operands.
         """
         options, programs = variant.options(dtype, parameters), dict[str, BuiltProgram]()
         multiply = {step.file for step in variant.launches.passes if step.role == "multiply"}
@@ -140,9 +139,8 @@ class GemmExecutor:
         """Kernels with their arguments set, in launch order, without passes that have nothing to do.
 
         Temporaries and images are allocated unless `buffers` has them; its images count as filled. Passes
-        that only describe arguments are enqueued here. `fixed` keeps the planned work-group of the
-        multiplication. `NotMeasuredError` if a kernel does not take that group, or a user's kernel these
-        arguments.
+        that only describe arguments are enqueued here. `fixed` keeps the multiplication's planned work-group.
+        `NotMeasuredError` if a kernel does not take that group, or a user's kernel these arguments.
         """
         full = {**parameters, **variant.chosen(problem, self.runtime.facts, parameters)}
         values = variant.values(problem, full, layout)
@@ -159,8 +157,7 @@ class GemmExecutor:
         }
         held |= buffers
         known: dict[str, Any] = {name: np.int32(value) for name, value in values.items()}
-        known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)}
-        known |= held
+        known |= {"alpha": scalar(problem.alpha), "beta": scalar(problem.beta)} | held
         described = {
             step.arguments[-1]: held[step.arguments[-1]] for step in variant.steps(values) if step.once
         }
@@ -270,10 +267,8 @@ def _refusing_other_folders(case: Case) -> Iterator[None]:
     """
     try:
         yield
-    except NotMeasuredError:
-        raise
     except Exception as error:
-        if not case.former:
+        if isinstance(error, NotMeasuredError) or not case.former:
             raise
         reason = f"{type(error).__name__}: {error}"
         if isinstance(error, OSError):  # its path is this machine's business
@@ -313,9 +308,8 @@ class Clblast:
     """The library in this process. `NotMeasuredError` (unsupported) if it is not installed."""
 
     def __init__(self) -> None:
-        self._library = opened(
-            "CLBlast", filter(None, (*_FILES, ctypes.util.find_library("clblast"))), _ADVICE
-        )
+        files = filter(None, (*_FILES, ctypes.util.find_library("clblast")))
+        self._library = opened("CLBlast", files, _ADVICE)
         self.title = _title(self._library)
 
     def call(
@@ -428,8 +422,7 @@ class ClblastExecutor(GemmExecutor):
         problem: Gemm, layout: Layout, buffers: Mapping[str, Any], fixed: bool = False,
     ) -> list[ClblastCall]:  # fmt: skip
         """The one call. CLBlast compiles its kernels when the call is first enqueued."""
-        queues = self.runtime.queue, self.runtime.plain_queue
-        return [self._library.call(problem, layout, buffers, queues)]
+        return [self._library.call(problem, layout, buffers, (self.runtime.queue, self.runtime.plain_queue))]
 
 
 def opened(what: str, candidates: Iterable[str], advice: str) -> ctypes.CDLL:

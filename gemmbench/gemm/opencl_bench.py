@@ -135,9 +135,8 @@ class QueuedBatch:
     def finish(self) -> Batch:
         """Wait for the batch, and read its events and the wall clock. Times are in seconds of one problem.
 
-        If the last problem ran on an erased C, it is checked, and timed only in batches of up to three. GPUs
-        also get the time of the chain of launches. It is the device scope if some were silent, and the first
-        is not timed.
+        A last problem on an erased C is checked, and timed only in batches of up to three. GPUs also time the
+        chain of launches. It is the device scope if some were silent, and the first is not timed.
         """
         with errors():
             self._events[-1][1].wait()
@@ -282,10 +281,9 @@ class GemmBench:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.
 
         Returns the check, with launches and their median times. ``exact`` runs the small exact problems
-        instead. What a batch's own check found wrong comes first. A forbidden write refills the operands. If
-        several benches share them, a write after the batches cannot be attributed, and raises
-        `NotMeasuredError`. If all is right before, later batches are compared with the result on the device,
-        if there is room.
+        instead. What a batch's own check found wrong comes first. A forbidden write refills the operands;
+        after the batches it raises `NotMeasuredError` if several benches share them. If all is right before,
+        later batches are compared with the result on the device, if there is room.
         """
         if when == "exact":
             wrong = self._timed.exact_error()
@@ -319,8 +317,7 @@ class GemmBench:
         with errors():
             if clock == "device":
                 return self._device_batch(count)
-            was_on_device = self._rotation.on_device
-            if was_on_device:
+            if self._rotation.on_device:
                 self._rotation.written = self._rotation.written or next(self._forbidden_writes(), "")
             looks = iter([*[False] * (count - 1), self._checks_next(count)])
             return host_batch(lambda: self._next_host_run(clock, next(looks)), clock, count)
@@ -382,7 +379,7 @@ class GemmBench:
                     yield f"{name} was written"
 
     def _erase_temporaries(self, index: int) -> None:
-        """Enqueue erasing every temporary buffer of an operand set's launches."""
+        """Enqueue setting every bit of every temporary buffer of an operand set's launches."""
         held = {
             id(buffer): buffer
             for step in (*self._prepared[index], *self._hosted[index])
@@ -390,7 +387,8 @@ class GemmBench:
             if name not in self._buffers[index][0] and isinstance(buffer, cl.Buffer)
         }
         for buffer in held.values():
-            erase(self.runtime.queue, buffer)
+            pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
+            cl.enqueue_fill_buffer(self.runtime.queue, buffer, pattern, 0, buffer.size)
 
     def _device_batch(self, count: int) -> Batch | QueuedBatch:
         """Enqueue `count` problems back to back; on a CPU also wait for them.
@@ -516,7 +514,10 @@ class GemmBench:
         if looks:
             self._verify_batch_result(self.answer(clock, index, self._answers.before))
         else:
-            self._restore_c(index)
+            if self._problem.beta != 0:  # the problem reads C
+                c = self._operands[index][2]
+                c.reclaim(self.runtime.plain_queue)
+                c.fill(self._stored.c)
             self._seconds = self._host_run(index, clock, self._hosted[index])
         self._rotation.took(1, clock, self)
         return self._seconds
@@ -571,14 +572,6 @@ class GemmBench:
         for matrix in operands if cycle else (c,):
             matrix.to_host(queue)
         return laps.end()
-
-    def _restore_c(self, index: int) -> None:
-        """Restore C in host memory if beta is not 0, because the next problem reads it."""
-        if self._problem.beta != 0:
-            self._rotation.on_device = False
-            c = self._operands[index][2]
-            c.reclaim(self.runtime.plain_queue)
-            c.fill(self._stored.c)
 
 
 class WallBench(GemmBench):
@@ -662,9 +655,3 @@ class ResultComparer:
             return bool(on_host[0])
 
         return differs
-
-
-def erase(queue: Any, buffer: Any) -> None:
-    """Enqueue setting every bit of a buffer."""
-    pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
-    cl.enqueue_fill_buffer(queue, buffer, pattern, 0, buffer.size)
