@@ -145,10 +145,9 @@ def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None
     """Measure a case interleaved with its previous version (`former`) or its `versus` kernel.
 
     Yields stages, and returns the row. Both kernels are verified before and after. Clocks that both have
-    alternate, the others time the case alone. Which side is prepared first is random. A product without
-    operations is not timed. Energy and parts follow only with `versus`. Raises `NotMeasuredError` if there is
-    nothing to compare with, and `WrongError` if the case's answer is wrong. If only the kernel of
-    ``--versus`` cannot run, raises `_OtherKernelError`.
+    alternate, the others time the case alone. A product without operations is not timed. Energy and parts
+    follow only with `versus`. Raises `NotMeasuredError` if there is nothing to compare with, `WrongError` if
+    the case's answer is wrong, `_OtherKernelError` if only the kernel of ``--versus`` cannot run.
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
@@ -305,16 +304,14 @@ class _OtherKernelError(NotMeasuredError):
 def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> NotMeasuredError:
     """The error to raise if the other kernel failed: nothing is known about the case's own kernel.
 
-    It is unsupported, with the reason and `restart` of `error`. With ``--versus`` it is an
-    `_OtherKernelError`.
+    It is unsupported, with `error`'s reason and `restart`; with ``--versus`` an `_OtherKernelError`.
     """
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
-    status, reason = of.status, of.reason
     if case.versus:
-        why = f"not in turn with {case.versus.title}: {status}: {reason}"
+        why = f"not in turn with {case.versus.title}: {of.status}: {of.reason}"
         return _OtherKernelError("unsupported", why, restart)
-    reason = f"{status}: {reason}" if isinstance(error, LostError) else reason
+    reason = f"{of.status}: {of.reason}" if isinstance(error, LostError) else of.reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)
 
 
@@ -387,9 +384,8 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
     row = replace(row, check_after=check, launches=verified.launches or row.launches)
     if check.verdict != "wrong":
         return row
-    reason = "; ".join(check.reasons)
     bare = replace(row, samples={}, former=None, parts={}, cycle={}, energy=Energy())
-    return replace(bare, status="wrong", reason=reason)
+    return replace(bare, status="wrong", reason="; ".join(check.reasons))
 
 
 def _untimed_row(row: Row, handle: Handle) -> Row:

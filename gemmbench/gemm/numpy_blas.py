@@ -1,7 +1,6 @@
 """The host's BLAS, through numpy or scipy: the host side of the break-even size.
 
-numpy has no alpha and beta: it would read and write C three times more. Where a problem has them, scipy calls
-the BLAS.
+numpy has no alpha and beta: it would read and write C three times more. With them, scipy calls the BLAS.
 """
 
 from __future__ import annotations
@@ -73,7 +72,8 @@ class NumpyBench:
             sets = rotating_sets(problem, cache, _MOST_BYTES)
         first = values.a, values.b, values.c.copy(), values.c.copy()  # A, B, C before, the result
         self._sets = [first, *(tuple(matrix.copy() for matrix in first) for _ in range(1, sets))]
-        self._next, self._last = 0, first[-1]
+        self._next = 0
+        self._last: HostArray | None = None  # C of the last batch, unless `answer` was called since
         notes: tuple[str, ...] = (_WARM,) if policy.cold and not cache else ()
         is_scaled = problem.flops > 0 and (problem.alpha != 1 or problem.beta != 0)
         widths = tuple(matrix.shape[1] for matrix in (values.a, values.b, values.c))
@@ -82,7 +82,6 @@ class NumpyBench:
             notes += (_GAPS,)
         built = instrument.Built(choice={BLAS: scipy_title()}) if self._by_scipy else instrument.Built()
         self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built)
-        self._has_run = False
 
     def verify(self, when: instrument.When) -> instrument.Verified:
         if when == "exact":
@@ -94,7 +93,7 @@ class NumpyBench:
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
         """Fill C, run the problem, or another, once on the first operand set, and return a copy of C."""
-        self._has_run = False
+        self._last = None
         *_, before, out = self._sets[0]
         out[...] = c
         before[...] = c
@@ -105,7 +104,7 @@ class NumpyBench:
 
     def left(self) -> HostArray | None:
         """C of the last problem of a batch; None if `answer` was called since."""
-        return np.array(self._last) if self._has_run else None
+        return None if self._last is None else np.array(self._last)
 
     def _inside(
         self, a: HostArray, b: HostArray, c: HostArray, out: HostArray
@@ -138,7 +137,6 @@ class NumpyBench:
         for call in last:
             call()
         end = time.perf_counter()
-        self._has_run = True
         seconds = end - resumed + paused - begin
         return Batch({clock: seconds / count}, end - seconds, end, count)
 
