@@ -67,7 +67,9 @@ class _ShapeLine:
     @property
     def cells(self) -> tuple[Cell, ...]:
         lengths = (self.problem.m, self.problem.n, self.problem.k)
-        return (Cell(_broken(f"{self.name}{self.problem.apart()}") or "-"), *map(Cell, map(str, lengths)))
+        name = f"{self.name}{self.problem.apart()}"
+        name = textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
+        return (Cell(name or "-"), *map(Cell, map(str, lengths)))
 
 
 def _lines(run: Run, device: int, rows: Sequence[Row], scope: str, order: Sequence[str]) -> list[_ShapeLine]:
@@ -167,11 +169,6 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
 def _mean(values: Iterable[float | None]) -> float | None:
     known = [value for value in values if value]
     return geometric_mean(known) if known else None
-
-
-def _broken(name: str) -> str:
-    """A long name over several lines of at most 16 letters, broken at spaces."""
-    return textwrap.fill(name, _NAME, break_long_words=False, break_on_hyphens=False)
 
 
 def _best_kernel(run: Run, line: _ShapeLine) -> Cell:

@@ -163,7 +163,7 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
         if (rate := rates.compared_rate(run, panel.device, series.rows.get(size), scope))
     ]
     texts: list[str] = []
-    subject = None  # of the sentence before the last one
+    fastest = subject = None  # the kernel or library of the last sentence, and of the one before
     if len({each.series.label for each in rated}) > 1:
         by_size = by_key((each.size, each) for each in rated).values()
         winners = [max(alike, key=lambda each: each.rate) for alike in by_size]
@@ -182,10 +182,8 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
             own = max(kernels, key=lambda each: each.rate)
             texts.append(f"Fastest kernel: {_figure(panel, own, rated)}.")
             subject = own.series
-        overall = max(kernels or winners, key=lambda each: each.rate)
-        texts += _transfers(panel, overall.series, overall.series is subject)
-    else:
-        texts += _transfers(panel, None, False)
+        fastest = max(kernels or winners, key=lambda each: each.rate).series
+    texts += _transfers(panel, fastest, fastest is subject)
     return [Note("", text, "bold") for text in texts]
 
 
@@ -237,8 +235,7 @@ def by_device(
 ) -> Iterator[tuple[int, _T, list[Row]]]:
     """Yield device, part and rows for each device and each value of `part`, a function of a row.
 
-    `part` may be its data type. Rows are sorted by the `order` of variants. The host's rows are last for
-    every device. The host is the device if nothing else ran.
+    Rows are in the `order` of variants, then the host's. The host is the device if nothing else ran.
     """
     rank = {name: position for position, name in enumerate(order)}
     parts = dict.fromkeys(map(part, rows))
@@ -256,7 +253,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     Further columns are the share of peak, the share of pre- and post-processing, and the noise. Those of
     comparison, residual and energy appear if some row has them. The best of each problem is marked.
     """
-    best: dict[tuple[object, str], float] = {}
     compared = rates.view_scope(run)
 
     def rate_of(row: Row, scope: str) -> rates.Rate | None:
@@ -264,10 +260,9 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         chained = rates.shown_samples(row, scope) if compared == "device" else scope
         return rates.rate(row, chained) if scope in row.samples else None
 
-    for row in rows:
-        for scope in SCOPES:
-            if rate := rate_of(row, scope):
-                best[row.problem, scope] = max(best.get((row.problem, scope), 0.0), rate.median)
+    measured = by_key(
+        ((row.problem, s), rate.median) for row in rows for s in SCOPES if (rate := rate_of(row, s))
+    )
 
     def rate_cell(row: Row, scope: str) -> Cell:
         """A row's rate in a scope, or ``-``; in the first column, the status of a row that is not ok."""
@@ -277,7 +272,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         if rate is None:
             return Cell("-", style="dim")
         figure = notes.marked(run, row, units.gflops(rate.median))
-        return Cell(figure, rate.median == best[row.problem, scope])
+        return Cell(figure, rate.median == max(measured[row.problem, scope]))
 
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
@@ -313,8 +308,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
 
 def net_notes(run: Run, device: int, dtype: str) -> list[Note]:
     """The share of the convolutions in AlexNet's products, if all of them were measured."""
-    own_nets = [net for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
-    return [Note("", net.sentence, "bold") for net in own_nets]
+    return [Note("", net.sentence, "bold") for net in nets(run) if (net.device, net.dtype) == (device, dtype)]
 
 
 def partner_name(rows: Iterable[Row]) -> str:
@@ -375,7 +369,6 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     scopes = tuple(dict.fromkeys((scope, "host")))
     divisor, unit = rates.table_unit(dtype, (rates.median_rate(row, s) for row in able for s in scopes))
     compared = {s: rates.best_of(rates.compared_rate(run, device, row, s) for row in able) for s in scopes}
-    has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
 
     def rate_cell(row: Row, s: str) -> Cell:
         rate, own = rates.median_rate(row, s), rates.compared_rate(run, device, row, s)

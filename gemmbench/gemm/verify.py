@@ -25,9 +25,8 @@ _CHAR = 128  # integers lie from -128 to 127
 def random_operands(problem: Gemm, seed: int = 1) -> tuple[HostArray, HostArray, HostArray]:
     """op(A) (m x k), op(B) (k x n) and C (m x n) of every problem, one below the other, uniform in [-1, 1).
 
-    They are as a device stores them: bfloat16 as its bits. tf32 has all of float's digits, as a user's
-    matrices do, so a device has to drop some. Integers are uniform over the range of a char. Equal problems
-    and seeds give equal operands, however they are stored.
+    They are as a device stores them: bfloat16 as its bits, tf32 with all of float's digits. Integers are
+    uniform over the range of a char. Equal problems and seeds give equal operands, however they are stored.
     """
     rng = np.random.default_rng((seed, problem.m, problem.n, problem.k))
 
@@ -278,15 +277,13 @@ class Kernel:
             whole, lead = math.lcm(whole, self.step), math.lcm(lead, self.step)
             m, n, k = (round_up(length, whole) for length in (odd.m, odd.n, odd.k))
             problem = replace(odd, m=m, n=n, k=k, batch=self.batch)
-            layout = Layout(
-                *(
-                    tight if name in self.without else round_up(tight + gap, lead)
-                    for name, tight, gap in zip(("lda", "ldb", "ldc"), problem.tight, gaps, strict=True)
-                )
+            lengths = (
+                tight if name in self.without else round_up(tight + gap, lead)
+                for name, tight, gap in zip(("lda", "ldb", "ldc"), problem.tight, gaps, strict=True)
             )
-            for scalars in dict.fromkeys(((alpha, beta), (1.0, 0.0))):
-                each = replace(problem, alpha=scalars[0], beta=scalars[1])
-                yield ExactTest.of(each, layout, self.room, _BEHIND)
+            layout = Layout(*lengths)
+            for a, b in dict.fromkeys(((alpha, beta), (1.0, 0.0))):
+                yield ExactTest.of(replace(problem, alpha=a, beta=b), layout, self.room, _BEHIND)
 
 
 def exact_test_error(kernel: Kernel, dtype: str) -> str:
@@ -423,8 +420,7 @@ def repeat_bounds(
 ) -> Callable[[int, HostArray], HostArray]:
     """Bounds for the difference of two results whose order of summation differs: twice the bound of one.
 
-    Returns a function of a problem's number in the batch and its verified rows of C. It uses the largest
-    elements of A, so one bound holds for all rows.
+    Returns a function of a problem's number in the batch and its verified rows of C.
     """
     dtype, batch, model = DTYPES[problem.dtype], problem.batch, RoundingModel.of(problem, sums)
 
@@ -436,9 +432,8 @@ def repeat_bounds(
         columns = np.abs(numbers(stack(b, batch)[number], dtype))
         added = 0.0
         if problem.beta != 0:
-            added = abs(problem.beta) * float(
-                np.abs(numbers(stack(c0, batch)[number], problem.result)).max(initial=0)
-            )
+            before = numbers(stack(c0, batch)[number], problem.result)
+            added = abs(problem.beta) * float(np.abs(before).max(initial=0))
         if generated:
             size = np.hypot(abs(problem.alpha) * largest * np.sqrt(np.square(columns).sum(axis=0)), added)
             return 2 * model.random(size, verified)
