@@ -235,7 +235,7 @@ class Parameters(Mapping[str, Parameter]):
 
 @dataclass(frozen=True)
 class Variant:
-    """One rung of the ladder."""
+    """A kernel of the ladder, a library or a user's kernel: what it is, launches, takes and needs."""
 
     name: str
     family: str

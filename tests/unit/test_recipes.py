@@ -31,9 +31,10 @@ RECIPES: Mapping[str, Mapping[str, Edit]] = {
     family="first steps",
     idea="naive once more",
     source="this test",
-    passes=(multiply("98_again.cl", "again", lambda v: (v["n"], v["m"]), lambda v: (v["WX"], 1)),),
-    parameters={"WX": Parameter("columns of C", (8, 16))},
-    presets={"default": {"WX": 16}},
+    launches=Launches(
+        passes=(multiply("98_again.cl", "again", lambda v: (v["n"], v["m"]), lambda v: (v["WX"], 1)),)
+    ),
+    parameters=Parameters({"WX": Parameter("columns of C", (8, 16))}, presets={"default": {"WX": 16}}),
 )
 VARIANTS = (AGAIN, """,
         ),
