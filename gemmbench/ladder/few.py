@@ -274,7 +274,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     local memory suffices, and LY also until the device allows the group. ASYNC is 1 where NVIDIA's
     asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has fewer
     groups than units, k is cut into PARTS, at most 64, of 256 steps or more. The groups for each unit are
-    then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k.
+    then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k. LY is
+    halved for one row in float on NVIDIA's GPUs if units have three groups or more each.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -310,7 +311,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     parts = round(waves * device.compute_units / groups) if is_cut else 1
     full["PARTS"] = max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))
     is_crowded = groups * full["PARTS"] >= _CROWDED * device.compute_units
-    if kept == 1 and not along and is_crowded and "LY" not in p:
+    if is_plain and not along and is_crowded and "LY" not in p:
         full["LY"] = ceil_div(full["LY"], 2)
     return full
 

@@ -315,6 +315,22 @@ def test_k_is_cut_into_parts_where_units_would_be_idle(
     assert on(device, "thin", problem)["PARTS"] == parts
 
 
+@pytest.mark.parametrize(
+    ("problem", "cut"),
+    [
+        (Gemm(1, 4096, 14336), (4, 32)),  # fewer groups than units: four for each, of half the size
+        (Gemm(1, 8192, 1024), (1, 64)),
+        (Gemm(1, 28672, 4096), (1, 32)),  # many groups, without a cut
+        (Gemm(1, 28672, 4096, "double"), (1, 64)),  # measured in float alone
+        (Gemm(2, 4096, 14336), (2, 64)),  # two for each
+        (Gemm(16, 4096, 14336), (2, 32)),
+    ],
+)
+def test_groups_of_one_row_are_smaller_where_units_have_several(problem: Gemm, cut: tuple[int, int]) -> None:
+    known = on(GPU, "thin", problem)
+    assert (known["PARTS"], known["LY"]) == cut
+
+
 def test_two_parts_are_added_up_and_of_half_as_floats() -> None:
     for dtype in ("float", "half"):
         problem = Gemm(4, 256, 4096, dtype)
