@@ -492,8 +492,8 @@ def rebuild(
     """Return the cases that would measure rows of a saved run again on `devices`, in their order.
 
     Instead of a case there is a row with the reason if this version lacks its kernel, parameter or probe.
-    Rows of devices that are not here are left out. A parameter that was the preset's is today's preset again,
-    and one that the user gave stays. `positions` maps the saved run's devices that are here to positions in
+    Rows of devices that are not here are excluded. Parameters from the preset use the current preset, and
+    those that the user gave stay. `positions` maps the saved run's devices that are here to positions in
     `devices`. `former` is what every kernel alternates with, as in `Case.former`. `user_kernels` are the
     user's, by name. `old_kernels` are old versions of these, by current name, to alternate with them.
     """

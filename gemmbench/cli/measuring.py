@@ -115,7 +115,8 @@ def _memory_facts(probe: MemoryProbe) -> list[tuple[str, str]]:
 _CHECKS = {
     "bandwidth": "sums of the bits that were read, or words that were written, equal the host's; twice the "
     "work takes twice the time; event and wall clock agree",
-    "latency": "the chase ends where the host says; twice the hops take twice the time; clocks agree",
+    "latency": "the chase ends where the host says; twice the hops take twice the time; event and wall "
+    "clock agree",
     "transfer": "what arrives is what was sent",
 }
 

@@ -116,9 +116,8 @@ COARSE = replace(
             ),
         ),
     ),
-    parameters=replace(
-        TILED.parameters,
-        declared={
+    parameters=Parameters(
+        {
             "TS": Parameter("edge of the square tiles", (16, 32, 64)),
             "WPT": Parameter("elements of C of a work-item", (2, 4, 8, 16)),
         },
@@ -137,8 +136,7 @@ WIDE = replace(
     name="wide",
     idea="vector loads and vector arithmetic",
     source=_SOURCE.format(4),
-    launches=replace(
-        TILED.launches,
+    launches=Launches(
         passes=(
             multiply(
                 "04_wide.cl",
@@ -147,11 +145,10 @@ WIDE = replace(
                 lambda v: (v["TS"] // v["WIDTH"], v["TS"]),
             ),
         ),
-        either=(),
+        edge=TILED.launches.edge,
     ),
-    parameters=replace(
-        TILED.parameters,
-        declared={
+    parameters=Parameters(
+        {
             "TS": Parameter("edge of the square tiles", (16, 32, 64)),
             "WIDTH": Parameter("columns of C of a work-item, a vector", (2, 4, 8, 16)),
         },
@@ -215,9 +212,8 @@ REGISTER = replace(
         RECT.launches,
         passes=(TRANSPOSE_A, multiply("06_register.cl", "register_blocked", tile_items, tile_group, WITH_AT)),
     ),
-    parameters=replace(
-        RECT.parameters,
-        declared=tile_parameters(),
+    parameters=Parameters(
+        tile_parameters(),
         presets={
             "default": {"BM": 64, "BN": 64, "BK": 16, "TM": 8, "TN": 8},
             "cpu-intel": {"BM": 128, "BN": 128, "BK": 16, "TM": 4, "TN": 4},

@@ -466,7 +466,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     def devices(self) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
         """List all OpenCL devices, and describe the host in a second process, which starts meanwhile.
 
-        Drivers that crash or hang are left out. `problems` gets them and the drivers that show no device.
+        Drivers that crash or hang are excluded. `problems` lists them and the drivers without a device.
         Raise `WorkerError` if there still is no list, or the host's process fails or has another protocol.
         """
         with contextlib.suppress(OSError):  # reported below

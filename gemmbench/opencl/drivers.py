@@ -121,7 +121,7 @@ def register() -> Registered:
 
 
 def _all_drivers() -> tuple[list[Driver], list[str]]:
-    """Every driver, and warnings about broken packages. First come those that the loader finds by itself.
+    """Every driver, and warnings about broken packages. Drivers that the loader finds itself come first.
 
     NVIDIA's library counts, if it loads, even if no ``.icd`` file names it. A package whose library an
     ``.icd`` file names is listed in addition, before it.

@@ -38,7 +38,7 @@ def to_markdown(comparison: Comparison, every: bool = False) -> str:
 def sheets(comparison: Comparison, every: bool = False) -> list[Sheet]:
     """A table of the changed rows for each device, the host last, then a sheet with only notes.
 
-    It has the conclusion, why rows fail, and at most three remarks, of which the last may count the rest.
+    It has the conclusion, why rows fail, and at most three remarks. The last remark may count the rest.
     With `every`, the tables have all rows with a ratio, and all remarks appear.
     """
     groups = by_key((line.key[1], line) for line in comparison.lines)
