@@ -51,7 +51,7 @@ def _plan(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     units, thin = max(1, device.compute_units), 8 if few <= 8 else _FEW
     tiles = max(1, problem.batch * ceil_div(long, _LONG))
     is_split, is_many = round(units / tiles) > 1, tiles >= 4 * units
-    warps, ahead = (16, 2) if thin == 8 else (16 if tiles <= units else 8, 4)
+    warps, ahead = (16, 4) if tiles <= units else (16, 2) if thin == 8 else (8, 4)
     if is_split or is_many:
         warps, ahead = 4, 4 if is_split else 8 if along else 2
     plan = {"COLUMNS": columns, "THIN": thin, "WARPS": warps, "AHEAD": ahead // (1 + along), **p}
