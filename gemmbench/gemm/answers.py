@@ -203,7 +203,7 @@ class Verifiable(Protocol):
         """Replace A and B of an operand set; they are as `Matrices.stored` has them."""
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Run the timed launches of a scope once, and return C, m x ldc.
+        """Run the timed launches of a scope once, and return C, m x ldc, which the next launch may change.
 
         `index` is the operand set, `c` C before, m x ldc. `problem`, if given, has another alpha or beta.
         """
@@ -295,7 +295,7 @@ class Answers:
         for scope in bench.distinct:
             if all(check.verdict == "ok" for check in checks):
                 result = bench.answer(scope, 0, self.before)
-                self._result = self._inside(result)
+                self._result = self._inside(result).copy()
                 checks.append(self._check_guards(result))
                 checks.append(self._rows.check(self._result, self._values.c, self._sums))
         return merged(checks)

@@ -590,7 +590,7 @@ class CublasBench:
             self._cuda.to_device(operands.device[name], operands.host[name])
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Fill C of an operand set with `c`, run a scope's timed call once, and return a copy of C.
+        """Fill C of an operand set with `c`, run a scope's timed call once, and return C, a view.
 
         The scope "device" has no transfers, and its wall time is stored. `left` returns None afterwards.
         """
@@ -607,16 +607,16 @@ class CublasBench:
             self._cuda.to_host(operands.host["C"], operands.device["C"])
         else:
             self._host_run(operands, scope, problem)
-        return np.array(operands.host["C"])
+        return operands.host["C"]
 
     def left(self) -> HostArray | None:
-        """A copy of C after the last batch; None if it was filled since, or device batches added to it."""
+        """A view of C after the last batch; None if it was filled since, or device batches added to it."""
         if not self._last or (self._last == "device" and self._problem.beta != 0):
             return None
         operands = self._operands[(self._next - 1) % self.sets]
         if self._last == "device":
             self._cuda.to_host(operands.host["C"], operands.device["C"])
-        return np.array(operands.host["C"])
+        return operands.host["C"]
 
     def start(self, clock: str, count: int, work: int = 1) -> Batch | _Queued:
         """Enqueue a batch on the device and return at once (clock "device"), or run it with transfers.

@@ -372,7 +372,7 @@ class GemmBench:
                 if name not in self._images:
                     matrix.keep_on_device(queue)
                     matrix.to_host(queue)
-                    held = matrix.read(copied=False)
+                    held = matrix.read()
                 elif (held := np.empty_like(values)).size:  # its pass reads the plain buffer
                     cl.enqueue_copy(queue, held, plain[name])
                 if not same_bits(held, values):
@@ -438,7 +438,7 @@ class GemmBench:
         self._rotation.on_device = False
 
     def answer(self, scope: str, index: int, c: HostArray, problem: Gemm | None = None) -> HostArray:
-        """Fill C, erase all temporaries, run the timed launches of a scope once, and return a copy of C.
+        """Fill C, erase all temporaries, run the timed launches of a scope once, and return C, a view.
 
         With another `problem`, which differs in alpha or beta, the launches get its arguments. The wall time
         and event times of the device scope are stored. `left` returns None afterwards.
@@ -479,7 +479,7 @@ class GemmBench:
         return self._timed.bind(problem, Layout.of(self._problem), {**held, **buffers})
 
     def left(self) -> HostArray | None:
-        """A copy of C after this bench's last batch; None if it changed since or device batches add to it."""
+        """A view of C after this bench's last batch; None if it changed since or device batches add to it."""
         if self._rotation.last is None or self._rotation.last[2] is not self:
             return None
         index, clock, _ = self._rotation.last

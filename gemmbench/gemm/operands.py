@@ -17,7 +17,7 @@ from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, tra
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
-from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, HostArray
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, DType, HostArray
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE
@@ -70,10 +70,14 @@ class Laps:
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
 
+_PART = 1 << 17  # elements: a large temporary array costs more than comparing
+
+
 def same_bits(values: HostArray, others: HostArray) -> bool:
     """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
-    flat, bits = values.reshape(-1), f"u{values.itemsize}"
-    return np.array_equal(flat.view(bits), others.reshape(-1).view(bits))
+    left, right = (each.reshape(-1).view(f"u{values.itemsize}") for each in (values, others))
+    parts = [slice(i, i + _PART) for i in range(0, left.size, _PART)]
+    return left.size == right.size and all((left[part] == right[part]).all() for part in parts)
 
 
 SPLIT = ("parts", CYCLE)  # the clocks that split a problem
@@ -133,7 +137,14 @@ def guarded(problem: Gemm, c: HostArray) -> HostArray:
 
 def unwritten(problem: Gemm, c: HostArray) -> HostArray:
     """C before a problem: poisoned if beta is 0, because it must not be read."""
-    return c if problem.beta != 0 else np.full_like(c, poison(problem.result))
+    return c if problem.beta != 0 else _poisoned(c.shape, problem.result)
+
+
+@lru_cache(maxsize=1)  # every kernel of a problem
+def _poisoned(shape: tuple[int, ...], dtype: DType) -> HostArray:
+    poisoned = np.full(shape, poison(dtype), dtype.numpy)
+    poisoned.flags.writeable = False
+    return poisoned
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ class OpenCLMachine:
     def __init__(self) -> None:
         self.problems: tuple[drivers.Problem, ...] = ()
         self._executors: dict[tuple[int, str], Any] = {}
+        self._runtimes: dict[int, Any] = {}  # by device, for all executors: a context of a GPU takes seconds
 
     def devices(self) -> tuple[DeviceFacts, ...]:
         registered = drivers.register()
@@ -88,7 +89,9 @@ class OpenCLMachine:
             return make(device)
         from gemmbench.opencl.runtime import Runtime
 
-        return make(Runtime(device))
+        if device.index not in self._runtimes:
+            self._runtimes[device.index] = Runtime(device)
+        return make(self._runtimes[device.index])
 
 
 def _with_libraries(device: DeviceFacts) -> DeviceFacts:

@@ -350,11 +350,10 @@ class Operand:
     def reclaim(self, queue: Any) -> None:
         """Return the memory to the host without copying the values (not timed)."""
 
-    def read(self, copied: bool = True) -> HostArray:
-        """The values in host memory, flat; an image's by rows. Without `copied` they are a view."""
+    def read(self) -> HostArray:
+        """A view of the values in host memory, flat, an image's by rows; until the device gets the memory."""
         self.reclaim(self._queue)
-        host = self._host[: self._shape[0], : self._shape[1]] if self._image else self._host
-        return np.array(host) if copied else np.asarray(host)
+        return np.asarray(self._host[: self._shape[0], : self._shape[1]] if self._image else self._host)
 
 
 class Mapped(Operand):
