@@ -58,7 +58,7 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
 
     There is a finding if no device exists, and one for each known problem of a driver. There is one for each
     of NVIDIA, AMD and Intel with a PCI GPU but no OpenCL GPU. Its fix is a driver, or ``--gpus all`` for
-    NVIDIA in a container. Of the others it is the group of /dev/dri/renderD* if that is closed to this user.
+    NVIDIA in a container. Of the others it is the group of its /dev/dri/renderD* if this user may not use it.
     """
     if machine.trouble:
         sentence = f"{machine.trouble[:1].upper()}{machine.trouble[1:]}"
@@ -81,8 +81,9 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
             for word in _WORDS[maker]
         ):
             continue
-        nodes = [] if maker == "nvidia" else machine.matching("dev/dri/renderD*")
-        closed = [path for path in nodes if not os.access(machine.root / path, os.R_OK | os.W_OK)]
+        nodes = (node for slot in slots for node in machine.matching(f"{slot}/drm/renderD*"))
+        paths = [f"dev/dri/{node.rpartition('/')[2]}" for node in nodes if maker != "nvidia"]
+        closed = [path for path in paths if not os.access(machine.root / path, os.R_OK | os.W_OK)]
         fix, command = f"Install its OpenCL driver: {drivers.GUIDE}", ""
         if closed:
             fix, command = "Join its group, then log in again", "sudo usermod -aG render $USER"

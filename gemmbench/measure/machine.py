@@ -159,12 +159,12 @@ def pin_blas_threads() -> None:
 
     If numpy and scipy each have a BLAS, their threads share the cores. Linux may wake a thread on its
     caller's core and leave it there. The two then alternate: a product of 512 x 512 takes 24 ms instead of 2.
-    Nothing is pinned if the threads are no multiple of the remaining cores, or if the system refuses.
+    Nothing is pinned if there are no threads yet, or no multiple of the other cores, or the system refuses.
     """
     caller, *cores = all_cores() or (0,)
     python = {thread.native_id for thread in threading.enumerate()}
     threads = sorted({thread.id for thread in psutil.Process().threads()} - python)
-    if not hasattr(os, "sched_setaffinity") or len(threads) % max(1, len(cores)):
+    if not threads or not hasattr(os, "sched_setaffinity") or len(threads) % max(1, len(cores)):
         return
     with suppress(OSError):
         for thread, core in zip(threads, cycle(cores)):  # those of scipy's BLAS follow those of numpy's

@@ -330,7 +330,7 @@ class RunFile:
             start = os.fstat(self._descriptor).st_size
             written = os.write(self._descriptor, line)
             if written != len(line):
-                os.ftruncate(self._descriptor, start)
+                self._cut(start)
                 raise OSError(errno.ENOSPC, "no space left on device")
             os.fsync(self._descriptor)
         except OSError as error:

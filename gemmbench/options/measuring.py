@@ -262,7 +262,7 @@ class PeakOptions(MeasurementOptions):
             raise UsageError("--only chooses families and --all takes every one of them: choose one")
         if self.types is not None and COMPUTE not in self.families:
             raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
-        _ = self.dtypes
+        _ = self.families, self.dtypes
 
     @cached_property
     def families(self) -> tuple[str, ...]:

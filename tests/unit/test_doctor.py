@@ -361,9 +361,13 @@ def test_a_machine_without_a_driver_gets_pip_and_the_guide(
 def test_a_gpu_that_this_user_may_not_use(patient: Patient, monkeypatch: pytest.MonkeyPatch) -> None:
     patient.write(f"sys/bus/pci/devices/{SLOT}/vendor", "0x1002\n")
     patient.write("dev/dri/renderD128", "")
+    patient.write("dev/dri/renderD129", "")  # of another GPU
+    patient.write(f"sys/bus/pci/devices/{SLOT}/drm/renderD128", "")
     patient.devices = (CPU_DEVICE,)
     assert drivers.GUIDE in only(patient).fix
-    monkeypatch.setattr("os.access", lambda path, mode: False)
+    monkeypatch.setattr("os.access", lambda path, mode: not str(path).endswith("129"))
+    assert drivers.GUIDE in only(patient).fix
+    monkeypatch.setattr("os.access", lambda path, mode: not str(path).endswith("128"))
     assert only(patient).command == "sudo usermod -aG render $USER"
 
 

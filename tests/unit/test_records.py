@@ -97,6 +97,14 @@ def test_an_existing_file_is_not_touched(saved: Path) -> None:
     assert load(saved).rows == ()
 
 
+def test_a_pipe_that_takes_half_a_line_is_an_error() -> None:
+    reads, writes = os.pipe()
+    os.set_blocking(writes, False)
+    with RunFile(Path("pipe"), writes) as file, pytest.raises(RunFileError, match="cannot write pipe"):
+        file._write(bytes(1 << 20))
+    os.close(reads)
+
+
 def test_resuming_keeps_rows_and_drops_a_line_cut_short(saved: Path) -> None:
     whole = saved.read_bytes()
     saved.write_bytes(whole[:-20])
