@@ -257,7 +257,6 @@ _SHAPES: Mapping[tuple[bool, int], Mapping[str, int]] = {
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
 """For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
-_CROWDED = 3  # groups for each unit, from which on those of one row have half of the work-items
 
 
 def along_k(v: Values) -> bool:
@@ -274,8 +273,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     local memory suffices, and LY also until the device allows the group. ASYNC is 1 where NVIDIA's
     asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has fewer
     groups than units, k is cut into PARTS, at most 64, of 256 steps or more. The groups for each unit are
-    then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k. LY is
-    halved for one row in float on NVIDIA's GPUs if units have three groups or more each.
+    then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k. For one
+    row in float on NVIDIA's GPUs, LY is 32 and DEEP 8, or 4 with PARTS if that makes three groups for each.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -310,9 +309,10 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     is_cut = device.type == "gpu" and groups < device.compute_units
     parts = round(waves * device.compute_units / groups) if is_cut else 1
     full["PARTS"] = max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))
-    is_crowded = groups * full["PARTS"] >= _CROWDED * device.compute_units
-    if is_plain and not along and is_crowded and "LY" not in p:
-        full["LY"] = ceil_div(full["LY"], 2)
+    is_crowded = groups * full["PARTS"] >= 3 * device.compute_units
+    if is_plain and not along and (is_crowded or not is_cut):
+        one_row = {"LY": min(full["LY"], 32), "DEEP": 4 if is_cut else 8}
+        full |= {name: value for name, value in one_row.items() if name not in p}
     return full
 
 
@@ -355,21 +355,16 @@ def _thin_local(p: Values) -> int:
     """The most elements of local memory that a kernel needs, half counted twice; 0 without LX or THIN."""
     if "LX" not in p or "THIN" not in p:  # a problem has yet to choose
         return 0
-    items, most = p["LX"] * p["LY"], 0
+    most, each = 0, p["LX"] * p["LY"] * p["WIDE"] * p["WIDTH"]
+    rows = next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)  # summed at once
     for step, sums in (
         (p["LX"] * p["WIDE"] * p["WIDTH"], p["LY"] * p["THIN"] * (p["LX"] + 1)),
-        (p["LY"] * p["DEEP"], items * p["WIDE"] * p["WIDTH"] * _round(p)),
+        (p["LY"] * p["DEEP"], each * rows),
     ):
         chunk = round_up(p["KC"], math.lcm(step, p["WIDTH"]))
         most = max(most, sums, 2 * p["THIN"] * (chunk + p["WIDTH"]))
     many = _MANY_SLICES * ((_THIN if p.get("ASYNC") else 5) * p.get("MANY", 0) + 4)  # sums or, without, S
     return max(many if p.get("MANY") else 0, most * (2 if p["itemsize"] == 2 else 1))  # half is float there
-
-
-def _round(p: Values) -> int:
-    """Rows whose sums meet at once."""
-    each = p["LX"] * p["LY"] * p["WIDE"] * p["WIDTH"]
-    return next((rows for rows in (p["THIN"], 8, 4, 2) if rows * each <= _MOST_SUMS), 1)
 
 
 _MULTIPLY_THIN = multiply(

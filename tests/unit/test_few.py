@@ -318,17 +318,19 @@ def test_k_is_cut_into_parts_where_units_would_be_idle(
 @pytest.mark.parametrize(
     ("problem", "cut"),
     [
-        (Gemm(1, 4096, 14336), (4, 32)),  # fewer groups than units: four for each, of half the size
-        (Gemm(1, 8192, 1024), (1, 64)),
-        (Gemm(1, 28672, 4096), (1, 32)),  # many groups, without a cut
-        (Gemm(1, 28672, 4096, "double"), (1, 64)),  # measured in float alone
-        (Gemm(2, 4096, 14336), (2, 64)),  # two for each
-        (Gemm(16, 4096, 14336), (2, 32)),
+        (Gemm(1, 4096, 14336), (4, 32, 4)),  # fewer groups than units: four for each, of half the size
+        (Gemm(1, 8192, 1024), (1, 32, 8)),  # without a cut
+        (Gemm(1, 512, 512), (2, 64, 4)),  # cut, but units would be idle
+        (Gemm(1, 28672, 4096, "double"), (1, 64, 4)),  # measured in float alone
+        (Gemm(2, 4096, 14336), (2, 64, 4)),  # two for each
+        (Gemm(16, 4096, 14336), (2, 32, 4)),
     ],
 )
-def test_groups_of_one_row_are_smaller_where_units_have_several(problem: Gemm, cut: tuple[int, int]) -> None:
+def test_groups_of_one_row_are_smaller_where_units_have_enough(
+    problem: Gemm, cut: tuple[int, int, int]
+) -> None:
     known = on(GPU, "thin", problem)
-    assert (known["PARTS"], known["LY"]) == cut
+    assert (known["PARTS"], known["LY"], known["DEEP"]) == cut
 
 
 def test_two_parts_are_added_up_and_of_half_as_floats() -> None:
