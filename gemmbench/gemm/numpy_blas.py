@@ -100,7 +100,7 @@ class NumpyBench:
         for call in self._calls(problem or self._problem, *self._sets[0]):
             call()
         before[...] = self._stored.c
-        return out
+        return np.asarray(out)
 
     def left(self) -> HostArray | None:
         """C of the last problem of a batch; None if `answer` was called since."""

@@ -70,13 +70,11 @@ class Laps:
         return {WHOLE: time.perf_counter() - self._begin} | self._parts
 
 
-_PART = 1 << 17  # elements: a large temporary array costs more than comparing
-
-
 def same_bits(values: HostArray, others: HostArray) -> bool:
     """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
     left, right = (each.reshape(-1).view(f"u{values.itemsize}") for each in (values, others))
-    parts = [slice(i, i + _PART) for i in range(0, left.size, _PART)]
+    step = 1 << 17  # a large temporary array costs more than comparing
+    parts = [slice(begin, begin + step) for begin in range(0, left.size, step)]
     return left.size == right.size and all((left[part] == right[part]).all() for part in parts)
 
 
@@ -140,11 +138,9 @@ def unwritten(problem: Gemm, c: HostArray) -> HostArray:
     return c if problem.beta != 0 else _poisoned(c.shape, problem.result)
 
 
-@lru_cache(maxsize=1)  # every kernel of a problem
+@lru_cache(maxsize=1)  # every kernel of a problem; nobody writes to it
 def _poisoned(shape: tuple[int, ...], dtype: DType) -> HostArray:
-    poisoned = np.full(shape, poison(dtype), dtype.numpy)
-    poisoned.flags.writeable = False
-    return poisoned
+    return np.full(shape, poison(dtype), dtype.numpy)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 
 GUARD = 37.0  # what the cells around C hold; exact in every data type
-_AT_ONCE = 1 << 23  # elements that are converted to double at a time: 64 MiB
+_AT_ONCE = 1 << 20  # elements that are converted to double at a time: 8 MiB, which caches hold
 _CHAR = 128  # integers lie from -128 to 127
 
 
@@ -152,7 +152,7 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
 
 
 def blocks(length: int, size: int) -> list[slice]:
-    """A length cut into slices of at most 8 Mi elements, with `size` elements for each index."""
+    """A length cut into slices of at most 1 Mi elements, with `size` elements for each index."""
     step = max(1, _AT_ONCE // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 

@@ -237,14 +237,10 @@ def search(space: Space, seed: int, hooks: Hooks) -> None:
         if cost_of(here) < before:
             continue
         best = min(best, here, key=cost_of)
-        near = [each for each in untried.values() if _distance(each, best) <= _NEAR]
+        near = [each for each in untried.values() if len(each.items() - best.items()) <= _NEAR]
         here = chance.choice(near or list(untried.values())) if untried else best
         measure([here], hooks.over)
 
 
 def _key(configuration: Configuration) -> tuple[int, ...]:
     return tuple(configuration.values())
-
-
-def _distance(first: Configuration, second: Configuration) -> int:
-    return sum(value != second[name] for name, value in first.items())

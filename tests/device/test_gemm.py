@@ -208,6 +208,20 @@ def test_a_device_without_shared_virtual_memory_is_unsupported(memory: str, has:
     assert caught.value.status == "unsupported"
 
 
+def test_page_locked_memory_is_used_again_while_sizes_are_the_same(device: DeviceFacts) -> None:
+    runtime, kind = Runtime(device), np.dtype(np.float32)
+    first, second = (runtime_module.operand(runtime, "staged", (8, 8), kind) for _ in range(2))
+    first.fill(np.ones((8, 8), np.float32))
+    second.fill(np.zeros((8, 8), np.float32))
+    assert (first.read().all(), second.read().any()) == (True, False)  # both are in use
+    address = first.read().ctypes.data
+    del first
+    assert runtime_module.operand(runtime, "staged", (8, 8), kind).read().ctypes.data == address
+    assert [spare.size for spare in runtime.spare] == [64]
+    other = runtime_module.operand(runtime, "staged", (8, 9), kind)
+    assert (other.read().size, runtime.spare) == (72, [])
+
+
 def _assert_it_adds_up(row: Row, memory: str) -> None:
     """Parts, and of mapped memory the cycle that begins with mapping, are the whole."""
     for parts, wanted in ((row.parts, True), (row.cycle, memory in runtime_module.MAPPED)):
