@@ -51,7 +51,7 @@ PATHS = {
     "cpu-packed in slices": Path(
         "cpu-packed", Gemm(64, 64, 1024), ("cpu_packed", "add"), {"PACKB": 2, "SLICES": 2}
     ),
-    "nv-async": Path("nv-async", Gemm(1024, 1024, 128), ("nv_async",), {"BN": 128, "BK": 8}),  # A by elements
+    "nv-async": Path("nv-async", Gemm(1024, 1024, 128), ("transpose_tall", "nv_async")),
     "nv-mma": Path("nv-mma", Gemm(512, 512, 512, "half"), ("nv_mma",)),
     "nv-thin": Path("nv-thin", Gemm(8, 512, 1024, "half"), ("nv_thin",), {"PARTS": 1}),
     "nv-thin in parts": Path("nv-thin", Gemm(8, 512, 4096, "bfloat16"), ("nv_thin",), {"PARTS": 4}),
