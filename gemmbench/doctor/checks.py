@@ -81,9 +81,10 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
             for word in _WORDS[maker]
         ):
             continue
-        nodes = (node for slot in slots for node in machine.matching(f"{slot}/drm/renderD*"))
-        paths = [f"dev/dri/{node.rpartition('/')[2]}" for node in nodes if maker != "nvidia"]
-        closed = [path for path in paths if not os.access(machine.root / path, os.R_OK | os.W_OK)]
+        own = {node.rpartition("/")[2] for slot in slots for node in machine.matching(f"{slot}/drm/renderD*")}
+        nodes = [] if maker == "nvidia" else machine.matching("dev/dri/renderD*")
+        closed = [path for path in nodes if not os.access(machine.root / path, os.R_OK | os.W_OK)]
+        closed = [path for path in closed if path.rpartition("/")[2] in own]
         fix, command = f"Install its OpenCL driver: {drivers.GUIDE}", ""
         if closed:
             fix, command = "Join its group, then log in again", "sudo usermod -aG render $USER"

@@ -275,7 +275,9 @@ class GemmBench:
         return () if self.runtime.facts.type == "cpu" else ("device",)
 
     def release(self) -> None:
-        """Nothing to do: buffers go with the last reference."""
+        """Forget the last batch, which refers to this bench: buffers go with the last reference."""
+        if self._rotation.last and self._rotation.last[2] is self:
+            self._rotation.last = None
 
     def verify(self, when: instrument.When) -> instrument.Verified:
         """Check the results before or after the batches, and that A, B and the guards behind C are unchanged.

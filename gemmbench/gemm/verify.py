@@ -371,7 +371,7 @@ class DrawnRows:
         for number in np.unique(self._rows // max(1, problem.m)):
             chosen = self._rows // problem.m == number
             rows = numbers(a[self._rows[chosen]], dtype)
-            for part in blocks(problem.k, problem.n):
+            for part in blocks(problem.k, problem.n // 8):  # large ones: each is added to all columns
                 block = numbers(stacked[number, part], dtype)
                 self._product[chosen] += rows[:, part] @ block
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power

@@ -274,7 +274,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     asynchronous copies exist. Then MANY is 64, for another kernel, with THIN 16 in float. If a GPU has fewer
     groups than units, k is cut into PARTS, at most 64, of 256 steps or more. The groups for each unit are
     then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k. For one
-    row in float on NVIDIA's GPUs, LY is 32 and DEEP 8, or 4 with PARTS if that makes three groups for each.
+    row in float on NVIDIA's GPUs, where they lie across k, LY is at most 32 and DEEP 8. If k is cut, that
+    holds from three groups for each unit on, and DEEP is 4.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)

@@ -89,7 +89,7 @@ class Server:
     def __init__(self, make: Callable[[], Machine]) -> None:
         self._make = make
         self._made: Machine | None = None
-        self._prepared: dict[int, tuple[Bench, Executor]] = {}  # by handle; each executor has its own queue
+        self._prepared: dict[int, tuple[Bench, Executor]] = {}  # by handle; cuBLAS has its own queue
         self._queue: Executor | None = None  # whose queue the last batch went into
         self._free_since = 0.0  # when the last batch ended
 
@@ -100,7 +100,7 @@ class Server:
     def is_behind(self, request: wire.Request) -> bool:
         """Whether a request is for a batch that can be enqueued behind the running one.
 
-        That needs the same executor and a clock of `Prepared.ahead`. Otherwise both would run at once.
+        That needs the same executor and a clock of `Prepared.ahead`. Otherwise both might run at once.
         """
         if not isinstance(request, wire.AskBatch) or request.handle not in self._prepared:
             return False

@@ -324,7 +324,7 @@ class RunFile:
     def _write(self, line: bytes) -> None:
         """Append a line in one write, flushed to disk where the target can be: a pipe cannot.
 
-        A partial write is undone. This and any other failure raise `RunFileError`.
+        A partial write is undone, except in a pipe. This and any other failure raise `RunFileError`.
         """
         try:
             start = os.fstat(self._descriptor).st_size

@@ -8,7 +8,6 @@ import mmap
 import re
 import time
 import warnings
-import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -71,7 +70,6 @@ class Runtime:
             self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
         self._cached_build = lru_cache(_MOST_PROGRAMS)(self._build)
         self.largest_group = lru_cache(_MOST_PROGRAMS)(self._largest_group)
-        self.spare: list[HostArray] = []  # page-locked memory of operands that are gone
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file with options, built or from the cache of the last 256.
@@ -207,10 +205,6 @@ class Runtime:
 
     def pinned(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> HostArray:
         """A host array in memory of the driver, page-locked where that exists; it stays mapped."""
-        for index, spare in enumerate(self.spare):
-            if spare.shape == shape and spare.dtype == dtype:
-                return self.spare.pop(index)
-        self.spare.clear()  # sizes changed
         flags, both = cl.mem_flags, cl.map_flags.READ | cl.map_flags.WRITE
         staging = self.buffer(math.prod(shape) * dtype.itemsize, flags.READ_WRITE | flags.ALLOC_HOST_PTR)
         with errors():
@@ -425,10 +419,7 @@ class Copied(Operand):
         super().__init__(runtime, shape, dtype, image)
         count = math.prod(self._held)
         self.buffer = self._allocated(runtime, behind)
-        pinned = pinned and count > 0
-        host = runtime.pinned((count,), dtype) if pinned else page_aligned(count, dtype)
-        if pinned:  # allocating takes longer than filling
-            weakref.finalize(self, runtime.spare.append, host)
+        host = runtime.pinned((count,), dtype) if pinned and count else page_aligned(count, dtype)
         self._host = host.reshape(self._held)
         self._area = {"origin": (0, 0), "region": self._pixels} if image else {}
         self._changed = True  # in host memory since the last copy to the device

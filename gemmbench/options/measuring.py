@@ -251,7 +251,7 @@ class PeakOptions(MeasurementOptions):
     )
 
     def __post_init__(self) -> None:
-        """Raise `UsageError` for --only with --all, --types without the compute family, or an unknown type.
+        """Raise `UsageError` for --only with --all, --types without the compute family, or an unknown name.
 
         With --describe, which only explains probes, do not check these.
         """

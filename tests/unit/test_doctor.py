@@ -369,6 +369,8 @@ def test_a_gpu_that_this_user_may_not_use(patient: Patient, monkeypatch: pytest.
     assert drivers.GUIDE in only(patient).fix
     monkeypatch.setattr("os.access", lambda path, mode: not str(path).endswith("128"))
     assert only(patient).command == "sudo usermod -aG render $USER"
+    (patient.root / "dev/dri/renderD128").unlink()  # as in a container that has not got it
+    assert drivers.GUIDE in only(patient).fix
 
 
 def test_a_limit_on_what_is_mounted_was_set_by_a_containers_host(patient: Patient) -> None:
