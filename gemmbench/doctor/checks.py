@@ -83,8 +83,8 @@ def driver_missing(machine: ExaminedMachine) -> Iterator[Finding]:
             continue
         own = {node.rpartition("/")[2] for slot in slots for node in machine.matching(f"{slot}/drm/renderD*")}
         nodes = [] if maker == "nvidia" else machine.matching("dev/dri/renderD*")
+        nodes = [path for path in nodes if path.rpartition("/")[2] in own]
         closed = [path for path in nodes if not os.access(machine.root / path, os.R_OK | os.W_OK)]
-        closed = [path for path in closed if path.rpartition("/")[2] in own]
         fix, command = f"Install its OpenCL driver: {drivers.GUIDE}", ""
         if closed:
             fix, command = "Join its group, then log in again", "sudo usermod -aG render $USER"

@@ -13,7 +13,15 @@ from pathlib import Path
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, with_row_length
+from gemmbench.gemm.verify import (
+    GUARD,
+    DrawnRows,
+    blocks,
+    poison,
+    random_operands,
+    transposed,
+    with_row_length,
+)
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
@@ -73,9 +81,8 @@ class Laps:
 def same_bits(values: HostArray, others: HostArray) -> bool:
     """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
     left, right = (each.reshape(-1).view(f"u{values.itemsize}") for each in (values, others))
-    step = 1 << 17  # a large temporary array costs more than comparing
-    parts = [slice(begin, begin + step) for begin in range(0, left.size, step)]
-    return left.size == right.size and all((left[part] == right[part]).all() for part in parts)
+    # By parts, because a large temporary array costs more than comparing.
+    return left.size == right.size and all((left[at] == right[at]).all() for at in blocks(left.size, 1))
 
 
 SPLIT = ("parts", CYCLE)  # the clocks that split a problem

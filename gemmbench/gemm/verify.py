@@ -151,9 +151,9 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
     return f", in the tile of rows {rows} and columns {columns}"
 
 
-def blocks(length: int, size: int) -> list[slice]:
-    """A length cut into slices of at most 1 Mi elements, with `size` elements for each index."""
-    step = max(1, _AT_ONCE // max(1, size))
+def blocks(length: int, size: int, most: int = _AT_ONCE) -> list[slice]:
+    """A length cut into slices of at most `most` elements (1 Mi), with `size` elements for each index."""
+    step = max(1, most // max(1, size))
     return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
@@ -371,7 +371,7 @@ class DrawnRows:
         for number in np.unique(self._rows // max(1, problem.m)):
             chosen = self._rows // problem.m == number
             rows = numbers(a[self._rows[chosen]], dtype)
-            for part in blocks(problem.k, problem.n // 8):  # large ones: each is added to all columns
+            for part in blocks(problem.k, problem.n, 8 * _AT_ONCE):  # each is added to all columns
                 block = numbers(stacked[number, part], dtype)
                 self._product[chosen] += rows[:, part] @ block
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power

@@ -8,7 +8,7 @@ import mmap
 import re
 import time
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -69,7 +69,6 @@ class Runtime:
             self.plain_queue = cl.CommandQueue(self.context, self.device)
             self.queue, self.has_clock = _timing_queue(self.context, self.device, self.plain_queue)
         self._cached_build = lru_cache(_MOST_PROGRAMS)(self._build)
-        self.largest_group = lru_cache(_MOST_PROGRAMS)(self._largest_group)
 
     def build(self, file: str, options: tuple[str, ...], root: str = "", target: str = "") -> BuiltProgram:
         """The program of one ``.cl`` file with options, built or from the cache of the last 256.
@@ -109,17 +108,23 @@ class Runtime:
 
         The driver's limit for the compiled kernel counts, unless it was compiled for exactly this group.
         """
+        return self.shaped(built, name, lambda _: group)[0]
+
+    def shaped(
+        self, built: BuiltProgram, name: str, shape: Callable[[int], Sequence[int]]
+    ) -> tuple[Any, tuple[int, ...]]:
+        """As `kernel`, with the work-group that `shape` returns for the most work-items that it takes."""
         info = cl.kernel_work_group_info
         with errors():
             kernel = cl.Kernel(built.program, name)
-            most = kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device)
+            most = int(kernel.get_work_group_info(info.WORK_GROUP_SIZE, self.device))
             required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
-        if required == (*group, 1, 1)[:3]:
-            return kernel  # compiled for this very group, whatever the driver says for others
-        if (wanted := math.prod(group)) > most:
+        group = tuple(shape(most))
+        wanted, is_compiled_for = math.prod(group), required == (*group, 1, 1)[:3]
+        if wanted > most and not is_compiled_for:  # else it takes it, whatever the driver says of others
             reason = f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
             raise NotMeasuredError("unsupported", reason)
-        return kernel
+        return kernel, group
 
     def fitted(
         self, built: BuiltProgram, step: Pass, values: Values, fixed: bool = False
@@ -129,14 +134,8 @@ class Runtime:
         `values` are its parameters. `fixed` keeps a multiplication's group: see `Pass.group_within`. Raises
         `NotMeasuredError` if the kernel takes no such group.
         """
-        most = self.largest_group(built, step.kernel)
-        group = step.group_within(values, most, self.facts.max_work_item_sizes, fixed)
-        return self.kernel(built, step.kernel, group), group
-
-    def _largest_group(self, built: BuiltProgram, name: str) -> int:
-        info = cl.kernel_work_group_info
-        with errors():
-            return int(cl.Kernel(built.program, name).get_work_group_info(info.WORK_GROUP_SIZE, self.device))
+        sides = self.facts.max_work_item_sizes
+        return self.shaped(built, step.kernel, lambda most: step.group_within(values, most, sides, fixed))
 
     @cached_property
     def launch_s(self) -> float:

@@ -127,9 +127,10 @@ def make_launcher(
     """
     built = built or runtime.build(file, options)
     build = instrument.Built(built.seconds, source=fingerprint((file,), options))
-    if any_group:
-        (group,) = smaller_group((group,), runtime.largest_group(built, kernel))
-    return Launcher(runtime.queue, runtime.kernel(built, kernel, (group,)), items, group, build)
+    made, (group,) = runtime.shaped(
+        built, kernel, lambda most: smaller_group((group,), most) if any_group else (group,)
+    )
+    return Launcher(runtime.queue, made, items, group, build)
 
 
 _FILL = "memory/fill.cl"

@@ -320,6 +320,7 @@ def test_k_is_cut_into_parts_where_units_would_be_idle(
     [
         (Gemm(1, 4096, 14336), (4, 32, 4)),  # fewer groups than units: four for each, of half the size
         (Gemm(1, 8192, 1024), (1, 32, 8)),  # without a cut
+        (Gemm(1, 28672, 4096), (1, 32, 8)),  # many groups
         (Gemm(1, 512, 512), (2, 64, 4)),  # cut, but units would be idle
         (Gemm(1, 28672, 4096, "double"), (1, 64, 4)),  # measured in float alone
         (Gemm(2, 4096, 14336), (2, 64, 4)),  # two for each

@@ -76,7 +76,6 @@ def built_for(monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, int] 
     monkeypatch.setattr(cl, "Kernel", SmallKernel)
     runtime = object.__new__(Runtime)
     runtime.facts, runtime.device = DEVICE, None
-    monkeypatch.setattr(runtime, "largest_group", runtime._largest_group, raising=False)
     executor = GemmExecutor(runtime)
     (case,) = gemm_plan([DEVICE], [BY_NAME[name]], [Gemm(64, 64, 64)], given)
     assert isinstance(case, Case)
