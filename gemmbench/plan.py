@@ -143,7 +143,7 @@ def alternating_with(
         other = partners[step.device, step.problem]
         if isinstance(other, Case):
             return replace(step, versus=other)
-        return replace(step, notes=(*step.notes, f"not in turn with {partner.name}: {other.row.reason}"))
+        return replace(step, notes=(*step.notes, f"not interleaved with {partner.name}: {other.row.reason}"))
 
     return tuple(map(with_partner, plan))
 

@@ -67,7 +67,7 @@ class Machine:
         if not case.versus:
             return row
         if found := self.trouble(case.versus):
-            return replace(row, notes=(f"not in turn with {case.versus.title}: {': '.join(found)}",))
+            return replace(row, notes=(f"not interleaved with {case.versus.title}: {': '.join(found)}",))
         other = fake.gemm_row(case.variant, plain.problem, self._gflops(case.versus))
         partner = Partner(case.versus.source, other.samples, case.variant, case.versus.parameters)
         return replace(row, former=partner)

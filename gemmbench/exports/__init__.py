@@ -243,4 +243,4 @@ def left_out(run: Run, name: str) -> str:
         return ""
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     rows = counted(counts.total(), "row")
-    return f"{name} has no word for rows that are not ok: {rows} left out ({listed})."
+    return f"{name} cannot represent rows that are not ok: {rows} left out ({listed})."

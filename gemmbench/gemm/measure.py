@@ -309,7 +309,7 @@ def _other_kernel_error(case: Case, error: NotMeasuredError | WrongError) -> Not
     restart = isinstance(error, NotMeasuredError) and error.restart
     of = error.row if isinstance(error, WrongError) else error
     if case.versus:
-        why = f"not in turn with {case.versus.title}: {of.status}: {of.reason}"
+        why = f"not interleaved with {case.versus.title}: {of.status}: {of.reason}"
         return _OtherKernelError("unsupported", why, restart)
     reason = f"{of.status}: {of.reason}" if isinstance(error, LostError) else of.reason
     return NotMeasuredError("unsupported", f"its kernel in the other folder: {reason}", restart)

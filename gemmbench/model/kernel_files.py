@@ -173,7 +173,7 @@ def _expanded(source: str, near: Path, name: str, depth: int = 0) -> str:
         if match[1] == MARK:
             return f'#include "{MARK}"{after(match)}'
         raise KernelFileError(
-            f'{name} includes "{match[1]}", which is neither beside it nor gemmbench\'s {MARK}'
+            f'{name} includes "{match[1]}", which is neither in its folder nor gemmbench\'s {MARK}'
         )
 
     return _QUOTED.sub(replaced, source)

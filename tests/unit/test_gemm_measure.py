@@ -623,7 +623,7 @@ def test_where_the_other_kernel_cannot_run_a_case_is_measured_alone_and_says_so(
     }
     if what == "wrong":  # found in the trial, whose exact test it failed
         reasons["wrong"] = "wrong: residual 3.1 times the bound"
-    assert row.notes[0] == f"not in turn with tiled: {reasons[what]}"
+    assert row.notes[0] == f"not interleaved with tiled: {reasons[what]}"
     assert row.status == "ok"
     assert set(row.samples) == {"kernel", "device", "host"}
     assert row.former is None

@@ -234,4 +234,4 @@ def test_where_a_problem_does_not_fit_the_other_kernel_the_row_says_so() -> None
     assert small.versus is not None
     assert large.versus is None
     (note,) = large.notes
-    assert note.startswith("not in turn with image-4x8: ")
+    assert note.startswith("not interleaved with image-4x8: ")

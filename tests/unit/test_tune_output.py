@@ -102,7 +102,7 @@ def test_a_winner_that_was_wrong_in_the_rounds_is_told() -> None:
 def test_rounds_that_the_shipped_preset_has_no_time_in_keep_nothing() -> None:
     run = fake_tune()
     rows = tuple(
-        replace(row, former=None, notes=("not in turn with register: skipped",))
+        replace(row, former=None, notes=("not interleaved with register: skipped",))
         if row.phase.startswith("round")
         else row
         for row in run.rows

@@ -117,7 +117,7 @@ def test_a_shipped_preset_that_fails_in_turn_is_told(tmp_path: Path) -> None:
     assert not found.is_kept
     assert found.winner
     reasons = {each.reason for each in found.comparisons}
-    assert reasons == {"not in turn with register: wrong: why"}
+    assert reasons == {"not interleaved with register: wrong: why"}
 
 
 def test_what_there_was_no_time_for_is_told(tmp_path: Path) -> None:
