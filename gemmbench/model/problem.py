@@ -72,8 +72,7 @@ class Dimensions:
     def apart(self, between: str = "=", before: str = " ") -> str:
         """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
-        Leading dimensions count if longer than rows. `between` joins name and value, `before` starts each
-        part.
+        Leading dimensions count if longer than rows. `between` joins name and value, `before` is in front.
         """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
@@ -115,8 +114,7 @@ class Gemm(Dimensions):
     that of A and B; ``DType.result`` is that of C. A batch is several problems of one shape in one launch.
     Their operands lie one after the other, m lda, k ldb and m ldc elements apart.
 
-    Raises `ValueError` if a dimension is negative, the batch is empty, a leading dimension is too small or
-    the data type is unknown.
+    Raises `ValueError` for a negative dimension, an empty batch, a short leading dimension, an unknown type.
     """
 
     m: int

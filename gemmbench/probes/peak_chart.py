@@ -91,8 +91,7 @@ _TRANSFERS = "Transfers"
 def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """Panes of each run and device: bandwidth and latency by working set, transfers by size, launches.
 
-    Bandwidth and transfers are lines in GB/s, latency in ns, launches bars of median times. Panes without
-    figures are omitted.
+    Bandwidth and transfers are lines in GB/s, latency in ns, launches bars. Empty panes are omitted.
     """
     over_size = (
         ("Bandwidth", "working-set", "GB/s", _gbps),
@@ -127,8 +126,7 @@ def _over_bytes(
 ) -> None:
     """Draw a line for each probe over its sizes, with gaps where `figure` returns None, on a log scale.
 
-    A dotted line marks the last-level cache if it is within the sizes, but not for transfers. Several lines
-    are named at their ends.
+    A dotted line marks the last-level cache if within the sizes, not for transfers. Several lines have names.
     """
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}

@@ -48,8 +48,7 @@ def amount(prepared: Prepared) -> int:
 def trips_for(handle: Handle, wanted_s: float) -> int:
     """The units of work (iterations) that last about ``wanted_s``, found with launches of growing length.
 
-    Event times count, or wall time if they disagree. The probe's limits apply; if they are equal, nothing is
-    launched.
+    Event times count, or wall time if they disagree. If the probe's limits are equal, nothing is launched.
     """
     least, most = handle.prepared.trips
     if least == most:
@@ -296,8 +295,7 @@ def judge(evidence: Evidence) -> Check:
     """The verdict on a figure: `ok`, `suspect` with every reason, or `wrong`. NaN is never ok.
 
     It is wrong if the results differ from the host's or the rate exceeds the upper bound. It is suspect if
-    twice the work does not take twice the time, or deep unrolling is too fast. It also is if event and wall
-    times disagree.
+    twice the work does not take twice the time, deep unrolling is too fast, or event and wall times disagree.
     """
     subject = evidence.subject
     too_fast = why_above(evidence.rate, evidence.ceiling, partial(_shown, evidence))

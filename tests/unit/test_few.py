@@ -295,6 +295,22 @@ def test_one_column_takes_wide_rows_where_there_are_enough(problem: Gemm, wide: 
         assert [(step.kernel, step.items(known)[0]) for step in THIN.steps(known)] == [("thin", 512 * 256)]
 
 
+@pytest.mark.parametrize(
+    ("problem", "form"),
+    [
+        (Gemm(1, 4096, 4096), (4, 64, 8, 1)),
+        (Gemm(4096, 1, 4096, trans_a=True), (4, 64, 8, 1)),
+        (Gemm(1, 2048, 4096), (8, 32, 4, 8)),  # narrow groups are still too few
+        (Gemm(1, 4096, 8192), (8, 32, 4, 4)),  # deep
+        (Gemm(1, 6144, 4096), (8, 32, 8, 1)),  # enough groups
+        (Gemm(2, 4096, 4096), (8, 64, 4, 2)),
+    ],
+)
+def test_one_row_takes_narrow_groups_rather_than_cut_a_short_k(problem: Gemm, form: tuple[int, ...]) -> None:
+    known = values("thin", problem)
+    assert tuple(known[name] for name in ("LX", "LY", "DEEP", "PARTS")) == form  # as it was raced
+
+
 def test_groups_of_thin_are_no_larger_than_the_device_has() -> None:
     known = on(replace(GPU, max_work_group_size=64), "thin", Gemm(1, 8192, 8192))
     assert known["LX"] * known["LY"] == 64
