@@ -132,7 +132,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
             yield _number(window.power_w)
             yield _number(window.celsius, max)
             limits = dict.fromkeys(name for text in window.limits for name in text.split())
-            yield clean(", ".join(limits)) or "-"
+            yield "power-limited" if state.power_limited else clean(", ".join(limits)) or "-"
         yield _number([window.other_cores])
         yield _number([window.steal_cores])
 

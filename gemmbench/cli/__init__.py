@@ -167,8 +167,7 @@ def _open_closed_streams() -> None:
 def _install_signal_handlers() -> None:
     """Make Ctrl-C and SIGTERM raise KeyboardInterrupt.
 
-    Only default handlers are replaced, and only in the main thread. See `gemmbench.__main__` for the time
-    before this.
+    Only default handlers are replaced, and only in the main thread. Until then see `gemmbench.__main__`.
     """
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM):

@@ -346,8 +346,7 @@ def steal(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report a share of processor time above 2 % that the hypervisor gave to other machines.
 
     There are two shares: of all time in half a second, and of the time that was not idle since the start.
-    Either is enough, but the first must exceed 2 % by the resolution of Linux's tick counts. The finding has
-    the larger one.
+    Either is enough, but the first must exceed 2 % by the resolution of Linux's ticks. The larger is given.
     """
     watched = machine.watched
     before, after = watched.before, watched.after

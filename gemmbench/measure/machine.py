@@ -1,7 +1,6 @@
 """The machine: the OpenCL devices of this process with their libraries, the host and its BLAS.
 
-The name of this module is part of the instrument's protocol: other versions of gemmbench are asked for
-`default` of it.
+The name of this module is part of the instrument's protocol: other versions are asked for its `default`.
 """
 
 from __future__ import annotations
@@ -46,8 +45,7 @@ EXECUTORS = {
 class OpenCLMachine:
     """Registers drivers, opens devices when they are first used, and creates executors.
 
-    pyopencl is imported only after the drivers are registered, so imports are in methods. The process of the
-    host's BLAS does neither.
+    Methods import pyopencl, because drivers are registered before. The host BLAS's process does neither.
     """
 
     def __init__(self) -> None:

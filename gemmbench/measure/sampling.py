@@ -96,8 +96,7 @@ class Rule:
 class Stream:
     """Batches of one size, one after another. The next is requested before the last is read where that helps.
 
-    That does not help if launching takes the host longer than half of a batch: the launches of the next batch
-    would be in its wall time.
+    That does not help if launches take over half of a batch: those of the next would be in its wall time.
     """
 
     def __init__(

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cached_property
+from math import inf
 from operator import attrgetter
 from pathlib import Path
 from statistics import fmean, median
@@ -385,12 +386,14 @@ def _reader_of(device: DeviceFacts | None) -> Callable[[float], Reading] | None:
 
 
 def _is_limited(readings: Sequence[Reading], batches: Sequence[Batch]) -> bool:
-    """Whether a power or thermal limit was reported since the first batch, or the clock was too low.
+    """Whether a power or thermal limit, or a lower clock, was seen since the first batch.
 
-    Too low is a median over 2 % below the window's highest. False without readings since the first batch.
+    A limit counts if the clock is over 2 % below its maximum, or either is unknown: NVML still reports one a
+    second after it ended. A clock is lower if the median is over 2 % below the window's highest.
     """
     during = [reading for reading in readings if batches and reading.at_s >= batches[0].begin]
-    if any(name in reading.limits for reading in during for name in (POWER, THERMAL)):
+    limited = [reading for reading in during if POWER in reading.limits or THERMAL in reading.limits]
+    if any((reading.clock_mhz or 0) < (1 - _DROP) * (reading.max_mhz or inf) for reading in limited):
         return True
     clocks = [reading.clock_mhz for reading in during if reading.clock_mhz]
     highest = max((reading.clock_mhz or 0.0 for reading in readings), default=0.0)

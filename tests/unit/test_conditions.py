@@ -296,14 +296,19 @@ class Script:
 
 
 FULL, FREE = Reading(0, 1980.0, 1980.0), Reading(0)
+LOW = replace(FULL, clock_mhz=1930.0, limits=("power",))  # 2.5 % below
 
 
 @pytest.mark.parametrize(
     ("readings", "clock", "is_limited"),
     [
-        ((FULL, FULL, replace(FULL, limits=("power",))), "device", True),
-        ((FULL, FULL, replace(FULL, limits=("thermal",))), "device", True),
-        ((FULL, FULL, replace(FULL, limits=("hardware",))), "device", False),
+        ((FULL, FULL, LOW), "device", True),
+        ((LOW, LOW, LOW), "device", True),  # from the start
+        ((FULL, FULL, replace(LOW, limits=("thermal",))), "device", True),
+        ((FULL, FULL, replace(LOW, limits=("hardware",))), "device", False),
+        ((FREE, FREE, replace(FREE, limits=("power",))), "device", True),  # no clock
+        # Of the row before, as NVML reports it a second later, when the clock is high again.
+        ((FULL, *[replace(FULL, clock_mhz=1965.0, limits=("power",))] * 2), "device", False),
         ((FULL, *[replace(FULL, clock_mhz=1930.0)] * 2), "device", True),  # 2.5 % less
         ((FULL, *[replace(FULL, clock_mhz=1950.0)] * 2), "device", False),  # 1.5 %
         ((FULL, FULL, replace(FULL, clock_mhz=1930.0)), "device", False),  # once
@@ -314,7 +319,7 @@ FULL, FREE = Reading(0, 1980.0, 1980.0), Reading(0)
         ((FREE, FREE, FREE), "device", False),
     ],
 )
-def test_a_row_is_power_limited_if_a_limit_is_reported_or_its_clock_drops(
+def test_a_row_is_power_limited_if_a_limit_lowers_its_clock_or_its_clock_drops(
     readings: tuple[Reading, ...], clock: str, is_limited: bool
 ) -> None:
     script = Script(*readings)
