@@ -634,8 +634,7 @@ def check_tuned(run: run_file.Run) -> Result:
 def new_kernel(path: str | Path) -> Path:
     """Write a new file with a described, working kernel to start from, and return its path.
 
-    This is ``gemmbench kernels --new``. Raise `UsageError` if the path does not end in .cl, exists already or
-    cannot be written.
+    As ``gemmbench kernels --new``. `UsageError` if it does not end in .cl, exists or cannot be written.
     """
     path = Path(path)
     if path.suffix != KERNEL or not NAME.fullmatch(path.stem):

@@ -13,19 +13,11 @@ from pathlib import Path
 import numpy as np
 
 from gemmbench import UsageError
-from gemmbench.gemm.verify import (
-    GUARD,
-    DrawnRows,
-    blocks,
-    poison,
-    random_operands,
-    transposed,
-    with_row_length,
-)
+from gemmbench.gemm.verify import GUARD, DrawnRows, poison, random_operands, transposed, with_row_length
 from gemmbench.ladder.variant import Layout
 from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts, last_level_cache
-from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, DType, HostArray
+from gemmbench.model.dtypes import DTYPES, PLAIN_DTYPES, DType, HostArray, by_parts
 from gemmbench.model.instrument import Batch, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE, WHOLE
@@ -82,7 +74,7 @@ def same_bits(values: HostArray, others: HostArray) -> bool:
     """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
     left, right = (each.reshape(-1).view(f"u{values.itemsize}") for each in (values, others))
     # By parts, because a large temporary array costs more than comparing.
-    return left.size == right.size and all((left[at] == right[at]).all() for at in blocks(left.size, 1))
+    return left.size == right.size and all(by_parts(lambda at: (left[at] == right[at]).all(), left.size))
 
 
 SPLIT = ("parts", CYCLE)  # the clocks that split a problem

@@ -19,7 +19,7 @@ import pyopencl as cl
 
 from gemmbench.ladder.variant import PIXEL, Pass, Values, Variant
 from gemmbench.model.device import DeviceFacts
-from gemmbench.model.dtypes import HostArray
+from gemmbench.model.dtypes import HostArray, by_parts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.model.kernel_files import shown_name, text
 from gemmbench.model.problem import Gemm
@@ -424,7 +424,11 @@ class Copied(Operand):
         self._changed = True  # in host memory since the last copy to the device
 
     def fill(self, values: HostArray) -> None:
-        super().fill(values)
+        if self._image:
+            super().fill(values)
+        else:
+            flat = values.reshape(-1)
+            by_parts(lambda at: np.copyto(self._host[at], flat[at]), flat.size)
         self._changed = True
 
     def to_device(self, queue: Any) -> Any:

@@ -11,12 +11,13 @@ import pyopencl as cl
 import pytest
 
 from gemmbench.gemm.opencl_bench import GemmBench, Rotation, Timed
-from gemmbench.gemm.operands import load_operands
+from gemmbench.gemm.operands import load_operands, same_bits
 from gemmbench.model.case import Case, Policy
+from gemmbench.model.dtypes import by_parts
 from gemmbench.model.instrument import Built
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import CYCLE
-from gemmbench.opencl.runtime import Mapped, Operand
+from gemmbench.opencl.runtime import Copied, Mapped, Operand
 from tests import rounding
 
 
@@ -36,6 +37,34 @@ class Counted(np.ndarray[Any, Any]):
     def __setitem__(self, where: Any, values: Any) -> None:
         self.written += self[where].size
         super().__setitem__(where, values)
+
+
+LARGE = (5, 1 << 19)  # 2.5 times what a thread copies or compares at once
+
+
+@pytest.mark.parametrize("size", [0, 1, 1 << 20, (1 << 20) + 1, 3 << 20])
+def test_parts_cover_every_element_once_and_in_order(size: int) -> None:
+    ranges = by_parts(lambda at: range(at.start, min(at.stop, size)), size)
+    assert [number for part in ranges for number in part] == list(range(size))
+
+
+@pytest.mark.parametrize("at", [0, 1 << 20, -1])
+def test_one_bit_is_seen_in_every_part_of_a_large_matrix(at: int) -> None:
+    values = np.zeros(LARGE, np.float32)
+    other = values.copy()
+    assert same_bits(values, other)
+    other.reshape(-1)[at] = -0.0
+    assert not same_bits(values, other)
+
+
+def test_a_large_operand_is_filled_completely() -> None:
+    operand = Copied.__new__(Copied)
+    operand._image, operand._changed = False, False
+    operand._host = np.full(LARGE[0] * LARGE[1], np.nan, np.float32)
+    values = np.arange(operand._host.size, dtype=np.float32).reshape(LARGE)
+    operand.fill(values)
+    assert np.array_equal(operand._host, values.reshape(-1))
+    assert operand._changed
 
 
 @pytest.mark.parametrize(("rows", "columns", "ld"), [(3, 5, 5), (3, 8, 8), (2, 6, 9), (1, 1, 1), (0, 4, 4)])
