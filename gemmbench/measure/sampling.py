@@ -26,6 +26,7 @@ from gemmbench.stats.intervals import Summary, interleaved_ratio, summarize
 Clock = Callable[[], float]
 
 _MOST_IN_BATCH = 1000
+_NEARLY = 1.1  # of the budget: the batch that it is judged by may have been a slow one
 # Under a power limit, single batches differ by 3 to 7 %, and the median over seconds repeats. An H200 reports
 # the limit a second after its clock drops.
 _LIMITED_WARM_S, _LIMITED_SAMPLES_S = 3.0, 1.0
@@ -163,10 +164,9 @@ def alone(
 ) -> Sampled:  # fmt: skip
     """Sample a prepared case until the interval of its finest time is narrow enough or ``budget_s`` is spent.
 
-    At least three batches run, or ten if ten fit in the policy's budget. With `warm` it warms up first. A
-    long problem of ``one_s`` seconds that ran just before replaces that. If a power or thermal limit was
-    active and `warm` is set, it warms up for 3 s and samples again, for a second at least. The result has the
-    sensors' conditions. `now` is replaced in tests.
+    At least three batches run, or ten if ten nearly fit in the policy's budget. With `warm` it warms up
+    first, unless a long problem of ``one_s`` seconds ran just before. With `warm` and a power or thermal
+    limit it warms up for 3 s and samples again for 1 s. The result has the conditions. Tests replace `now`.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
     handle.watch.begin()
@@ -191,11 +191,11 @@ def alone(
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
     """Take batches from a stream until they are stable or the budget is spent, for ``least_s`` at least.
 
-    Take three at least, or `min_batches` if these fit in the policy's budget. If the first batch shows that
-    more than twice as many problems fit, start again with that size.
+    Take three at least, or `min_batches` if these nearly fit in the policy's budget. If the first batch shows
+    that more than twice as many problems fit, start again with that size.
     """
     begin = now()
-    fit = policy.min_batches * source.batch_s <= policy.budget_s
+    fit = policy.min_batches * source.batch_s <= _NEARLY * policy.budget_s
     least = policy.min_batches if fit else LEAST_SAMPLES
     rule = Rule(policy, begin + max(budget_s, least_s), least)
     batches: list[Batch] = []
