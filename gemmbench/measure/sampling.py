@@ -26,7 +26,6 @@ from gemmbench.stats.intervals import Summary, interleaved_ratio, summarize
 Clock = Callable[[], float]
 
 _MOST_IN_BATCH = 1000
-_NEARLY = 1.1  # of the budget: the batch that it is judged by may have been a slow one
 # Under a power limit, single batches differ by 3 to 7 %, and the median over seconds repeats. An H200 reports
 # the limit a second after its clock drops.
 _LIMITED_WARM_S, _LIMITED_SAMPLES_S = 3.0, 1.0
@@ -74,7 +73,7 @@ class Rule:
 
         `summary` gives the interval of the samples.
         """
-        self._policy, self._end, self._least, self._summary = policy, end, least, summary
+        self._policy, self._end, self.least, self._summary = policy, end, least, summary
         self._values: list[float] = []
         self.stop = ""
 
@@ -90,7 +89,7 @@ class Rule:
         count = len(self._values)
         if count >= self._policy.min_batches and self._summary(self._values).noise <= self._policy.precision:
             self.stop = "stable"
-        elif count >= self._least and now + batch_s > self._end:
+        elif count >= self.least and now + batch_s > self._end:
             self.stop = "budget"
 
 
@@ -164,8 +163,8 @@ def alone(
 ) -> Sampled:  # fmt: skip
     """Sample a prepared case until the interval of its finest time is narrow enough or ``budget_s`` is spent.
 
-    At least three batches run, or ten if ten nearly fit in the policy's budget. With `warm` it warms up
-    first, unless a long problem of ``one_s`` seconds ran just before. With `warm` and a power or thermal
+    At least three batches run, or ten if ten of the fastest fit in the policy's budget. With `warm` it warms
+    up first, unless a long problem of ``one_s`` seconds ran just before. With `warm` and a power or thermal
     limit it warms up for 3 s and samples again for 1 s. The result has the conditions. Tests replace `now`.
     """
     begin, warm_s = now(), handle.watch.warm_s if warm else 0.0
@@ -191,16 +190,16 @@ def alone(
 def _sampled(source: Stream, policy: Policy, budget_s: float, now: Clock, least_s: float = 0.0) -> Sampled:
     """Take batches from a stream until they are stable or the budget is spent, for ``least_s`` at least.
 
-    Take three at least, or `min_batches` if these nearly fit in the policy's budget. If the first batch shows
-    that more than twice as many problems fit, start again with that size.
+    Take three at least, or `min_batches` if so many of the fastest fit in the policy's budget. If the first
+    batch shows that more than twice as many problems fit, start again with that size.
     """
     begin = now()
-    fit = policy.min_batches * source.batch_s <= _NEARLY * policy.budget_s
-    least = policy.min_batches if fit else LEAST_SAMPLES
-    rule = Rule(policy, begin + max(budget_s, least_s), least)
+    rule = Rule(policy, begin + max(budget_s, least_s))
     batches: list[Batch] = []
     while not rule.stop or now() < begin + least_s:
         batches.append(source.next())
+        if policy.min_batches * batches[-1].wall_s * source.size <= policy.budget_s:
+            rule.least = policy.min_batches
         rule.add(batches[-1].finest_s, now(), source.batch_s)
         if len(batches) == 1 and batch_size(batches[0].wall_s, policy) > 2 * source.size:
             source.rest()  # it ran slowly before
