@@ -243,7 +243,7 @@ def _gemm_case(
 
     Explicit overrides replace tuned parameters, which replace the preset. If a preset exceeds the device, use
     the nearest one that fits, with a note. The row is "unsupported" if the device or the kernel lacks
-    something, "skipped" if the problem exceeds a limit or free memory or a combination breaks a constraint.
+    something, "skipped" if the problem exceeds a limit or host memory or a grid point breaks a constraint.
     """
     variant = laid_out(variant, problem).with_math(math)
     own = {name: value for name, value in overrides.items() if name in variant.parameters}

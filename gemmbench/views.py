@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
-from gemmbench.model.device import HOST, Conditions, Readings
+from gemmbench.model.device import HOST, POWER, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, counted
@@ -132,7 +132,9 @@ def _conditions(run: Run, device: int) -> Sheet | None:
             yield _number(window.power_w)
             yield _number(window.celsius, max)
             limits = dict.fromkeys(name for text in window.limits for name in text.split())
-            yield "power-limited" if state.power_limited else clean(", ".join(limits)) or "-"
+            is_limited = state.power_limited and clock != "host"
+            others = [name for name in limits if not is_limited or name != POWER]
+            yield clean(", ".join([*["power-limited"] * is_limited, *others])) or "-"
         yield _number([window.other_cores])
         yield _number([window.steal_cores])
 

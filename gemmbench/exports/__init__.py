@@ -174,7 +174,7 @@ def openmetrics(run: Run) -> str:
 def _samples(run: Run) -> Iterator[Sample]:
     """Yield each gauge with labels and value: about the run, about each row, then rates and times by scope.
 
-    A row that is suspect or not ok has only ``gemmbench_ok``, which is 0. There are no times if work varies.
+    A row that is suspect or not ok has only ``gemmbench_ok``, which is 0. No times if runs differ in work.
     """
     header = run.header
     run_label = {"run": Path(run.path).stem or header.view}

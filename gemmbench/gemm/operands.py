@@ -73,7 +73,6 @@ class Laps:
 def same_bits(values: HostArray, others: HostArray) -> bool:
     """Whether two contiguous arrays of one data type hold the same bits, NaN included."""
     left, right = (each.reshape(-1).view(f"u{values.itemsize}") for each in (values, others))
-    # By parts, because a large temporary array costs more than comparing.
     return left.size == right.size and all(by_parts(lambda at: (left[at] == right[at]).all(), left.size))
 
 

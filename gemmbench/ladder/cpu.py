@@ -169,7 +169,7 @@ def _blocks(problem: Gemm, device: DeviceFacts, parameters: Values) -> dict[str,
     PACKA is 1 if a first launch copies A to panels. PACKB is 0 if B is read in place, 1 if a first launch
     copies it, 2 if each work-item copies its part. KC is the steps along k before sums go to C. A work-item
     computes TILES micro-tiles by PANELS panels of C, so that every core has about the same work. SLICES is
-    the parts of k, several if there are fewer micro-tiles than cores. For one row of C nothing is packed.
+    the parts of k, several if there are fewer micro-tiles than cores. An NN product with m = 1 packs nothing.
     """
     itemsize, cores = DTYPES[problem.dtype].itemsize, device.compute_units
     height, width = parameters["MR"], parameters["NV"] * parameters["WIDTH"]

@@ -257,7 +257,7 @@ _SHAPES: Mapping[tuple[bool, int], Mapping[str, int]] = {
 _WIDE_ROWS = _shape(2, 32, 8, 2, 2048, 1)
 """For one sum in float where the large operand's rows run along k, if groups of 16 keep all units busy."""
 _MANY = 64  # rows or columns of the large operand that a group of `thin_many` has
-_NARROW, _SHALLOW = 16, 4096  # columns of a group with LX 4; k up to which that is faster than cutting k
+_SHALLOW = 4096  # steps along k up to which smaller groups are faster than cutting k
 
 
 def along_k(v: Values) -> bool:
@@ -276,8 +276,8 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     groups than units, k is cut into PARTS, at most 64, of 256 steps or more. The groups for each unit are
     then 4 with THIN 1, otherwise 2, or 1 with MANY or where rows of the large operand run along k. For one
     row in float on NVIDIA's GPUs, where they lie across k, a group has at most 256 work-items and DEEP is 8.
-    If k is cut, that holds from three groups for each unit on, and DEEP is 4. If k is at most 4096 and a unit
-    then has one to two groups, LX is 4.
+    If k is cut, that holds from three groups for each unit on, and DEEP is 4. A k of 512 to 4096 is not cut
+    if LX 4 makes enough groups.
     """
     by_columns = p.get("COLUMNS", int(problem.n < problem.m))
     few = min(problem.m, problem.n, _THIN)
@@ -290,9 +290,9 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     if is_plain and along and problem.k >= _WIDE_ROWS["KC"] // 2:
         full_groups = problem.batch * (long // (_WIDE_ROWS["LY"] * _WIDE_ROWS["DEEP"]))
         shape = _WIDE_ROWS if full_groups >= _BUSY * device.compute_units else shape
-    elif is_plain and not along and problem.k <= _SHALLOW:
-        narrow = problem.batch * ceil_div(long, _NARROW)
-        shape = {**shape, "LX": 4} if 1 <= narrow / device.compute_units < 2 else shape
+    elif is_plain and few == 1 and not along and 2 * _LEAST_STEPS <= problem.k <= _SHALLOW:
+        wide, narrow = (problem.batch * ceil_div(long, 4 * lx * p.get("WIDE", 1)) for lx in (8, 4))
+        shape = {**shape, "LX": 4} if wide < device.compute_units <= narrow else shape
     full = {**shape, **p, "COLUMNS": by_columns, "THIN": kept}
     itemsize = DTYPES[problem.dtype].itemsize
 
@@ -317,7 +317,7 @@ def _thin_shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]
     full["PARTS"] = max(1, min(parts, _MOST_PARTS, problem.k // _LEAST_STEPS))
     is_crowded = groups * full["PARTS"] >= 3 * device.compute_units
     if is_plain and not along and (is_crowded or not is_cut):
-        one_row = {"LY": min(full["LY"], 256 // full["LX"]), "DEEP": 4 if is_cut else 8}
+        one_row = {"LY": max(1, min(full["LY"], 256 // full["LX"])), "DEEP": 4 if is_cut else 8}
         full |= {name: value for name, value in one_row.items() if name not in p}
     return full
 

@@ -45,7 +45,7 @@ EXECUTORS = {
 class OpenCLMachine:
     """Registers drivers, opens devices when they are first used, and creates executors.
 
-    Methods import pyopencl, because drivers are registered before. The host BLAS's process does neither.
+    Methods import pyopencl: drivers must be registered before. The host BLAS's process does neither.
     """
 
     def __init__(self) -> None:

@@ -3,7 +3,7 @@
 1. Warm up with the row's own work, for 0.05 s on a CPU and 0.1 s on a GPU.
 2. A batch lasts 10 ms or one problem, whichever is longer.
 3. Sample until the 95 % interval of the median is within the precision, or the budget is spent.
-4. If the device reports a power or thermal limit, or its clock drops, warm up for 3 s and sample again.
+4. If a power or thermal limit lowers the clock, or it drops, warm up for 3 s and sample again.
 """
 
 from __future__ import annotations

@@ -342,7 +342,7 @@ class Monitor(Watch):
             self._thread.start()
 
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
-        """Close the window: readings by batch, the load of other programs, and whether a limit was active.
+        """Close the window: readings by batch, the load of other programs, and whether a limit counts.
 
         None if nothing was read. Limits do not count for the host's clock: a device rests between transfers.
         """

@@ -427,7 +427,7 @@ class Copied(Operand):
         if self._image:
             super().fill(values)
         else:
-            flat = values.reshape(-1)
+            flat = values.reshape(self._host.shape)
             by_parts(lambda at: np.copyto(self._host[at], flat[at]), flat.size)
         self._changed = True
 

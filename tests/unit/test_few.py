@@ -303,12 +303,24 @@ def test_one_column_takes_wide_rows_where_there_are_enough(problem: Gemm, wide: 
         (Gemm(1, 2048, 4096), (8, 32, 4, 8)),  # narrow groups are still too few
         (Gemm(1, 4096, 8192), (8, 32, 4, 4)),  # deep
         (Gemm(1, 6144, 4096), (8, 32, 8, 1)),  # enough groups
+        (Gemm(1, 32, 4096, batch=200), (8, 32, 8, 1)),
+        (Gemm(1, 4096, 256), (8, 64, 4, 1)),  # too short to be cut
         (Gemm(2, 4096, 4096), (8, 64, 4, 2)),
     ],
 )
 def test_one_row_takes_narrow_groups_rather_than_cut_a_short_k(problem: Gemm, form: tuple[int, ...]) -> None:
     known = values("thin", problem)
     assert tuple(known[name] for name in ("LX", "LY", "DEEP", "PARTS")) == form  # as it was raced
+
+
+@pytest.mark.parametrize("lx", [24, 512])
+def test_a_given_width_of_a_group_leaves_it_rows(lx: int) -> None:
+    known = values("thin", Gemm(1, 1024, 1024, batch=200), {"LX": lx})
+    assert (known["LX"], known["LY"]) == (lx, max(1, 256 // lx))
+
+
+def test_given_wide_rows_are_neither_narrow_nor_cut_differently() -> None:
+    assert values("thin", Gemm(1, 4096, 4096), {"WIDE": 2})["LX"] == 8
 
 
 def test_groups_of_thin_are_no_larger_than_the_device_has() -> None:
