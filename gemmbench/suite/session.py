@@ -15,12 +15,12 @@ from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import RunFile, RunFileError
-from gemmbench.model.units import GIGA, ceil_div
+from gemmbench.model.units import GIGA
 from gemmbench.probes.race import amount, control_case, trips_for
 from gemmbench.stats import rates
 
-_BURST_S = 0.005  # of the control kernel in one launch, and once more in many
-_LAUNCHES = 250  # short ones show slow wake-ups of threads
+_BURST_S = 0.005  # of the control kernel in one launch
+_LAUNCHES = 250  # and so many of the least work, which show slow wake-ups of threads
 _BURSTS = 3  # the fastest counts
 _FRESH_S = 0.1  # so long the burst after a row is also that before the next
 _MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
@@ -58,11 +58,8 @@ class Control:
         try:
             if not self._kernels:
                 handle = self._worker.prepare(control_case(self._device), self._device, Policy())
-                trips = trips_for(handle, _BURST_S)
-                self._kernels = (
-                    (replace(handle, work=trips), 1),
-                    (replace(handle, work=ceil_div(trips, _LAUNCHES)), _LAUNCHES),
-                )
+                trips, least = trips_for(handle, _BURST_S), handle.prepared.trips[0]
+                self._kernels = (replace(handle, work=trips), 1), (replace(handle, work=least), _LAUNCHES)
             seconds = work = 0.0
             for kernel, count in self._kernels:
                 clock = kernel.prepared.clocks[0]

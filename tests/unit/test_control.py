@@ -34,6 +34,7 @@ class Machine(FakeProbes):
         self._slower = 1.0
         self.asked: list[Case] = []
         self.limits: list[float] = []
+        self.launched: list[tuple[int, int]] = []  # number of launches, and work of each
 
     def limit(self, seconds: float) -> None:
         """A burst begins."""
@@ -53,6 +54,10 @@ class Machine(FakeProbes):
         handle = super().prepare(case, device, policy, like, problem)
         self._scripts[handle.number] = self._trips()
         return handle
+
+    def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        self.launched.append((count, work))
+        super().start(handle, clock, count, work)
 
     def _trips(self) -> Iterator[float]:
         while True:
@@ -107,6 +112,14 @@ def test_bursts_are_saved_before_and_after_each_row() -> None:
     assert len(machine.candidates) == 1  # prepared once
     assert machine.limits == [Policy().time_limit_s] * 4
     assert [event for event in events if isinstance(event, Planned)] == [Planned(2)]
+
+
+def test_a_burst_is_a_long_launch_and_many_of_the_least_work() -> None:
+    machine = Machine()
+    run(machine, cases(0))
+    (_, work), *_, (many, least) = machine.launched[-6:]  # three of each
+    assert work * 1e-6 == pytest.approx(session._BURST_S, rel=0.5)
+    assert (many, least) == (session._LAUNCHES, 1)
 
 
 def test_rows_on_a_gpu_have_none() -> None:
