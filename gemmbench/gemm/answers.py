@@ -19,9 +19,9 @@ from typing import Protocol
 import numpy as np
 
 from gemmbench.gemm.operands import Matrices, guarded, same_bits, save_result, unwritten
-from gemmbench.gemm.verify import GUARD, DrawnRows, blocks, in_tile, merged, numbers, repeat_bounds, stack
+from gemmbench.gemm.verify import GUARD, DrawnRows, in_tile, merged, numbers, repeat_bounds, stack
 from gemmbench.model.case import Case
-from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, blocks, decode, encode
 from gemmbench.model.instrument import NotMeasuredError, Verified, When
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import SHOWN, Check, Elements

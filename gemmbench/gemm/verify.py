@@ -13,12 +13,11 @@ from typing import Any
 import numpy as np
 
 from gemmbench.ladder.variant import Layout, round_up
-from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode, encode
+from gemmbench.model.dtypes import DTYPES, DType, HostArray, blocks, decode, encode
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check
 
 GUARD = 37.0  # what the cells around C hold; exact in every data type
-_AT_ONCE = 1 << 20  # elements that are converted to double at a time: 8 MiB, which caches hold
 _CHAR = 128  # integers lie from -128 to 127
 
 
@@ -149,12 +148,6 @@ def in_tile(tile: tuple[int, int] | None, i: int, j: int) -> str:
         f"{at - at % side} to {at - at % side + side - 1}" for at, side in zip((i, j), tile, strict=True)
     )
     return f", in the tile of rows {rows} and columns {columns}"
-
-
-def blocks(length: int, size: int, most: int = _AT_ONCE) -> list[slice]:
-    """A length cut into slices of at most `most` elements (1 Mi), with `size` elements for each index."""
-    step = max(1, most // max(1, size))
-    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
 
 
 def numbers(stored: HostArray, dtype: DType) -> HostArray:
@@ -371,7 +364,7 @@ class DrawnRows:
         for number in np.unique(self._rows // max(1, problem.m)):
             chosen = self._rows // problem.m == number
             rows = numbers(a[self._rows[chosen]], dtype)
-            for part in blocks(problem.k, problem.n, 8 * _AT_ONCE):  # each is added to all columns
+            for part in blocks(problem.k, problem.n, 8):  # each is added to all columns
                 block = numbers(stacked[number, part], dtype)
                 self._product[chosen] += rows[:, part] @ block
                 self._size[chosen] += np.abs(rows[:, part]) ** power @ np.abs(block) ** power

@@ -101,16 +101,22 @@ DEVICE_DTYPES: tuple[str, ...] = ("float", "double", "half", "int")
 # --- Numbers in the formats that numpy lacks: bfloat16, tf32 and fp8, encoded and decoded on the host.
 
 HostArray = npt.NDArray[Any]  # in host memory, of any type
-_PART = 1 << 20  # elements
+_AT_ONCE = 1 << 20  # elements: as doubles 8 MiB, which caches hold
 _THREADS = ThreadPoolExecutor(4)  # which start with the first parts
 
 
+def blocks(length: int, size: int, times: int = 1) -> list[slice]:
+    """A length cut into slices of at most `times` 1 Mi elements, with `size` elements for each index."""
+    step = max(1, times * _AT_ONCE // max(1, size))
+    return [slice(start, min(start + step, length)) for start in range(0, length, step)]
+
+
 def by_parts(work: Callable[[slice], Any], size: int) -> list[Any]:
-    """The results of `work` on slices of 1 Mi of `size` elements. Several run on four threads.
+    """The results of `work` on blocks of `size` elements. Several run on four threads.
 
     One thread copies and compares at a fraction of the memory's rate. numpy does both without Python's lock.
     """
-    parts = [slice(start, start + _PART) for start in range(0, size, _PART)]
+    parts = blocks(size, 1)
     return list((_THREADS.map if len(parts) > 1 else map)(work, parts))
 
 

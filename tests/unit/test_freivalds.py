@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemmbench.gemm import answers, verify
+from gemmbench.gemm import answers
 from gemmbench.gemm.answers import Exact, exact_limit, exact_operands
 from gemmbench.gemm.verify import exact_product, stack
+from gemmbench.model import dtypes
 from gemmbench.model.dtypes import DTYPES, GEMM_DTYPES, HostArray, decode, encode
 from gemmbench.model.problem import Gemm
 
@@ -120,7 +121,7 @@ def test_a_kernel_that_takes_no_scalars_is_checked_without() -> None:
 
 
 def test_large_matrices_are_converted_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(verify, "_AT_ONCE", 100)
+    monkeypatch.setattr(dtypes, "_AT_ONCE", 100)
     exact = exact_operands(Gemm(37, 41, 43, batch=3, beta=1.0))
     c = product(exact)
     assert exact.error(c) == ""
