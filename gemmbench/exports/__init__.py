@@ -174,7 +174,8 @@ def openmetrics(run: Run) -> str:
 def _samples(run: Run) -> Iterator[Sample]:
     """Yield each gauge with labels and value: about the run, about each row, then rates and times by scope.
 
-    A row that is suspect or not ok has only ``gemmbench_ok``, which is 0. No times if runs differ in work.
+    A row that is suspect or not ok has only ``gemmbench_ok``, which is 0. Times are omitted if the work
+    differs from run to run.
     """
     header = run.header
     run_label = {"run": Path(run.path).stem or header.view}
@@ -242,4 +243,4 @@ def left_out(run: Run, name: str) -> str:
         return ""
     listed = ", ".join(f"{count} {status}" for status, count in counts.items())
     rows = counted(counts.total(), "row")
-    return f"{name} cannot represent rows that are not ok: {rows} left out ({listed})."
+    return f"{name} cannot represent rows that are not ok: {rows} excluded ({listed})."

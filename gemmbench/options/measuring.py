@@ -168,7 +168,8 @@ class MeasurementOptions(Options):
     def __post_init__(self) -> None:
         """Raise `UsageError` if an output cannot be written, or --save, --resume and --force do not fit.
 
-        --resume needs --save, --force --save or --out. An existing file needs one of them; both are refused.
+        --resume needs --save, --force needs --save or --out. An existing --save file needs --resume or
+        --force, not both.
         """
         super().__post_init__()
         if self.resume and self.save is None:

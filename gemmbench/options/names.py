@@ -209,7 +209,9 @@ def hint(word: str, known: Collection[str]) -> str:
 
 
 def check_folder(option: str, path: Path) -> None:
-    """Raise `UsageError` if a file cannot be written: it is a folder, has none, or permission is denied."""
+    """Raise `UsageError` if a file cannot be written: its folder is missing, it is a folder, or permission
+    is denied.
+    """
     try:
         if not path.parent.is_dir():
             raise UsageError(f"{option} {path}: there is no folder {path.parent}")

@@ -126,7 +126,7 @@ def _over_bytes(
 ) -> None:
     """Draw a line for each probe over its sizes, with gaps where `figure` returns None, on a log scale.
 
-    A dotted line marks the last-level cache if within the sizes, not for transfers. Several lines have names.
+    A dotted line marks the last-level cache if among the sizes, not for transfers. Several lines get labels.
     """
     by_probe = by_key((row.variant, row) for row in sorted(subject.rows, key=_bytes))
     measured = {name: rows for name, rows in by_probe.items() if any(map(figure, rows))}

@@ -225,10 +225,10 @@ def test_a_start_that_is_no_time_is_left_out() -> None:
 def test_what_a_format_leaves_out_is_counted() -> None:
     run = fake.fake_peak()  # five unsupported, one failed, one suspect
     assert exports.left_out(run, "google-benchmark") == (
-        "google-benchmark cannot represent rows that are not ok: 7 rows left out (1 suspect, 1 failed, "
+        "google-benchmark cannot represent rows that are not ok: 7 rows excluded (1 suspect, 1 failed, "
         "5 unsupported)."
     )
-    assert "1 row left out (1 failed)" in exports.left_out(
+    assert "1 row excluded (1 failed)" in exports.left_out(
         replace(run, rows=(run.rows[0], run.rows[13])), "google-benchmark"
     )
     assert exports.left_out(replace(run, rows=run.rows[:1]), "google-benchmark") == ""
