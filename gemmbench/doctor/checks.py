@@ -50,6 +50,13 @@ _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
 _TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _WORDS = {"nvidia": ("nvidia",), "amd": ("amd", "advanced micro devices"), "intel": ("intel",)}
 _DISPLAY = "0x03"  # PCI's class of GPUs
+_SHOWN_CORES = 0.05  # a program that uses fewer is not named
+_VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
+_THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
+# Gbit/s of a lane by generation: transfers per second (PCI-SIG) times what the line code leaves of them.
+_LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
+_GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
+_BUSY_PERCENT = 5  # of a GPU
 
 
 @check("host")
@@ -338,9 +345,6 @@ def cpu_quota(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-_SHOWN_CORES = 0.05
-
-
 @check("host")
 def steal(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report a share of processor time above 2 % that the hypervisor gave to other machines.
@@ -392,10 +396,6 @@ def load(machine: ExaminedMachine) -> Iterator[Finding]:
     )
 
 
-_VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
-_THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")
-
-
 @check("host")
 def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
     """Report that numpy's BLAS has fewer threads than allowed cores, or more than allowed processors.
@@ -421,10 +421,6 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
         f"{setting} gemmbench square --kernel numpy",
         (f"threadpoolctl: {title}", *([f"environment: {listed(given)}"] if given else [])),
     )
-
-
-# Gbit/s of a lane by generation: transfers per second (PCI-SIG) times what the line code leaves of them.
-_LANE = {1: 2.5 * 0.8, 2: 5 * 0.8, 3: 8 * 128 / 130, 4: 16 * 128 / 130, 5: 32 * 128 / 130, 6: 64 * 242 / 256}
 
 
 def _smi(device: DeviceFacts, words: str) -> str:
@@ -488,9 +484,6 @@ def gpu_power(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
     )
 
 
-_GRAPHICS = 0  # NVML_CLOCK_GRAPHICS
-
-
 @check("gpu")
 def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
     """Report an application clock (``nvidia-smi -ac``) below 98 % of its default. The fix resets it."""
@@ -505,9 +498,6 @@ def gpu_clock(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding
         _smi(device, "-rac"),
         seen,
     )
-
-
-_BUSY_PERCENT = 5
 
 
 @check("gpu")

@@ -21,7 +21,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.dtypes import HostArray
 from gemmbench.model.instrument import Batch
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import BLAS, Check
+from gemmbench.model.row import BLAS, Check, Work
 
 _MOST_BYTES = 4 << 30  # of all operand sets
 _GAPS = "numpy applies alpha and beta after the product, since scipy takes no gaps between rows"
@@ -81,7 +81,8 @@ class NumpyBench:
         if is_scaled and not self._by_scipy:
             notes += (_GAPS,)
         built = instrument.Built(choice={BLAS: scipy_title()}) if self._by_scipy else instrument.Built()
-        self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built)
+        unit = Work(flops=problem.flops)
+        self.prepared = instrument.Prepared(("host",), sets=sets, notes=notes, built=built, unit=unit)
 
     def verify(self, when: instrument.When) -> instrument.Verified:
         if when == "exact":

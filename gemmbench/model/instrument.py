@@ -111,7 +111,7 @@ class Prepared:
     memory: str = ""  # how operands reach the device: mapped, staged, pageable
     sets: int = 1  # of operands that it rotates among
     notes: tuple[str, ...] = ()  # for the row, where it has samples
-    unit: Work = field(default_factory=Work)  # what a probe's problem does with ``work=1``
+    unit: Work = field(default_factory=Work)  # what a problem of a probe or of numpy does with ``work=1``
     parts: bool = False  # whether clock "parts" splits the host's: seconds of every problem, by `row.PARTS`
     cycle: bool = False  # whether clock "cycle" does so of a whole map cycle
     trips: tuple[int, int] = (1, 1)  # the least and the most ``work`` of a probe that is measured

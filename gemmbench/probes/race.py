@@ -12,9 +12,10 @@ from functools import partial
 import numpy as np
 
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES, DType, HostArray, decode
 from gemmbench.model.instrument import Batch, Handle, Instrument, LostError, NotMeasuredError, Prepared
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Check, Parameters
 from gemmbench.model.units import GIGA, by_key, number
 from gemmbench.model.units import rate as shown_rate
@@ -31,11 +32,14 @@ _MOST_RATIO_S = 2.0
 _SHORT_S = 2e-4  # of launches so short, only the minima of many are meaningful
 
 
-def control_case(device: DeviceFacts) -> Case:
+def control_case(device: DeviceFacts | None, case: Case) -> Case:
     """A multiply-add kernel that keeps all cores of a CPU busy, always with the same parameters.
 
-    The time for a fixed amount of its work, chosen by `trips_for`, shows whether others use the cores.
+    Without a device, a product by the host's BLAS that `case` names. The time for a fixed amount of work
+    shows whether others use the cores.
     """
+    if device is None:
+        return Case("gemm", HOST, case.variant, "float", {}, Gemm(512, 512, 512))
     loop: Parameters = {"form": "a*b+c", "chains": 4, "unroll": 16, "kernels": "4"}
     return Case("peak", device.index, "flops", "float", {"width": 8, **loop})
 

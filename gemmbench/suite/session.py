@@ -32,7 +32,7 @@ class Control:
     A slower burst shows other programs, steal, a shared physical core and a lower clock alike.
 
     Args:
-        devices: of the run; the first CPU among them runs the bursts.
+        devices: of the run; the first CPU among them runs the bursts, or the host's BLAS if there is none.
         worker: measures.
         limit_s: for a burst, including its preparation.
     """
@@ -46,30 +46,35 @@ class Control:
     def burst(self, case: Case, devices: Sequence[DeviceFacts]) -> tuple[float, ...]:
         """Run the control kernel on the CPU, and return its seconds per 10^9 operations as a tuple of one.
 
-        A burst less than 0.1 s old is used again. Return () for GPU cases, without a CPU, or after an error.
+        A burst less than 0.1 s old is used again. Return () for GPU cases, or after an error.
         """
         on_cpu = case.device == HOST or devices[case.device].type == "cpu"
-        if self._device is None or not on_cpu:
+        if not on_cpu:
             return ()
         ended, last = self._last
         if time.monotonic() - ended < _FRESH_S:
             return last
         self._worker.limit(self._limit_s)
         try:
-            if not self._kernels:
-                handle = self._worker.prepare(control_case(self._device), self._device, Policy())
-                trips, least = trips_for(handle, _BURST_S), handle.prepared.trips[0]
-                self._kernels = (replace(handle, work=trips), 1), (replace(handle, work=least), _LAUNCHES)
+            self._kernels = self._kernels or self._prepared(case)
             seconds = work = 0.0
             for kernel, count in self._kernels:
                 clock = kernel.prepared.clocks[0]
                 seconds += count * min(kernel.batch(clock, count).wall_s for _ in range(_BURSTS))
                 work += count * amount(kernel.prepared) * kernel.work
             self._last = time.monotonic(), (seconds / work * GIGA,)
-            return self._last[1]
         except NotMeasuredError:
-            self._device = None
-            return ()
+            self._last = math.inf, ()  # never too old
+        return self._last[1]
+
+    def _prepared(self, case: Case) -> tuple[tuple[Handle, int], ...]:
+        """A long launch and many short ones; of the host's BLAS, which has no launches, products alone."""
+        handle = self._worker.prepare(control_case(self._device, case), self._device, Policy())
+        if self._device is None:
+            product_s = min(handle.batch(handle.prepared.clocks[0], 1).wall_s for _ in range(_BURSTS))
+            return ((handle, math.ceil(_BURST_S / product_s)),)
+        trips, least = trips_for(handle, _BURST_S), handle.prepared.trips[0]
+        return (replace(handle, work=trips), 1), (replace(handle, work=least), _LAUNCHES)
 
 
 def run(

@@ -92,7 +92,8 @@ def test_a_row_has_its_work_its_choice_and_its_evidence(device: DeviceFacts) -> 
 
 def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: DeviceFacts) -> None:
     instrument = in_process.InProcess(ProbeExecutor(runtime(device)))
-    with instrument.prepare(control_case(device), device, QUICK) as handle:
+    case = Case("gemm", device.index, "naive", "float", {})
+    with instrument.prepare(control_case(device, case), device, QUICK) as handle:
         control = replace(handle, work=trips_for(handle, 0.005))
         assert control.verify("before").check.verdict == "ok"
         assert control.batch(control.prepared.clocks[0], 1).count == 1

@@ -49,8 +49,7 @@ class Machine(FakeProbes):
         like: int | None = None,
         problem: Gemm | None = None,
     ) -> Handle:
-        assert device is not None
-        assert device.type == "cpu"
+        assert device is None or device.type == "cpu"
         handle = super().prepare(case, device, policy, like, problem)
         self._scripts[handle.number] = self._trips()
         return handle
@@ -123,12 +122,19 @@ def test_a_burst_is_a_long_launch_and_many_of_the_least_work() -> None:
 
 
 def test_rows_on_a_gpu_have_none() -> None:
-    _, rows = run(Machine(), cases(1, 0), (fake.CPU, fake.GPU))
-    assert bursts_of(rows) == [(), (1, 1)]
     machine = Machine()
-    _, rows = run(machine, cases(0, HOST), (fake.GPU,))
-    assert bursts_of(rows) == [(), ()]
-    assert not machine.candidates
+    _, rows = run(machine, cases(1, 0), (fake.CPU, fake.GPU))
+    assert bursts_of(rows) == [(), (1, 1)]
+    assert len(machine.candidates) == 1
+
+
+def test_without_a_cpu_among_the_devices_the_hosts_blas_runs_the_bursts() -> None:
+    machine = Machine(1, 1, 1, 1.2)
+    _, rows = run(machine, cases(0, HOST, HOST), (fake.GPU,))
+    assert bursts_of(rows) == [(), (1, 1), (1, 1.2), (1, 1)]
+    assert asked(machine) == [64, 128, 256, 256]
+    assert {work for _, work in machine.launched} == {1}
+    assert machine.launched[-1][0] * 1e-6 == pytest.approx(session._BURST_S, rel=0.5)
 
 
 def test_a_slowed_row_is_measured_again_once_at_the_end_and_supersedes() -> None:
