@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gemmbench.gemm.numpy_blas import NumpyExecutor
 from gemmbench.model.case import Case, Policy
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.instrument import NotMeasuredError
 from gemmbench.opencl.runtime import Runtime
 from gemmbench.plan import peak_plan
@@ -98,6 +99,14 @@ def test_the_control_case_is_one_kernel_that_computes_what_it_says(device: Devic
         assert control.verify("before").check.verdict == "ok"
         assert control.batch(control.prepared.clocks[0], 1).count == 1
         assert handle.prepared.trips[0] <= control.work <= handle.prepared.trips[1]
+
+
+def test_without_a_device_the_control_case_is_a_product_of_the_hosts_blas() -> None:
+    case = control_case(None, Case("gemm", HOST, "numpy", "double", {}))
+    with in_process.InProcess(NumpyExecutor()).prepare(case, None, QUICK) as handle:
+        assert handle.prepared.unit.flops == 2 * 512**3
+        assert handle.batch(handle.prepared.clocks[0], 2).count == 2
+        assert handle.verify("before").check.verdict == "ok"
 
 
 def test_a_probe_that_does_not_compile_is_failed_with_the_drivers_words(
