@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 make_machine = machine.default  # replaced in tests
 make_caching_machine = machine.caching  # replaced in tests
 make_patient = ExaminedMachine  # what `doctor` looks at; replaced in tests
+_CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
+_MANY = 3  # runs, whose charts take a while
 
 
 def stderr() -> Console:
@@ -340,9 +342,6 @@ def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool
         run.check_measured()
 
 
-_CROWD = 8  # lines of a chart: what a kernel adds to the one before is hard to see in it
-
-
 def draw(runs: Sequence[run_file.Run], kind: str | None, path: Path) -> None:
     """Draw a chart of runs; `UsageError` if it cannot be drawn or written."""
     from gemmbench import chart_views  # matplotlib takes a second to import
@@ -514,9 +513,6 @@ def comparison_of(job: checking.Job, outcome: CheckOutcome) -> comparisons.Compa
     """Return the comparison of a check. After an interruption, compare the rows measured so far."""
     baseline = job.baseline
     return outcome.comparison or comparisons.compare(baseline.runs, [job.run], baseline.rules)
-
-
-_MANY = 3  # runs, whose charts take a while
 
 
 @_takes(comparing.ReportOptions)

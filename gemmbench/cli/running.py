@@ -29,6 +29,7 @@ from gemmbench.report.table import stdout
 from gemmbench.suite.run import prepared
 
 Command = Callable[..., Any]
+_LINE = 48  # columns for the text of an option
 
 
 class Option(click.Option):
@@ -67,9 +68,6 @@ class Grouped(click.Command):
 
 def _is_brief(ctx: click.Context) -> bool:
     return "-h" in ctx.meta.get(COMMAND_WORDS, ())
-
-
-_LINE = 48  # columns for the text of an option
 
 
 def _line(text: str) -> str:

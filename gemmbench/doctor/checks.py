@@ -16,6 +16,7 @@ from gemmbench.model.units import by_key, clean, counted, listed, number, percen
 from gemmbench.opencl import drivers
 
 _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
+_INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,6 @@ def _pci_gpus(machine: ExaminedMachine) -> dict[str, list[str]]:
         if (maker := _VENDORS.get(machine.optional(f"{slot}/vendor")))
         if machine.optional(f"{slot}/class").startswith(_DISPLAY)
     )
-
-
-_INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
 
 
 @check("cpu")

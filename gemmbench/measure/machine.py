@@ -39,6 +39,7 @@ EXECUTORS = {
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
     **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 """Module and class by kind, imported when first asked for."""
 
 
@@ -289,9 +290,6 @@ def _cpu_name() -> str:
             if line.startswith("model name"):
                 return " ".join(line.split(":", 1)[1].split())
     return platform.processor() or platform.machine()
-
-
-_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
 
 @dataclass(frozen=True)

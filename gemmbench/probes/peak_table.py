@@ -23,6 +23,8 @@ _MOST_REMARKS = 3  # below a table, unless -v was given
 _AGAIN = "close other programs and run again; -v has the reasons"
 _LACKING = ("unsupported", "skipped")
 _MEMORY = ("bandwidth", "transfer", "latency")
+_EVIDENCE = {"doubling": "twice", "event_over_wall": "events", "unrolling": "unrolling"}
+_SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
 @dataclass(frozen=True)
@@ -163,9 +165,6 @@ def _details(run: Run, device: int, rows: Sequence[Row], divisor: float) -> Shee
     )
 
 
-_EVIDENCE = {"doubling": "twice", "event_over_wall": "events", "unrolling": "unrolling"}
-
-
 def _theoretical(run: Run, device: int, row: Row) -> theory.Ceiling | None:
     if device == HOST or row.variant != PLAIN:
         return None
@@ -286,9 +285,6 @@ def _row_name(row: Row) -> str:
 def is_sized(row: Row) -> bool:
     """Whether a row is of a set or transfer of one size."""
     return "bytes" in row.parameters
-
-
-_SHARES = (("p10", 0.1), ("median", 0.5), ("p90", 0.9), ("p99", 0.99))
 
 
 def memory_sheets(run: Run, verbose: bool = False) -> list[Sheet]:

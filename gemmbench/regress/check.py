@@ -38,6 +38,7 @@ from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
 LOOKS = 2  # further measurements of a suspicious row
+_AA_SHARE = 0.95  # of the rows, for the conclusion
 
 
 @dataclass
@@ -377,9 +378,6 @@ def _selected_devices(
             across = "device,driver" if different[0] == "device" else "driver"
             raise UsageError(f"{different[1]} (--across {across} compares anyway)")
     return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
-
-
-_AA_SHARE = 0.95  # of the rows, for the conclusion
 
 
 @dataclass(frozen=True)

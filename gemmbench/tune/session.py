@@ -36,6 +36,8 @@ MakeCaching = Callable[[str], object]  # creates a machine that caches compiled 
 
 Measure = Callable[[Case, Policy], Row]
 Ahead = Callable[[Sequence[Case]], None]  # gets the cases that will probably be measured next
+_TEMPORARY: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # may differ in another call
+_END_LIMIT_S = 10.0  # for processes to end
 
 
 @dataclass(frozen=True)
@@ -384,9 +386,6 @@ class Tuner:
         self.ahead([step for step in steps if isinstance(step, Case)])
 
 
-_TEMPORARY: tuple[Status, ...] = ("skipped", "crashed", "timed-out")  # may differ in another call
-
-
 class Cache:
     """A tuner's file: rows in the order of measuring, locked against other tuners until it is closed."""
 
@@ -443,9 +442,6 @@ class Cache:
 
     def close(self) -> None:
         self._file.close()
-
-
-_END_LIMIT_S = 10.0  # for processes to end
 
 
 class Builders:
