@@ -28,6 +28,7 @@ from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row,
 from gemmbench.stats import rates
 
 _EDGE = 256  # of the trial problem where no smaller problem was measured
+_GROWS = 4  # so many times longer are the edges of the next trial
 _MORE = 8  # times the flops of the trial problem: a case of fewer is not predicted from it
 _TRIALS = 8  # in a batch: one launch of a GPU may take longer than the trial problem
 _PARTS, _PARTS_SHARE = 3, 0.1  # problems that are timed part by part, and their share of the budget
@@ -321,24 +322,32 @@ def refuse_if_too_slow(
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
     The time of a smaller problem is scaled by flops. That is the case's `measured` one, or a trial of at most
-    256 x 256 x 256, which runs here. A case with less than 8 times the trial's flops is not predicted. Raises
-    `NotMeasuredError` (skipped) with the predicted time, `WrongError` if the trial's exact test fails.
+    256 x 256 x 256, which runs here. A problem with over 64 times its flops is not refused by it, because a
+    small one may not fill the device: a larger trial decides. A case with less than 8 times the trial's flops
+    is not predicted. Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if a trial's
+    exact test fails.
     """
-    problem = case.gemm
-    if case.measured:
-        smaller, took_s = case.measured
-    else:
-        m, n, k = (min(side, _EDGE) for side in (problem.m, problem.n, problem.k))
-        smaller = replace(problem, m=m, n=n, k=k, batch=1)
-        if not smaller.flops or _MORE * smaller.flops > problem.flops:
+    problem, known, edge = case.gemm, case.measured, _EDGE
+    while True:
+        if known is None:
+            m, n, k = (min(side, edge) for side in (problem.m, problem.n, problem.k))
+            smaller = replace(problem, m=m, n=n, k=k, batch=1)
+            if not smaller.flops or _MORE * smaller.flops > problem.flops:
+                return
+            with instrument.prepare(case, device, replace(policy, cold=False), problem=smaller) as handle:
+                check_exact(case, handle)
+                clock = handle.prepared.clocks[0]
+                handle.batch(clock, 1)  # the first run is slow
+                known = smaller, handle.batch(clock, _TRIALS).seconds[clock]  # a GPU may be waking up
+            edge *= _GROWS
+        smaller, took_s = known
+        if not (error := too_slow(took_s * problem.flops / smaller.flops, policy)):
             return
-        with instrument.prepare(case, device, replace(policy, cold=False), problem=smaller) as handle:
-            check_exact(case, handle)
-            clock = handle.prepared.clocks[0]
-            handle.batch(clock, 1)  # the first run is slow
-            took_s = handle.batch(clock, _TRIALS).seconds[clock]  # not wall time: a GPU may be waking up
-    if error := too_slow(took_s * problem.flops / smaller.flops, policy):
-        raise error
+        is_whole = smaller.flops * problem.batch == problem.flops * smaller.batch
+        is_near = problem.flops <= _GROWS**3 * smaller.flops
+        if is_whole or is_near or too_slow(took_s * _GROWS**3, policy):
+            raise error
+        known = None
 
 
 def row_of(case: Case, handle: Handle) -> Row:

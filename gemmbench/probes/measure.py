@@ -229,7 +229,8 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     staircase = probe.bench in ("working-set", "chase")
     sampled = yield from _sampled(task, winner, _STEP_SHARE if staircase else _SAMPLING_SHARE)
     scope, hops = sampled.scopes["kernel"], winner.work if is_latency else 1
-    each = replace(scope, seconds=tuple(value / hops for value in scope.seconds), batch=scope.batch * hops)
+    seconds, tick_s = tuple(value / hops for value in scope.seconds), (scope.tick_s or 0.0) / hops
+    each = replace(scope, seconds=seconds, batch=scope.batch * hops, tick_s=tick_s)
     row = replace(
         case.row("ok"),
         work=work,

@@ -223,7 +223,8 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
     good = [each for each in news if each.rows[key].status == "ok"]
     if not good:
         return _not_run(baseline, line, news[0]) if was_ok else _NO_RATE
-    if all(each.rows[key].measured_utc for each in good):
+    good = [each for each in good if not each.rows[key].measured_utc]
+    if not good:
         return _CACHED
     line = replace(line, row=good[0].rows[key], device=device_title(good[0].run, good[0].rows[key]))
     if not was_ok:

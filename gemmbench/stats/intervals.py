@@ -10,7 +10,6 @@ from functools import lru_cache
 
 import numpy as np
 
-CONFIDENCE = 0.95
 LEAST_SAMPLES = 3  # with fewer the uncertainty of the median is unknown
 _ALIKE = 0.99  # the largest autocorrelation that is used
 _CORRELATED_FROM = 20  # samples, from which their correlation can be estimated
@@ -85,7 +84,7 @@ def _low_rank(count: int) -> int:
     rank, below = -1, 0
     while True:
         below += math.comb(count, rank + 1)
-        if 2 * below > (1 - CONFIDENCE) * 2**count:
+        if 40 * below > 2**count:  # 2 below > 5 %, in integers of any size
             return max(rank, 0)
         rank += 1
 

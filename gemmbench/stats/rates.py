@@ -264,8 +264,9 @@ def noise(row: Row) -> float | None:
 
 def is_uncertain(run: Run, row: Row) -> bool:
     """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
-    value = noise(row)
-    is_wide = row.status == "ok" and value is not None and value > UNCERTAIN
+    scope = finest_scope(row) if row.status == "ok" else None
+    times = summary(row, scope) if scope else None
+    is_wide = times is not None and times.noise > UNCERTAIN  # infinite for one or two samples
     return is_wide or slowed(run, row) > UNCERTAIN
 
 
@@ -572,7 +573,8 @@ def counted_scope(row: Row, scope: str | None) -> str | None:
 
 def work(row: Row) -> int:
     """The work of one sample of a row: flops, else bytes, else 1."""
-    return flops_of(row) or (row.work.bytes if row.work else 0) or 1
+    moved = row.parameters.get("bytes", 0) if row.kind == "transfer" else 0  # also if mapping moves nothing
+    return flops_of(row) or int(moved) or (row.work.bytes if row.work else 0) or 1
 
 
 def _versus_fields(row: Row) -> dict[str, object]:

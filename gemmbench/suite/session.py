@@ -102,7 +102,8 @@ def run(
     for case, before in slow:
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
-        loss = rates.burst_loss(row, best_s)
+        has_bursts = row.conditions and row.conditions.control_s
+        loss = rates.burst_loss(row, best_s) if has_bursts else math.inf
         if row.status == "ok" and loss < rates.burst_loss(before, best_s):
             yield steps.finished(replace(row, supersedes=True))
         failures += loss > rates.UNCERTAIN
@@ -197,9 +198,9 @@ class Steps:
             self._timed[_kernel_key(row)].append((rates.gemm_of(row), times.median))
 
     def _largest_smaller(self, case: Case) -> tuple[Gemm, float] | None:
-        """The largest smaller problem that this run has measured with a case's kernel, and its seconds."""
+        """The largest smaller problem that was measured with a case's kernel, and its least seconds."""
         smaller = [each for each in self._timed[_kernel_key(case)] if each[0].flops < case.gemm.flops]
-        return max(smaller, key=lambda each: each[0].flops, default=None)
+        return max(smaller, key=lambda each: (each[0].flops, -each[1]), default=None)
 
 
 def _kernel_key(of: Case | Row) -> tuple[object, ...]:

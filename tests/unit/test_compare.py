@@ -15,6 +15,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import DIFFERENCES, Rules
 from gemmbench.regress.baseline import device_map, exact_positions, only_preset_differs
 from gemmbench.regress.compare import ComparedRow, Comparison, compare
+from gemmbench.stats import rates
 from tests import fake_runs as fake
 from tests.compare_runs import again, repeated, small
 
@@ -341,6 +342,20 @@ def test_cached_rows_are_no_measurement() -> None:
     fresh = replace(again(2), rows=(*again(2).rows, fake.peak_row(1, 100.0)))
     found = compare([old, replace(old, path="again")], [fresh])
     assert next(each for each in found.lines if each.row.kind == "peak").runs == (1, 1)
+
+
+def test_a_cached_row_is_not_averaged_with_a_measured_one() -> None:
+    peaks = [fake.peak_row(1, rate) for rate in (100.0, 99.0, 50.0)]
+    peaks[1] = replace(peaks[1], measured_utc="2026-11-20T00:00:00Z")
+    old, *news = [replace(again(n), rows=(row,), path=str(n)) for n, row in enumerate(peaks)]
+    (mine,) = compare([old], news).lines
+    assert mine.ratio is not None
+    assert mine.ratio.median == pytest.approx(2.0, rel=0.01)
+
+
+def test_a_transfer_that_moves_nothing_is_compared_by_its_time() -> None:
+    row = replace(fake.peak_row(1, 1.0), kind="transfer", parameters={"bytes": 4096}, work=Work(bytes=4096))
+    assert rates.work(replace(row, work=Work(bytes=0))) == rates.work(row) == 4096
 
 
 def test_baselines_of_another_driver_are_left_out() -> None:

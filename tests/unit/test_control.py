@@ -32,6 +32,7 @@ class Machine(FakeProbes):
         super().__init__()
         self._bursts = iter(bursts)
         self._slower = 1.0
+        self.last = 1000
         self.asked: list[Case] = []
         self.limits: list[float] = []
         self.launched: list[tuple[int, int]] = []  # number of launches, and work of each
@@ -55,6 +56,8 @@ class Machine(FakeProbes):
         return handle
 
     def start(self, handle: int, clock: str, count: int, work: int = 1) -> None:
+        if len(self.limits) > self.last:
+            raise NotMeasuredError("crashed", "the driver's process was killed")
         self.launched.append((count, work))
         super().start(handle, clock, count, work)
 
@@ -206,6 +209,22 @@ def test_a_case_is_told_the_largest_smaller_problem_that_was_measured_with_its_k
     run(machine, (middle, small, large, other))
     found = [case.measured for case in machine.asked]
     assert found == [None, None, (middle.gemm, pytest.approx(128e-6)), None]
+
+
+def test_of_several_times_of_a_problem_the_least_counts() -> None:
+    (small, large), steps = cases(0, 0), session.Steps((fake.CPU,), Policy())
+    for seconds in (0.3, 0.1, 0.2):
+        row = replace(small.row("ok"), samples={"host": Scope((seconds,) * 3, 1, "stable")})
+        steps._remember_time(row)
+    assert steps._largest_smaller(large) == (small.gemm, pytest.approx(0.1))
+
+
+def test_a_row_without_bursts_takes_no_slowed_rows_place() -> None:
+    machine = Machine(1, 1, 1, 1.2)
+    machine.last = 4  # bursts, before they fail
+    _, rows = run(machine, cases(0, 0))
+    assert asked(machine) == [64, 128, 128]
+    assert bursts_of(rows) == [(1, 1), (1, 1.2)]
 
 
 def test_the_burst_after_a_row_is_also_that_before_the_next(monkeypatch: pytest.MonkeyPatch) -> None:

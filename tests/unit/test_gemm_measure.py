@@ -128,6 +128,28 @@ def test_what_the_run_has_measured_of_a_kernel_needs_no_trial(
     assert [entry[4] for entry in instrument.log if entry[0] == "prepare"] == [None] * (not is_skipped)
 
 
+@pytest.mark.parametrize(
+    ("problem", "measured", "trials"),
+    [
+        (Gemm(1024, 1024, 1024), (Gemm(16, 16, 16), 4e-5), [256]),  # 10.5 s by flops alone
+        (Gemm(16384, 16384, 16384), None, [256, 1024]),  # 16 s by a trial that a GPU does not notice
+        (Gemm(256, 256, 256, batch=40_000), None, [256]),  # no larger trial is possible: 2.4 s
+    ],
+)
+def test_a_small_problem_alone_does_not_refuse_one_that_is_far_larger(
+    problem: Gemm, measured: tuple[Gemm, float] | None, trials: list[int]
+) -> None:
+    instrument = FakeInstrument(seconds={"naive": itertools.repeat(6e-5)})
+    known = replace(case(problem), measured=measured)
+    if problem.batch > 1:
+        with pytest.raises(NotMeasuredError, match=r"takes about 2\.40 s"):
+            run(instrument, known)
+    else:
+        assert run(instrument, known).status == "ok"
+    edges = [entry[4].m for entry in instrument.log if entry[0] == "prepare" and entry[4]]
+    assert edges == trials
+
+
 class Stamped(FakeInstrument):
     """The verified launch takes so long."""
 

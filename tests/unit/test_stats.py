@@ -45,6 +45,11 @@ def test_the_ends_are_order_statistics() -> None:
         assert (found.median, found.minimum) == ((count + 1) / 2, 1)
 
 
+def test_thousands_of_samples_have_an_interval() -> None:
+    found = summarize(np.random.default_rng(1).permutation(np.arange(1.0, 3000)).tolist())
+    assert found.low == pytest.approx(1500 - 0.98 * math.sqrt(3000), abs=9)
+
+
 @pytest.mark.parametrize("count", [3, 10, 30])
 def test_samples_that_are_equal_have_no_noise(count: int) -> None:
     assert summarize([0.25] * count).noise == 0

@@ -16,7 +16,7 @@ from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
-from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Work
+from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
@@ -187,6 +187,12 @@ def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> 
     assert all(figure.startswith("~") for figure in cells(table, "tiled")[:6])
     assert "~ uncertain by more than 5 %: close other programs" in text(show(replace(run, rows=tuple(rows))))
     assert "~" not in text(show(run))
+
+
+def test_a_row_of_two_samples_is_marked() -> None:
+    run = fake.fake_square()
+    short = replace(run.rows[0], samples={"kernel": Scope((1e-3, 1e-3), 1, "budget")})
+    assert rates.is_uncertain(run, short)
 
 
 def test_a_kernel_that_was_asked_for_by_name_says_why_it_cannot_run() -> None:
