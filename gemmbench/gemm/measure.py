@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from gemmbench.gemm.operands import LONG_S
 from gemmbench.ladder import variant_of
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
@@ -406,12 +407,12 @@ def _untimed_row(row: Row, handle: Handle) -> Row:
 def _timing_clocks(case: Case, handle: Handle, one_s: float, policy: Policy) -> tuple[str, ...]:
     """The clocks that time a row, the finest first: all of the handle, or only "host" for a long problem.
 
-    That is if `policy.min_batches` batches of each clock exceed the budget: the host clock reads events too.
-    Kernels with images keep all, because the host's upload fills an image without a launch.
+    That is if `policy.min_batches` batches of each clock exceed the budget, from 5 ms on: then the host clock
+    reads events too. Kernels with images keep all, because the host's upload fills an image without a launch.
     """
     clocks = handle.prepared.clocks
-    is_long = len(clocks) * policy.min_batches * one_s > policy.budget_s and "host" in clocks
-    return ("host",) if is_long and not variant_of(case).launches.images else clocks
+    fits = len(clocks) * policy.min_batches * one_s <= policy.budget_s or one_s < LONG_S
+    return clocks if fits or "host" not in clocks or variant_of(case).launches.images else ("host",)
 
 
 def _parts_count(row: Row, policy: Policy) -> int:

@@ -180,6 +180,15 @@ def test_the_launch_that_was_verified_decides_what_is_timed(name: str, seconds: 
         assert ("timing device" in stages, "timing host" in stages) == (apart, True)
 
 
+def test_below_5_ms_every_clock_is_timed_however_small_the_budget() -> None:
+    """Because the host clock reads no events there."""
+    instrument = Stamped()
+    instrument.running_s = 0.004
+    stages: list[Any] = []
+    run(instrument, case(), replace(POLICY, budget_s=0.01), stages=stages)
+    assert "timing device" in stages
+
+
 def test_a_slow_row_has_three_batches_of_each_scope_however_small_its_budget() -> None:
     instrument = FakeInstrument(seconds={"naive": itertools.repeat(0.4)})
     row = run(instrument, case())
