@@ -30,7 +30,7 @@ from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
-from gemmbench.model.units import clean, reason_of
+from gemmbench.model.units import clean, counted, reason_of
 from gemmbench.opencl.drivers import sentence
 from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
@@ -327,7 +327,7 @@ def finish(outcome: Outcome, run: Run, chosen: MeasurementOptions, verbose: bool
     if outcome.error:
         raise UsageError(str(outcome.error))
     if chosen.save and not outcome.interrupted:
-        say(f"Saved {len(run.rows)} rows in {chosen.save}.", quiet)
+        say(f"Saved {counted(len(run.rows), 'row')} in {chosen.save}.", quiet)
     if chosen.plot and run.rows:
         draw([run], chosen.chart, chosen.plot)
         say(f"Drew {chosen.plot}.", quiet)

@@ -402,9 +402,9 @@ def _check_scalars(problems: Iterable[Gemm]) -> None:
                     f"{name} must be a whole number for {problem.dtype}, whose products are integers, "
                     f"not {value:g}"
                 )
-            scalar = DTYPES[DTYPES[problem.dtype].scalar]
-            if abs(value) > scalar.largest:
-                raise ParameterError(f"{name} = {value:g} is beyond the range of {scalar.name}")
+            for dtype in (DTYPES[DTYPES[problem.dtype].scalar], problem.result):
+                if abs(value) > dtype.largest:
+                    raise ParameterError(f"{name} = {value:g} is beyond the range of {dtype.name}")
 
 
 _KINDS = ("gpu", "accelerator", "cpu")  # in the order of the default; what is not listed comes last

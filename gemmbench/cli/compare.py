@@ -18,7 +18,7 @@ from gemmbench.exports import records
 from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.options import CHART
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.options.measuring import PeakOptions
@@ -111,7 +111,7 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
             return
         made = api.follow_check(job, options)
     if job.file:
-        api.say(f"Saved {len(job.rows)} rows in {job.file.path}.", options.quiet)
+        api.say(f"Saved {counted(len(job.rows), 'row')} in {job.file.path}.", options.quiet)
     if options.aa and job.rows:
         _show_aa(aa_report([job.run], options.rules), options)
     elif job.rows:

@@ -152,7 +152,9 @@ def tune(options: TuneOptions) -> None:
         where = f"{len(run.rows)} rows are saved in {run.path}; the same command continues"
         api.say(f"gemmbench: interrupted; {where}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
-    api.say(f"Saved {len(run.rows)} rows in {run.path}; the same command continues.", options.quiet)
+    api.say(
+        f"Saved {counted(len(run.rows), 'row')} in {run.path}; the same command continues.", options.quiet
+    )
     first = result(run).default
     if first and first.trouble and first.trouble.status == "wrong":  # the tuner's own failures are table rows
         raise click.exceptions.Exit(EXIT_WRONG)
@@ -188,5 +190,5 @@ def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:
     counts = f"{space.combinations:,} combinations, {space.allowed:,} meet the constraints"
     console.print(Text(f"{counts}, {len(space.configurations):,} fit the device."))
     console.print(
-        Text(f"At most {counted(len(space.configurations), 'configuration')}, about {age(options.budget)}")
+        Text(f"At most {counted(len(space.configurations), 'configuration')} and {age(options.budget)}")
     )

@@ -379,8 +379,6 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
 
     share: Columns[Row] = {"of peak": lambda row: Cell(units.share(rates.peak_fraction(run, row, scope)))}
     has_peak = any(rates.peak_fraction(run, row, scope) for row in able)
-    scalars = f", alpha = {problem.alpha:g}, beta = {problem.beta:g}"
-    scalars = scalars if (problem.alpha, problem.beta) != (1.0, 0.0) else ""
     sheet = table(
         able,
         {"": name},
@@ -392,7 +390,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     return replace(
         sheet,
         heading=heading(run, device, dtype),
-        caption=f"{dtype} GEMM, {problem.title}{scalars}, {unit}",
+        caption=f"{dtype} GEMM, {problem.title}, {unit}",
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.remarks(run, device, able, shape, "problem"),

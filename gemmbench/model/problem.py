@@ -18,6 +18,7 @@ class Dimensions:
     n: int
     k: int
     alpha: float = 1.0
+    beta: float = 0.0
     ld: Leading | UnsetType | None = None  # None or unset: rows have nothing between them
     trans_a: bool | UnsetType = False  # A is stored k x m, and op(A) is its transpose
     trans_b: bool | UnsetType = False  # B is stored n x k, and op(B) is its transpose
@@ -84,7 +85,13 @@ class Dimensions:
     def title(self) -> str:
         """For a caption: ``m = n = k = 2048``, ``m = 96, n = 3025, k = 363, NT``."""
         lengths = f"m = n = k = {self.m}" if self.is_square else f"m = {self.m}, n = {self.n}, k = {self.k}"
-        return lengths + self.apart(" = ", ", ")
+        return lengths + self.apart(" = ", ", ") + self.scalars
+
+    @property
+    def scalars(self) -> str:
+        """Behind a caption: ``, alpha = 2, beta = 0.5``; "" for 1 and 0."""
+        is_plain = (self.alpha, self.beta) == (1.0, 0.0)
+        return "" if is_plain else f", alpha = {self.alpha:g}, beta = {self.beta:g}"
 
 
 def leading(

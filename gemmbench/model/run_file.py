@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import gc
 import os
+import shlex
 import shutil
 import stat
 import sys
@@ -29,6 +30,7 @@ if sys.platform == "win32":
 else:
     import fcntl
 
+TUNE_VIEW = "tune"  # of its runs
 _PAST_THE_END = 1 << 40  # Windows locks bytes, and nobody else could read those that hold rows
 
 
@@ -377,7 +379,7 @@ def _conditions(header: Header, other: Header) -> dict[str, object]:
     host = header.host
     pairs = zip(header.devices, other.devices, strict=False)
     return {
-        "another command": essential(header.command),
+        "another command": shlex.join(("gemmbench", *essential(header.command))),
         "another gemmbench": header.gemmbench,
         "other devices": tuple(
             f"{device.name} | {device.platform} {device.driver} | {device.compute_units} units"
@@ -390,9 +392,6 @@ def _conditions(header: Header, other: Header) -> dict[str, object]:
         "another BLAS": host.blas,
         **{f"another {name}": value for name, value in asdict(header.policy).items()},
     }
-
-
-TUNE_VIEW = "tune"  # of its runs
 
 
 def is_tuning(run: Run) -> bool:

@@ -398,8 +398,9 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """The kernels that were asked for by name: tables tell why one of them cannot run."""
-        return names.named_kernels(self.kernels, self.user_kernels)
+        """The kernels and libraries asked for by name: tables tell why one of them cannot run."""
+        libraries = (name for name in self.baseline.split(",") if name in ladder.BY_NAME)
+        return (*names.named_kernels(self.kernels, self.user_kernels), *libraries)
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
@@ -477,7 +478,7 @@ class GemmCommandOptions(MeasurementOptions):
             names.of_groups(self.kernels, self.baseline, self.user_kernels, device) for device in devices
         ]
         faster = {} if "all" in names.split(self.kernels) else ladder.FASTER
-        return fitting(cases, groups, (*self.named, *self.baseline.split(",")), faster)
+        return fitting(cases, groups, self.named, faster)
 
     def more_kernels(self, devices: Sequence[DeviceFacts], plan: Plan) -> int:
         """Count the built-in OpenCL kernels that could run on the devices but are not in the plan.
@@ -587,8 +588,8 @@ def _length(help: str, **spec: Any) -> Any:
 class GemmOptions(GemmCommandOptions):
     """Measure one problem, with generated matrices or your own.
 
-    The table lists the fastest kernel first. -v adds the time of every scope and launch. --plot draws the
-    kernels as bars against the measured peak.
+    The table lists the fastest kernel first; --kernel all and ladder keep the ladder's order. -v adds the
+    time of every scope and launch. --plot draws the kernels as bars against the measured peak.
     """
 
     command: ClassVar[str] = "gemm"

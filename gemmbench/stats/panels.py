@@ -54,8 +54,7 @@ class Panel:
     def shape(self) -> str:
         """What varies and what is fixed: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
         fixed = next((row.problem for row in self.rows if row.problem), None)
-        ops = f", {fixed.ops}" if fixed and fixed.ops != "NN" else ""
-        ops += f", batch = {fixed.count}" if fixed and fixed.count > 1 else ""
+        ops = fixed.apart(" = ", ", ") + fixed.scalars if fixed else ""
         if self.axis == "m":
             return f"m = n = k{ops}"
         return f"k, with m = {fixed.m} and n = {fixed.n}{ops}" if fixed else "k"

@@ -284,7 +284,7 @@ def test_dry_run_says_how_large_the_space_is(call: Call, monkeypatch: pytest.Mon
     assert done.exit_code == 0
     assert "108 combinations, 108 meet the constraints, 108 fit the device." in done.stdout
     assert "BM: 32, 64, [128]" in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("At most 108 configurations, about ")
+    assert done.stdout.splitlines()[-1].startswith("At most 108 configurations and ")
 
 
 def test_other_shapes_and_several_sizes(call: Call, tmp_path: Path) -> None:

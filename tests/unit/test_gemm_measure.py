@@ -146,8 +146,8 @@ def test_a_small_problem_alone_does_not_refuse_one_that_is_far_larger(
             run(instrument, known)
     else:
         assert run(instrument, known).status == "ok"
-    edges = [entry[4].m for entry in instrument.log if entry[0] == "prepare" and entry[4]]
-    assert edges == trials
+    prepared: list[Any] = [entry[4] for entry in instrument.log if entry[0] == "prepare" and entry[4]]
+    assert [trial.m for trial in prepared] == trials
 
 
 class Stamped(FakeInstrument):

@@ -10,6 +10,7 @@ from gemmbench.ladder.variant import ParameterError
 from gemmbench.model.case import Case, Skip
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
+from gemmbench.options.measuring import SquareOptions
 from gemmbench.plan import alternating_with, gemm_plan, peak_plan, quick_widths
 
 DEVICE = DeviceFacts(
@@ -173,6 +174,17 @@ def test_a_problem_that_is_none_is_refused(bad: dict[str, object]) -> None:
 def test_integers_are_scaled_by_whole_numbers_alone(alpha: float, beta: float, name: str) -> None:
     with pytest.raises(ParameterError, match=f"{name} must be a whole number for char"):
         gemm_plan([DEVICE], [BY_NAME["naive"]], [Gemm(8, 8, 8, "char", alpha, beta)])
+
+
+def test_alpha_must_fit_the_type_of_c() -> None:
+    able = replace(DEVICE, dtypes=(*DEVICE.dtypes, "half"))
+    with pytest.raises(ParameterError, match=r"alpha = 1e\+06 is beyond the range of half"):
+        gemm_plan([able], [BY_NAME["tiled"]], [Gemm(8, 8, 8, "half", alpha=1e6)])
+
+
+def test_a_library_that_was_named_is_shown_even_if_it_cannot_run() -> None:
+    assert SquareOptions(kernels="tiled", baseline="cublas,numpy").named == ("tiled", "cublas", "numpy")
+    assert SquareOptions(kernels="best", baseline="all").named == ()
 
 
 def test_sums_that_could_leave_the_integers_of_c_are_skipped() -> None:
