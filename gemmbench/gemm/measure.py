@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from gemmbench.gemm.operands import LONG_S
+from gemmbench.gemm.operands import LONG_S, MOST_SETS
 from gemmbench.ladder import variant_of
 from gemmbench.measure.sampling import Metered, Sampled, alone, in_turn
 from gemmbench.measure.sensors import measure_energy
@@ -50,7 +50,8 @@ def _with_samples(
     """The row with the samples, notes and conditions of every clock; wrong if its rate exceeds the peak."""
     samples, notes = _checked_samples(sampled)
     if policy.cold and handle.prepared.sets > 1:
-        notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets")
+        most = ", the most: caches may hold them all" if handle.prepared.sets == MOST_SETS else ""
+        notes = (*notes, f"cold: rotates among {handle.prepared.sets} operand sets{most}")
     row = replace(
         row,
         samples=samples,

@@ -77,6 +77,7 @@ def same_bits(values: HostArray, others: HostArray) -> bool:
 
 
 SPLIT = ("parts", CYCLE)  # the clocks that split a problem
+MOST_SETS = 64  # of operands
 
 LONG_S = 0.005
 """From here on a problem in the host scope is split, too: events and waiting cost it less than 0.2 %."""
@@ -240,9 +241,6 @@ def save_result(path: str, values: HostArray) -> None:
         raise NotMeasuredError("failed", f"cannot write {path}: {reason_of(error).lower()}") from None
 
 
-_MOST_SETS = 64  # of operands
-
-
 def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
     """How many operand sets a GEMM rotates among: 1, or if cold, enough to fill the device's caches twice."""
     if not policy.cold or not problem.operand_bytes:
@@ -253,4 +251,4 @@ def operand_sets(problem: Gemm, device: DeviceFacts, policy: Policy) -> int:
 def rotating_sets(problem: Gemm, cache_bytes: int, most_bytes: int) -> int:
     """How many operand sets fill twice a cache: at least 1, at most 64, within ``most_bytes``."""
     size = max(1, problem.operand_bytes)
-    return max(1, min(ceil_div(2 * cache_bytes, size), _MOST_SETS, most_bytes // size))
+    return max(1, min(ceil_div(2 * cache_bytes, size), MOST_SETS, most_bytes // size))
