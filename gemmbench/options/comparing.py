@@ -431,7 +431,7 @@ class TuneOptions(Options):
                 raise UsageError("-n and -k need -m")
             if self.sizes is None and self.batch > 1:
                 raise UsageError("--batch says how many problems of a shape: give --sizes or -m too")
-            asked = None if self.sizes is None else names.choose_sizes(self.sizes, None, 1)
+            asked = None if self.sizes is None else names.choose_sizes(self.sizes, None, None, 1)
             return tuple(self._problem(size, size, size) for size in asked or default_sizes(device))
         if self.sizes is not None:
             raise UsageError("--sizes is for square problems and -m for others: choose one")

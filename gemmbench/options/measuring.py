@@ -503,12 +503,12 @@ class SquareOptions(GemmCommandOptions):
     command: ClassVar[str] = "square"
 
     min: int | None = problem_option("Smallest size.  [default: 64]", SIZE)
-    max: int = problem_option("Largest size.", SIZE, 1024, common=True)
+    max: int | None = problem_option("Largest size.  [default: 1024]", SIZE, common=True)
     sizes: str | None = problem_option(SIZES, metavar="LIST", common=True)
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = names.choose_sizes(self.sizes, self.min, self.max)
+        sizes = names.choose_sizes(self.sizes, self.min, self.max, 1024)
         return tuple(self._shape(size, size, size) for size in sizes)
 
 
@@ -524,12 +524,12 @@ class SweepKOptions(GemmCommandOptions):
     m: int = problem_option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), common=True)
     n: int = problem_option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), common=True)
     k_min: int | None = problem_option("Smallest k.  [default: 64]", SIZE)
-    k_max: int = problem_option("Largest k.", SIZE, 2048, common=True)
+    k_max: int | None = problem_option("Largest k.  [default: 2048]", SIZE, common=True)
     sizes: str | None = problem_option(SIZES, metavar="LIST")
 
     @cached_property
     def shapes(self) -> tuple[Shape, ...]:
-        sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max)
+        sizes = names.choose_sizes(self.sizes, self.k_min, self.k_max, 2048)
         return tuple(self._shape(self.m, self.n, size) for size in sizes)
 
 

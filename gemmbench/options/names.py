@@ -154,21 +154,21 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
             )
 
 
-def choose_sizes(text: str | None, low: int | None, high: int) -> tuple[int, ...]:
+def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int) -> tuple[int, ...]:
     """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
-    Without `low`, start at the smaller of 64 and `high`. Raise `UsageError` if a size is invalid, the range
-    is empty, or both a list and `low` are given.
+    Without `low`, start at the smaller of 64 and `high`, which is `usual` if None. Raise `UsageError` if a
+    size is invalid, the range is empty, or both a list and a range are given.
     """
     if text is not None:
         words = split(text)
         if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
-        if low is not None:
-            raise UsageError("--sizes takes the place of a range: leave out its smallest size")
+        if (low, high) != (None, None):
+            raise UsageError("--sizes takes the place of a range: leave out its smallest and largest size")
         return tuple(sorted({int(word) for word in words}))
-    if low is None:
-        low = min(64, high)
+    high = high or usual
+    low = low or min(64, high)
     if low > high:
         raise UsageError(f"the smallest size, {low}, is above the largest, {high}")
     powers = [1 << bit for bit in range(low.bit_length() - 1, high.bit_length()) if low < 1 << bit < high]
