@@ -110,7 +110,7 @@ def _workloads_sheet(
         for (name, form), values in zip(forms.items(), zip(*figures, strict=True), strict=True)
         if any(values)
     }
-    best, scalars = [line.best for line in lines], lines[0].problem.scalars
+    best = [line.best for line in lines]
     versus = _versus_column(rows, best, scope)
     versus = {f"{name}, {inner}" if name in columns else name: cells for name, cells in versus.items()}
     energy = {
@@ -123,9 +123,10 @@ def _workloads_sheet(
     body = list(zip(*by_column, strict=True))
     rated = [row for line in lines for row in (line.best, line.host) if row]
     shown = [*rated, *(row for row in rows if row.status in (*FAILED, "skipped"))]
+    kind = f"{dtype} GEMM{lines[0].problem.scalars}"
     return Sheet(
         heading=heading(run, device, dtype),
-        caption=f"{dtype} GEMM{scalars}, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
+        caption=f"{kind}, {unit} {sweep_table.SCOPE_WORDS[inner]} and with transfers",
         blocks=(("m", "n", "k", "best"), *(tuple(part) for part in parts if part)),
         rows=tuple(body if len(lines) > 1 else body[:1]),
         left=frozenset({"best"}),

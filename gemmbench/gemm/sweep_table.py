@@ -93,8 +93,7 @@ def _about(panel: Panel) -> str:
         return f"{panel.dtype} GEMM, {panel.shape}"
     m, n = problem.m, problem.n
     lengths = f"m = n = {m}" if m == n else f"m = {m}, n = {n}"
-    ops = f", {problem.ops}" if problem.ops != "NN" else ""
-    return f"{panel.dtype} GEMM, {lengths}{ops}" + (f", batch = {problem.count}" if problem.count > 1 else "")
+    return f"{panel.dtype} GEMM, {lengths}{problem.form}"
 
 
 def _sheet(run: Run, panel: Panel, scope: str) -> Sheet:

@@ -70,14 +70,14 @@ class Dimensions:
         """For a narrow column: ``512`` where m = n = k, else the shape."""
         return f"{self.m}{self.apart()}" if self.is_square else self.shape
 
-    def apart(self, between: str = "=", before: str = " ") -> str:
+    def apart(self, between: str = "=", before: str = " ", gaps: bool = True) -> str:
         """How it differs from one NN problem without gaps: `` NT lda=400 ldc=512``, `` batch=1024``; or "".
 
-        Leading dimensions count if longer than rows. `between` joins name and value, `before` is in front.
+        With `gaps`, leading dimensions longer than rows count. Each part is `before`, name, `between`, value.
         """
         ops = f"{before}{self.ops}" if self.ops != "NN" else ""
         wide = zip(("lda", "ldb", "ldc"), self.ld or (), self.tight, strict=False)
-        parts = [(name, ld) for name, ld, width in wide if ld != width]
+        parts = [(name, ld) for name, ld, width in wide if gaps and ld != width]
         parts += [("batch", self.count)] if self.count > 1 else []
         return ops + "".join(f"{before}{name}{between}{value}" for name, value in parts)
 
@@ -89,9 +89,14 @@ class Dimensions:
 
     @property
     def scalars(self) -> str:
-        """Behind a caption: ``, alpha = 2, beta = 0.5``; "" for 1 and 0."""
+        """For a caption: ``, alpha = 2, beta = 0.5``; "" for 1 and 0."""
         is_plain = (self.alpha, self.beta) == (1.0, 0.0)
         return "" if is_plain else f", alpha = {self.alpha:g}, beta = {self.beta:g}"
+
+    @property
+    def form(self) -> str:
+        """For the caption of a sweep: ``, NT, batch = 8, alpha = 2, beta = 0``; "" for one plain product."""
+        return self.apart(" = ", ", ", gaps=False) + self.scalars
 
 
 def leading(

@@ -54,10 +54,10 @@ class Panel:
     def shape(self) -> str:
         """What varies and what is fixed: ``m = n = k, NT, batch = 8``, ``k, with m = 1024 and n = 1024``."""
         fixed = next((row.problem for row in self.rows if row.problem), None)
-        ops = fixed.apart(" = ", ", ") + fixed.scalars if fixed else ""
+        form = fixed.form if fixed else ""
         if self.axis == "m":
-            return f"m = n = k{ops}"
-        return f"k, with m = {fixed.m} and n = {fixed.n}{ops}" if fixed else "k"
+            return f"m = n = k{form}"
+        return f"k, with m = {fixed.m} and n = {fixed.n}{form}" if fixed else "k"
 
 
 def sweep_axis(rows: Iterable[Row]) -> str | None:

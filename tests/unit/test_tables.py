@@ -189,11 +189,13 @@ def test_a_row_that_other_programs_slowed_is_marked_and_the_mark_explained() -> 
     assert "~" not in text(show(run))
 
 
-def test_a_sweep_names_alpha_and_beta_unless_they_are_1_and_0() -> None:
-    run = fake.fake_square()
+@pytest.mark.parametrize(
+    ("run", "shape"), [(fake.fake_square(), "m = n = k"), (fake.fake_sweep_k(), "m = n = 1024")]
+)
+def test_a_sweep_names_alpha_and_beta_unless_they_are_1_and_0(run: Run, shape: str) -> None:
     assert "alpha" not in text(show(run))
     rows = [replace(row, problem=replace(row.problem, beta=1.0)) for row in run.rows if row.problem]
-    assert "m = n = k, alpha = 1, beta = 1" in text(show(replace(run, rows=tuple(rows))))
+    assert f"{shape}, alpha = 1, beta = 1" in text(show(replace(run, rows=tuple(rows))))
 
 
 def test_a_row_of_two_samples_is_marked() -> None:
