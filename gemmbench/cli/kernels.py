@@ -38,6 +38,9 @@ from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
 from gemmbench.suite.run import every_device, header_of
 
+_IDEA = 40  # columns, so that a line has 80
+_SIZE = 1024  # of the problem that groups are shaped for
+
 
 @click.command(cls=Grouped)
 @takes(KernelsOptions)
@@ -111,9 +114,6 @@ def entry(variant: Variant) -> Entry:
     ]
     pictures = [opening(step.file) for step in variant.launches.passes if step.role == "multiply"][:1]
     return Entry(variant.name, variant.family, variant.idea, facts, pictures)
-
-
-_IDEA = 40  # columns, so that a line has 80
 
 
 def ladder(variants: Sequence[Variant]) -> RenderableType:
@@ -196,9 +196,6 @@ def _named(variant: Variant) -> list[str]:
         f"{variant.name}-{name}: {each.idea} ({units.listed(each.values)})"
         for name, each in variant.parameters.named.items()
     ]
-
-
-_SIZE = 1024  # of the problem that groups are shaped for
 
 
 def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], command: Sequence[str]) -> Run:

@@ -16,7 +16,6 @@ from gemmbench.model.units import by_key, clean, counted, listed, number, percen
 from gemmbench.opencl import drivers
 
 _Look = TypeVar("_Look", bound=Callable[..., Iterator[Finding]])
-_INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
 
 
 @dataclass(frozen=True)
@@ -51,6 +50,7 @@ _VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}  # of PCI
 _TITLES = {"nvidia": "NVIDIA", "amd": "AMD", "intel": "Intel"}
 _WORDS = {"nvidia": ("nvidia",), "amd": ("amd", "advanced micro devices"), "intel": ("intel",)}
 _DISPLAY = "0x03"  # PCI's class of GPUs
+_INTEL_TARGET = "CL_CONFIG_CPU_TARGET_ARCH"  # the processor that Intel's runtime compiles for
 _SHOWN_CORES = 0.05  # a program that uses fewer is not named
 _VARIABLES = {"openblas": "OPENBLAS_NUM_THREADS", "mkl": "MKL_NUM_THREADS", "blis": "BLIS_NUM_THREADS"}
 _THREAD_VARIABLES = (*_VARIABLES.values(), "OMP_NUM_THREADS", "GOTO_NUM_THREADS")

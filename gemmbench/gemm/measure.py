@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import random
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -25,6 +26,7 @@ from gemmbench.model.instrument import (
     When,
     too_slow,
 )
+from gemmbench.model.problem import Gemm
 from gemmbench.model.row import BLAS, CHAIN, CYCLE, Check, Energy, Partner, Row, Scope
 from gemmbench.stats import rates
 
@@ -323,33 +325,41 @@ def refuse_if_too_slow(
 ) -> None:
     """Refuse a case whose problem is predicted to take longer than the budget (2 s at least).
 
-    The time of a smaller problem is scaled by flops. That is the case's `measured` one, or a trial of at most
-    256 x 256 x 256, which runs here. A problem with over 64 times its flops is not refused by it, because a
-    small one may not fill the device: a larger trial decides. A case with less than 8 times the trial's flops
-    is not predicted. Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if a trial's
-    exact test fails.
+    The time of a smaller problem is scaled by flops: see `_smaller_times`. One with less than a 64th of the
+    flops may not fill the device. It does not decide, unless the next trial would exceed the budget, too, or
+    could not be larger. Raises `NotMeasuredError` (skipped) with the predicted time, `WrongError` if a
+    trial's exact test fails.
     """
-    problem, known, edge = case.gemm, case.measured, _EDGE
-    while True:
-        if known is None:
-            m, n, k = (min(side, edge) for side in (problem.m, problem.n, problem.k))
-            smaller = replace(problem, m=m, n=n, k=k, batch=1)
-            if not smaller.flops or _MORE * smaller.flops > problem.flops:
-                return
-            with instrument.prepare(case, device, replace(policy, cold=False), problem=smaller) as handle:
-                check_exact(case, handle)
-                clock = handle.prepared.clocks[0]
-                handle.batch(clock, 1)  # the first run is slow
-                known = smaller, handle.batch(clock, _TRIALS).seconds[clock]  # a GPU may be waking up
-            edge *= _GROWS
-        smaller, took_s = known
+    problem = case.gemm
+    for smaller, took_s in _smaller_times(instrument, case, device, policy):
         if not (error := too_slow(took_s * problem.flops / smaller.flops, policy)):
             return
         is_whole = smaller.flops * problem.batch == problem.flops * smaller.batch
         is_near = problem.flops <= _GROWS**3 * smaller.flops
         if is_whole or is_near or too_slow(took_s * _GROWS**3, policy):
             raise error
-        known = None
+
+
+def _smaller_times(
+    instrument: Instrument, case: Case, device: DeviceFacts | None, policy: Policy
+) -> Iterator[tuple[Gemm, float]]:
+    """Smaller problems and their seconds: the case's `measured` one, then trials, which run when asked for.
+
+    Their edges are at most 256, 1024 and so on, as long as the case has 8 times their flops.
+    """
+    if case.measured:
+        yield case.measured
+    for edge in (_EDGE * _GROWS**power for power in itertools.count()):
+        m, n, k = (min(side, edge) for side in (case.gemm.m, case.gemm.n, case.gemm.k))
+        smaller = replace(case.gemm, m=m, n=n, k=k, batch=1)
+        if not smaller.flops or _MORE * smaller.flops > case.gemm.flops:
+            return
+        with instrument.prepare(case, device, replace(policy, cold=False), problem=smaller) as handle:
+            check_exact(case, handle)
+            clock = handle.prepared.clocks[0]
+            handle.batch(clock, 1)  # the first run is slow
+            took_s = handle.batch(clock, _TRIALS).seconds[clock]  # not wall time: a GPU may be waking up
+        yield smaller, took_s
 
 
 def row_of(case: Case, handle: Handle) -> Row:

@@ -282,6 +282,7 @@ def _refusing_other_folders(case: Case) -> Iterator[None]:
 
 _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
+_CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
 _ROW_MAJOR = 101
 _NOT_TRANSPOSED, _TRANSPOSED = 111, 112
@@ -369,9 +370,6 @@ def _title(library: ctypes.CDLL) -> str:
         return "CLBlast"
     version = re.search(r"\d+(\.\d+)+", file.name)
     return f"CLBlast {version[0]}" if version else f"CLBlast ({file.name})"
-
-
-_CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
 
 @dataclass(frozen=True)

@@ -78,6 +78,7 @@ def same_bits(values: HostArray, others: HostArray) -> bool:
 
 SPLIT = ("parts", CYCLE)  # the clocks that split a problem
 MOST_SETS = 64  # of operands
+_LARGE_BYTES = 1 << 28
 
 LONG_S = 0.005
 """From here on a problem in the host scope is split, too: events and waiting cost it less than 0.2 %."""
@@ -161,9 +162,6 @@ def load_operands(case: Case, seed: int = 1) -> Matrices:
         return load(case.gemm, case.operands, seed)
     except OperandError as error:
         raise NotMeasuredError("failed", str(error)) from None
-
-
-_LARGE_BYTES = 1 << 28
 
 
 @lru_cache(maxsize=4)  # variants take turns on one problem, and on the smaller ones of their trials

@@ -31,6 +31,7 @@ from gemmbench.opencl import drivers
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
+_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
 EXECUTORS = {
     "opencl": "gemmbench.gemm.opencl:GemmExecutor",
@@ -39,7 +40,6 @@ EXECUTORS = {
     BASELINE: "gemmbench.gemm.numpy_blas:NumpyExecutor",
     **dict.fromkeys(("peak", "bandwidth", "latency", "transfer"), "gemmbench.probes.opencl:ProbeExecutor"),
 }
-_BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 """Module and class by kind, imported when first asked for."""
 
 

@@ -10,6 +10,7 @@ from gemmbench.model.units import MIB
 
 # In a platform's name or version; the first that is there is the maker's key in presets, up to a space.
 _MAKERS = ("pocl", "intel", "nvidia", "amd", "qualcomm", "arm platform", "apple")
+_LARGEST_CACHE: Mapping[str, int] = {"cpu": 64 * MIB, "gpu": 256 * MIB}
 
 
 @dataclass(frozen=True)
@@ -116,9 +117,6 @@ def usable_cores() -> frozenset[int] | None:
 def broad_type(device: DeviceFacts) -> str:
     """``cpu`` for CPUs, ``gpu`` for everything else."""
     return "cpu" if device.type == "cpu" else "gpu"
-
-
-_LARGEST_CACHE: Mapping[str, int] = {"cpu": 64 * MIB, "gpu": 256 * MIB}
 
 
 def is_cache_assumed(device: DeviceFacts) -> bool:

@@ -399,7 +399,7 @@ class GemmCommandOptions(MeasurementOptions):
     @property
     def named(self) -> tuple[str, ...]:
         """The kernels and libraries asked for by name: tables tell why one of them cannot run."""
-        libraries = (name for name in self.baseline.split(",") if name in ladder.BY_NAME)
+        libraries = (name for name in names.split(self.baseline) if name in ladder.BY_NAME)
         return (*names.named_kernels(self.kernels, self.user_kernels), *libraries)
 
     @property

@@ -167,8 +167,8 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
         if (low, high) != (None, None):
             raise UsageError("--sizes takes the place of a range: leave out its smallest and largest size")
         return tuple(sorted({int(word) for word in words}))
-    high = high or usual
-    low = low or min(64, high)
+    high = usual if high is None else high
+    low = min(64, high) if low is None else low
     if low > high:
         raise UsageError(f"the smallest size, {low}, is above the largest, {high}")
     powers = [1 << bit for bit in range(low.bit_length() - 1, high.bit_length()) if low < 1 << bit < high]

@@ -31,6 +31,8 @@ from gemmbench.report.progress import sample
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Summary
 
+_TRANSFERS = "Transfers"
+
 
 def peak(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:
     """Panes of each run and device: bars of verified peaks by width, and by instruction; zeros omitted."""
@@ -83,9 +85,6 @@ def _peak_name(row: Row) -> str:
         name += f" x {width}"
     rest = " ".join(filter(None, ("" if row.variant == PLAIN else clean(row.variant), *values.values())))
     return f"{name}, {rest}" if rest else name
-
-
-_TRANSFERS = "Transfers"
 
 
 def memory(runs: Sequence[Run], _: pane.Families) -> list[pane.Pane]:

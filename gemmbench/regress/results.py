@@ -28,6 +28,8 @@ _REMARKS = 3  # shown below a table
 _NAMES = 3  # listed in a remark
 _LABEL = 16  # letters of a run's name above a column
 _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
+# Letters that XML 1.0 does not allow, escaped or not.
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_markdown(comparison: Comparison, every: bool = False) -> str:
@@ -283,10 +285,6 @@ def _command(level: str, title: str, message: str) -> str:
     message = message.translate(str.maketrans(escapes))
     title = title.translate(str.maketrans(escapes | {":": "%3A", ",": "%2C"}))
     return f"::{level} title={title}::{message}"
-
-
-# Letters that XML 1.0 does not allow, escaped or not.
-_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
 def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:

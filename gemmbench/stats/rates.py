@@ -264,9 +264,8 @@ def noise(row: Row) -> float | None:
 
 def is_uncertain(run: Run, row: Row) -> bool:
     """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
-    scope = finest_scope(row) if row.status == "ok" else None
-    times = summary(row, scope) if scope else None
-    is_wide = times is not None and times.noise > UNCERTAIN  # infinite for one or two samples
+    value = noise(row) if finest_seconds(row) else 0.0
+    is_wide = value is None or value > UNCERTAIN  # it is unknown for one or two samples
     return is_wide or slowed(run, row) > UNCERTAIN
 
 

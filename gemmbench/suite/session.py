@@ -102,8 +102,7 @@ def run(
     for case, before in slow:
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
-        has_bursts = row.conditions and row.conditions.control_s
-        loss = rates.burst_loss(row, best_s) if has_bursts else math.inf
+        loss = rates.burst_loss(row, best_s) if row.conditions and row.conditions.control_s else math.inf
         if row.status == "ok" and loss < rates.burst_loss(before, best_s):
             yield steps.finished(replace(row, supersedes=True))
         failures += loss > rates.UNCERTAIN
