@@ -344,13 +344,14 @@ class Monitor(Watch):
     def end(self, clock: str, batches: Sequence[Batch]) -> Conditions | None:
         """Close the window: readings by batch, the load of other programs, and whether a limit counts.
 
-        None if nothing was read. Limits do not count for the host's clock: a device rests between transfers.
+        None if nothing was read. By the host's clock limits count only if the device worked most of the time.
         """
         self.close()
         after = self._look(self._now())
         other_cores, steal_cores = after.since(self._before) if after and self._before else (None, None)
         if not self._readings and other_cores is None:
             return None
+        is_busy = clock != "host" or any(2 * each.seconds.get("device", 0) > each.wall_s for each in batches)
         readings = replace(
             readings_by_batch(self._readings, batches),
             window_s=round(after.at_s - self._before.at_s, 4) if after and self._before else 0.0,
@@ -358,7 +359,7 @@ class Monitor(Watch):
             steal_cores=steal_cores,
         )
         return Conditions(
-            power_limited=clock != "host" and _is_limited(self._readings, batches),
+            power_limited=is_busy and _is_limited(self._readings, batches),
             max_mhz=next((reading.max_mhz for reading in self._readings), None),
             cores=after.cores if after else 0,
             windows={clock: readings},

@@ -331,6 +331,18 @@ def test_a_row_is_power_limited_if_a_limit_lowers_its_clock_or_its_clock_drops(
     assert read.power_limited == is_limited
 
 
+@pytest.mark.parametrize(("device_s", "is_limited"), [(0.4, False), (0.6, True)])
+def test_a_limit_counts_by_the_hosts_clock_if_the_device_works_most_of_the_time(
+    device_s: float, is_limited: bool
+) -> None:
+    script = Script(LOW)
+    monitor = Monitor(fake.GPU, script.read, lambda now: None)
+    monitor.begin()
+    read = monitor.end("host", [Batch({"device": device_s, "host": 1.0}, 0.0, 1.0)])
+    assert read is not None
+    assert read.power_limited == is_limited
+
+
 def test_the_windows_of_a_row_are_joined() -> None:
     first = Conditions(
         3.0, max_mhz=1980.0, cores=2, windows={"device": Readings((1.0,), (1440.0,), window_s=1.0)}
