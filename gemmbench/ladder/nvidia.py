@@ -250,7 +250,7 @@ _ROW = 128  # bytes of a row of a tile in local memory: how deep tiles are
 _MAPPED = 3  # matrices whose maps the copy engine reads
 _MAPS = _MAPPED * 128  # bytes of those
 _LOCAL = 225 << 10  # bytes of local memory for tiles: a group has 227 KiB, with maps and barriers
-_MOST_STAGES = 6
+_SHALLOW = 6  # stages for a k that is not deep
 
 _COST: Mapping[tuple[int, int], float] = {
     (128, 256): 1.0,
@@ -299,8 +299,8 @@ def _tiles_bytes(p: Values) -> int:
 def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
     """BM, BN, PARTS of k, STAGES and GROUPS with which all work-groups finish first, by a table of costs.
 
-    Given parameters stay. GROUPS is no more than the rounds need, since idle groups cost power. Parts are no
-    more than run at the same time, because they wait for each other.
+    Given parameters stay. Stages fill local memory, up to the larger of 6 and a third of a part's depth. No
+    more GROUPS than the rounds need: idle ones cost power. All parts run at once: they wait for each other.
     """
     units = p.get("GROUPS", max(1, device.compute_units))
     depth = ceil_div(problem.k * DTYPES[problem.dtype].itemsize, _ROW)
@@ -316,11 +316,10 @@ def _shape(problem: Gemm, device: DeviceFacts, p: Values) -> dict[str, int]:
         return rows * columns * (_COST.get((rows, columns), 1) * steps + added) + waited
 
     known = [tile for tile in _COST if _is_given(tile, p) and p.get("STAGES", 2) <= _room(*tile)]
-    # None has what breaks a constraint, which is somebody else's to say.
-    known = known or [(p.get("BM", 128), p.get("BN", 128))]
+    known = known or [(p.get("BM", 128), p.get("BN", 128))]  # breaks a constraint, which is checked later
     plans = [(tile, count) for tile in known for count in sorted({p.get("PARTS", 1), parts(tile)})]
     (rows, columns), count = min(plans, key=cost)
-    stages = p.get("STAGES", min(_MOST_STAGES, _room(rows, columns)))
+    stages = p.get("STAGES", min(_room(rows, columns), max(_SHALLOW, depth // (3 * count))))
     works = max(1, _tiles(problem, rows, columns)) * count
     groups = ceil_div(works, ceil_div(works, units))
     return {"BM": rows, "BN": columns, "STAGES": stages, "PARTS": count, "GROUPS": groups}

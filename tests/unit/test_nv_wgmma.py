@@ -76,30 +76,28 @@ def test_what_the_user_says_is_not_chosen() -> None:
     assert VARIANT.compiled(problem, HOPPER, mine) == {**mine, "PARTS": 1}
     tile = {"BM": 128, "BN": 256, "STAGES": 3, "PARTS": 1}
     assert VARIANT.compiled(problem, HOPPER, PRESET) == {**PRESET, **tile}
-    deep = VARIANT.preset("gpu-nvidia", {"STAGES": 6})
-    assert VARIANT.compiled(problem, HOPPER, deep) == {
-        **deep,
-        "BM": 128,
-        "BN": 128,
-        "PARTS": 1,
-    }  # 256 columns take 3
+    deep = VARIANT.preset("gpu-nvidia", {"STAGES": 6})  # 256 columns take 3
+    assert VARIANT.compiled(problem, HOPPER, deep) == {**deep, "BM": 128, "BN": 128, "PARTS": 1}
 
 
 @pytest.mark.parametrize(
-    ("m", "n", "k", "tile", "parts"),
+    ("m", "n", "k", "tile", "parts", "stages"),
     [
-        (128, 1280, 8192, (64, 64), 3),  # 40 tiles
-        (128, 4096, 14336, (64, 128), 2),  # 64 tiles
-        (128, 4096, 4096, (64, 64), 1),  # 128 tiles: to add up parts would take longer
-        (2048, 4096, 4096, (128, 256), 1),
-        (64, 64, 1 << 20, (64, 64), 16),
-        (64, 64, 64, (64, 64), 1),
+        (128, 1280, 8192, (64, 64), 3, 13),  # 40 tiles
+        (128, 4096, 14336, (64, 128), 2, 8),  # 64 tiles
+        (128, 4096, 4096, (64, 64), 1, 13),  # 128 tiles: to add up parts would take longer
+        (128, 8192, 1024, (64, 128), 1, 6),  # k is not deep
+        (2048, 4096, 4096, (128, 256), 1, 3),
+        (64, 64, 1 << 20, (64, 64), 16, 13),
+        (64, 64, 64, (64, 64), 1, 6),
     ],
 )
-def test_k_is_split_where_that_ends_sooner(m: int, n: int, k: int, tile: tuple[int, int], parts: int) -> None:
+def test_k_is_split_where_that_ends_sooner(
+    m: int, n: int, k: int, tile: tuple[int, int], parts: int, stages: int
+) -> None:
     problem = Gemm(m, n, k, "bfloat16")
     chosen = VARIANT.chosen(problem, HOPPER, PRESET)
-    assert (chosen["BM"], chosen["BN"], chosen["PARTS"]) == (*tile, parts)
+    assert (chosen["BM"], chosen["BN"], chosen["PARTS"], chosen["STAGES"]) == (*tile, parts, stages)
     tiles = -(-m // tile[0]) * -(-n // tile[1])
     assert parts == 1 or chosen["GROUPS"] == tiles * parts <= 132  # which wait for each other
     room = VARIANT.temporary_bytes(problem, {**PRESET, **chosen})
