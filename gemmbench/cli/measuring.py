@@ -149,7 +149,7 @@ def tune(options: TuneOptions) -> None:
     try:
         api.finish_tuning(prepared, outcome, options, verbose=True)
     except KeyboardInterrupt:
-        where = f"{len(run.rows)} rows are saved in {run.path}; the same command continues"
+        where = f"{counted(len(run.rows), 'row')} saved in {run.path}; the same command continues"
         api.say(f"gemmbench: interrupted; {where}")
         raise click.exceptions.Exit(EXIT_INTERRUPTED) from None
     api.say(

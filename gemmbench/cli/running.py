@@ -146,7 +146,7 @@ def measure(options: MeasurementOptions) -> None:
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
-            where = f"{rows} rows are saved in {options.save}; the same command with --resume goes on"
+            where = f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume goes on"
         api.say(f"gemmbench: interrupted; {where}")
     try:
         api.finish(outcome, run, options, verbose=True)

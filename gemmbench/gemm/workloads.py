@@ -176,6 +176,8 @@ def _joined(names: list[str]) -> str:
 
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
+_MISSING = "Object missing required field"
+_PLAIN = {"int": "a whole number", "bool": "true or false", "str": "a text", _MISSING: "no value of"}
 Length = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # kernels count in 32-bit integers
 
 
@@ -189,8 +191,8 @@ class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
     lda: Length | None = None
     ldb: Length | None = None
     ldc: Length | None = None
-    trans_a: bool | None = None
-    trans_b: bool | None = None
+    trans_a: bool = False
+    trans_b: bool = False
     batch: Annotated[int, msgspec.Meta(ge=1, le=MOST_PROBLEMS)] = 1
 
 
@@ -221,10 +223,8 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
     columns = [name.strip().lower() for name in lines.fieldnames or ()]
     known = _CsvLine.__struct_fields__
     if not {"m", "n", "k"} <= set(columns) <= set(known) or len(set(columns)) < len(columns):
-        shown = ",".join(columns)[:_LONGEST_NAME]
-        others = ", ".join(known[3:])
-        needed = f"the header needs m, n and k, and may have {others}, each once"
-        raise UsageError(f"{path}: line 1: {shown!r}: {needed}")
+        needed = f"the header needs m, n and k, and may have {', '.join(known[3:])}, each once"
+        raise UsageError(f"{path}: line 1: {','.join(columns)[:_LONGEST_NAME]!r}: {needed}")
     lines.fieldnames = columns
     shapes = []
     for values in lines:
@@ -235,15 +235,14 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         if not given:
             continue
         try:
-            line = msgspec.convert(given, _CsvLine, strict=False)
+            line = msgspec.convert({"trans_a": trans_a, "trans_b": trans_b} | given, _CsvLine, strict=False)
         except msgspec.ValidationError as error:
-            what, _, column = str(error).replace("`", "").partition(" - at $.")
+            what, _, column = str(error).replace("`", "").replace(" | null", "").partition(" - at $.")
             value = f"{column}: {given[column][:_LONGEST_NAME]!r}: " if column else ""
-            raise UsageError(f"{where}: {value}{what[0].lower()}{what[1:]}") from None
-        trans = {
-            "trans_a": trans_a if line.trans_a is None else line.trans_a,
-            "trans_b": trans_b if line.trans_b is None else line.trans_b,
-        }
+            for technical, words in _PLAIN.items():
+                what = what.replace(technical, words)
+            raise UsageError(f"{where}: {value}{what[0].lower()}{what[1:].partition(', got ')[0]}") from None
+        trans = {"trans_a": line.trans_a, "trans_b": line.trans_b}
         try:
             apart = leading(line.m, line.n, line.k, line.lda, line.ldb, line.ldc, **trans)
         except ValueError as error:

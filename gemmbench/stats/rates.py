@@ -181,9 +181,8 @@ def view_scope(*runs: Run) -> str:
         return scope
     for run in runs:
         gemms = [row for row in run.rows if row.kind == "gemm"]
-        with_host = _on_cpus_alone(run) and not all(map(on_host, gemms))
         libraries = (row for row in gemms if row.status == "ok" and "kernel" not in row.samples)
-        if any(with_host or not on_host(row) for row in libraries):
+        if any(_on_cpus_alone(run) or not on_host(row) for row in libraries):
             return "device"
     return "kernel"
 

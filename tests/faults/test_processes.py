@@ -129,8 +129,8 @@ def interrupt_at_random(number: int, start: Start, call: Call, tmp_path: Path, e
             assert not path.exists() or done == keys(tmp_path / "whole.jsonl")
         if path.exists():
             assert "Traceback" not in err
-        if "rows are saved" in err:
-            assert f"; {len(done)} rows are saved in {path.name};" in err
+        if " saved in " in err:
+            assert f"; {len(done)} row" in err
         assert call(*SWEEP, "--save", str(path), "--resume", "-q").exit_code == 0
         assert keys(path)[: len(done)] == done
         entry.hold(keys(tmp_path / "whole.jsonl"), keys(path))
