@@ -144,9 +144,6 @@ def test_a_kernel_of_a_group_that_is_skipped_keeps_its_row() -> None:
     assert image.row.status == "skipped"
 
 
-# --- Beside a library's CUDA graph, whose gaps are in its time, a kernel counts with its gaps.
-
-
 def with_gaps(row: Row, times: float) -> Row:
     """A row of a GPU: its launches are so many times as long as the kernels, from the first to the last."""
     chain = tuple(seconds * times for seconds in row.samples["device"].seconds)
