@@ -294,7 +294,8 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
     known = [(row, slowdown, now) for row, slowdown in looks if (now := cost(row, rules.scope))]
     if not any(row is not line.row for row, *_ in known):  # over its budget each time
         again = candidate.rows[-1][0] if candidate.rows else line.row
-        return _as_broken(line, again) if again.status != "ok" else line
+        is_unknown = line.verdict == "missing" and is_too_slow(again)  # it needs no more than it did
+        return line if again.status == "ok" or is_unknown else _as_broken(line, again)
     line = replace(line, row=known[0][0])
     if rules.interleaved:
         return verdicts.judge_interleaved(rules, line, [row for row, *_ in known]) or line

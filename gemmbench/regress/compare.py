@@ -20,7 +20,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted, listed, percent
 from gemmbench.options.comparing import Rules
-from gemmbench.regress.baseline import BaselineSet, Cost, Replicate
+from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.stats.intervals import Interval, interleaved_ratio
 from gemmbench.stats.rates import interleaved_seconds, is_on_cpu, is_uncertain, work
 
@@ -81,8 +81,8 @@ class ComparedRow:
 
     @property
     def lost(self) -> bool:
-        """Whether the baseline has a time that was compared with nothing."""
-        return self.verdict in LOST
+        """Whether the baseline has a time that was compared with nothing, or with a prediction alone."""
+        return self.verdict in LOST or (self.is_possibly_slower and self.ratio is None)
 
     @property
     def is_possibly_slower(self) -> bool:
@@ -236,11 +236,13 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
 def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
     """The line of a row that was ok in the baseline, and is skipped or not supported now: "missing".
 
-    A row over its time budget states the time that it needs. Unless interleaved, it is "possibly slower" if
-    this exceeds the baseline's by more than the threshold, or "slower" if the user gave the threshold.
+    A row over its time budget states the time that it needs, with transfers. Unless interleaved, it is
+    "possibly slower" if this exceeds the baseline's by more than the threshold, or "slower" if the user gave
+    the threshold.
     """
     row, rules = line.row, baseline.rules
-    costs = baseline.costs(baseline.comparable(line.key, now), line.key)
+    olds = baseline.comparable(line.key, now)
+    costs = [before for each in olds if (before := cost(each.rows[line.key], "host"))]
     if not is_too_slow(row) or row.needs_s is None or not costs or rules.interleaved:
         return replace(line, reason=outcome(row))
     line = replace(line, reason="over its budget; raise --budget")

@@ -161,6 +161,12 @@ def test_a_row_that_was_too_slow_for_its_budget_is_measured_again(always: bool, 
     assert not any(line.fails for line in found.lines if line is not mine)
 
 
+def test_a_row_over_its_budget_that_needs_no_more_time_than_before_is_not_broken() -> None:
+    found = checked(lambda row, times: skipped(row, 1e-6) if is_(row, "tiled") else row)
+    mine = of(found, "tiled")
+    assert (mine.verdict, mine.reason) == ("missing", "over its budget; raise --budget")
+
+
 def test_interleaved_a_suspicious_row_needs_no_control() -> None:
     """The machine becomes slower all the while; the base's rates are no matter."""
     draw = random.Random(1)

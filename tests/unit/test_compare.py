@@ -388,6 +388,14 @@ def test_a_row_over_its_budget_is_compared_by_the_time_that_it_needs(
     found = line(compare([base], [new], Rules(given)), "tiled", 512)
     assert found.verdict == verdict
     assert found.reason == "over its budget; raise --budget"
+    assert found.lost == (verdict != "slower")  # a prediction is no time
+
+
+def test_a_predicted_time_has_transfers_as_the_time_that_it_is_compared_with() -> None:
+    samples = {"kernel": fake.scope(58e-6), "host": fake.scope(100e-6)}
+    base = changed(again(1), "tiled", 512, lambda row: replace(row, samples=samples))
+    new = changed(again(2), "tiled", 512, too_slow(105e-6))
+    assert line(compare([base], [new], Rules(0.1)), "tiled", 512).verdict == "missing"
 
 
 def test_scopes() -> None:
