@@ -90,7 +90,7 @@ COLUMNS: tuple[Column, ...] = (
     *_interval("gflops", "gflops_median"),
     *_by_scope("gflops", "1e9 operations per second of a GEMM"),
     Column("helpers_share", float, "fraction of the device scope that passes beside the multiplication take"),
-    Column("peak_fraction", float, "rate in the kernel scope, or the next wider one, over the measured peak"),
+    Column("peak_fraction", float, "rate in `scope` over the measured peak"),
     Column("gbps", float, "1e9 bytes per second: the best batch"),
     Column("gbps_median", float, "1e9 bytes per second: the median"),
     *_interval("gbps", "gbps_median"),

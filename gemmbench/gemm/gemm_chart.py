@@ -328,7 +328,8 @@ def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
     start, end = even.low or even.size, even.high or sweep.sizes[-1]
     axes.axvspan(start, end, color=pane.BLACK, alpha=0.1, linewidth=0)
-    where = "at every size" if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
+    every = "at every size" + " that both ran" * (len(even.sizes) < len(sweep.sizes))
+    where = every if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
     text = f"{clean(even.kernel.label)} with transfers beats numpy {where}"
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines

@@ -50,9 +50,15 @@ class _ShapeLine:
 
     @property
     def ratio(self) -> float | None:
-        """The device's rate with transfers over numpy's; None if either is unknown."""
-        device_rate, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
-        return device_rate / host_rate if device_rate and host_rate else None
+        """The best kernel's rate with transfers over numpy's; None if unknown, or if numpy ran alone."""
+        own, host_rate = rates.median_rate(self.best, "host"), rates.median_rate(self.host, "host")
+        return own / host_rate if own and host_rate and self.best is not self.host else None
+
+    @property
+    def pays(self) -> bool | None:
+        """Whether some kernel with transfers is faster than numpy; None if `ratio` is."""
+        own = rates.best_of(rates.median_rate(row, "host") for row in self.rows) or 0.0
+        return None if self.ratio is None else own > (rates.median_rate(self.host, "host") or 0.0)
 
     def figures(self, run: Run, scope: str) -> tuple[float | None, ...]:
         """The best kernel's rates in `scope` and with transfers, its share of peak, numpy's rate, ratio."""
@@ -94,7 +100,8 @@ def _workloads_sheet(
     """The table of one device and data type: a line for each shape, their geometric means, conclusions.
 
     Lines have the best kernel's rates in the scope (not "host") and with transfers, and numpy's. Share of
-    peak, ratios to ``--versus`` and energy follow if known. A single shape has no means.
+    peak, ratios to ``--versus`` and energy follow if known. A single shape has no means, nor has a column
+    that lacks one.
     """
     inner = scope if scope != "host" else "device"  # next to the host scope
     figures = [line.figures(run, inner) for line in lines]
@@ -143,7 +150,7 @@ def _versus_column(rows: Sequence[Row], best: Sequence[Row | None], scope: str) 
     """The ratios of the best kernels to that of ``--versus`` and their geometric mean; none without one."""
     name = sweep_table.partner_name(rows)
     ratios = [rates.versus(row, scope) if row else None for row in best]
-    mean = sweep_table.known(_mean(ratio.median for ratio in ratios if ratio), units.number)
+    mean = sweep_table.known(_mean(ratio.median if ratio else None for ratio in ratios), units.number)
     return {f"x {name}": [*(sweep_table.versus_cell(row, scope) for row in best), mean]} if name else {}
 
 
@@ -168,8 +175,9 @@ def _versus_sheet(lines: Sequence[_ShapeLine], scope: str) -> list[Sheet]:
 
 
 def _mean(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value]
-    return geometric_mean(known) if known else None
+    """Their geometric mean; None unless every shape has one, so that the means of a table compare."""
+    known = list(values)
+    return geometric_mean([value for value in known if value]) if known and all(known) else None
 
 
 def _best_kernel(run: Run, line: _ShapeLine) -> Cell:
@@ -198,10 +206,9 @@ def _workloads_conclusion(
         name = max(everywhere, key=lambda name: everywhere[name])
         figure = f"geometric mean {rate_text(everywhere[name])} over {len(measured)} shapes"
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
-    ratios = [line.ratio for line in lines if line.ratio is not None]
-    if ratios:
-        wins = sum(ratio > 1 for ratio in ratios)
-        sentence = f"With transfers the device beats {BASELINE} on {wins} of {len(ratios)} shapes."
+    pays = [line.pays for line in lines if line.pays is not None]
+    if pays:
+        sentence = f"With transfers the device beats {BASELINE} on {sum(pays)} of {len(pays)} shapes."
         conclusions.append(Note("", sentence, "bold"))
     return conclusions
 

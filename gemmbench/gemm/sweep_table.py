@@ -162,7 +162,7 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
         if (rate := rates.compared_rate(run, panel.device, series.rows.get(size), scope))
     ]
     texts: list[str] = []
-    fastest = subject = None  # the kernel or library of the last sentence, and of the one before
+    fastest = None
     if len({each.series.label for each in rated}) > 1:
         by_size = by_key((each.size, each) for each in rated).values()
         winners = [max(alike, key=lambda each: each.rate) for alike in by_size]
@@ -176,13 +176,11 @@ def _conclusion(run: Run, panel: Panel, scope: str) -> list[Note]:
             texts.append(f"Fastest measured: {names[0]} up to {until}, {names[1]} from {after.size}.")
         else:
             texts.append(f"Fastest measured: {_figure(panel, overall, rated)}.")
-            subject = overall.series
         if kernels and not any(each.series.is_kernel for each in winners):
             own = max(kernels, key=lambda each: each.rate)
             texts.append(f"Fastest kernel: {_figure(panel, own, rated)}.")
-            subject = own.series
         fastest = max(kernels or winners, key=lambda each: each.rate).series
-    texts += _transfers(panel, fastest, fastest is subject)
+    texts += _transfers(panel, fastest)
     return [Note("", text, "bold") for text in texts]
 
 
@@ -198,11 +196,10 @@ def _figure(panel: Panel, best: _Best, rated: Sequence[_Best]) -> str:
     return f"{text}, {units.number(best.rate / rival.rate)} x {clean(rival.series.label)}"
 
 
-def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[str]:
+def _transfers(panel: Panel, fastest: Series | None) -> list[str]:
     """A sentence on the size from which a kernel with transfers beats the host's BLAS; none without a BLAS.
 
-    It is about the fastest kernel, or another one if that never wins. If none wins, the closest is named. The
-    kernel is "it" if the previous sentence is about it (`is_subject`).
+    It is about the fastest kernel, or another one if that never wins. If none wins, the closest is named.
     """
     host, evens = baseline(panel), break_evens(panel)
     if host is None or not evens:
@@ -212,15 +209,15 @@ def _transfers(panel: Panel, fastest: Series | None, is_subject: bool) -> list[s
     if even.size is None:
         closest = max(evens, key=lambda each: each.lead)
         name = clean(closest.kernel.label)
-        at = f" at {closest.largest}" if len(panel.sizes) > 1 else ""
-        reaches = f"{name} reaches {units.share(closest.lead)}{at}"
-        return [f"With transfers no kernel beats {rival}: {reaches}."]
-    it = " it" if is_subject and even.kernel is fastest else f", {clean(even.kernel.label)}"
+        at = f" at {closest.sizes[-1]}" if len(panel.sizes) > 1 else ""
+        return [f"With transfers no kernel beats {rival}{at}: {name} reaches {units.share(closest.lead)}."]
+    wins = f"With transfers, {clean(even.kernel.label)} beats {rival}"
     if not even.from_start:
-        return [f"With transfers{it} beats {rival} for {axis} >= {round(even.size)}."]
+        return [f"{wins} for {axis} >= {round(even.size)}."]
     every = f" at every {axis}" if len(panel.sizes) > 1 else ""
+    every += " that both ran" if len(even.sizes) < len(panel.sizes) else ""
     unsure = ", though within the noise" if even.high != even.size else ""
-    return [f"With transfers{it} beats {rival}{every}{unsure}."]
+    return [f"{wins}{every}{unsure}."]
 
 
 def row_sheets(run: Run, order: Sequence[str] = ()) -> list[Sheet]:
@@ -559,13 +556,17 @@ def energy_sheet(run: Run, panel: Panel, _: str) -> Sheet | None:
     """GFLOP/J by size, with joules, power and idle power at the largest; None if no energy was measured."""
     if not any_joules(panel.rows):
         return None
-    values = by_key((row.problem, rates.gflop_per_joule(row)) for row in panel.rows)
+    values = by_key(  # a GPU's board and the host's package are different counters
+        (row.problem, rates.gflop_per_joule(row))
+        for row in panel.rows
+        if rates.is_compared(run, panel.device, row, "device")
+    )
 
     def cell(row: Row | None) -> Cell:
         value = rates.gflop_per_joule(row) if row else None
         if row is None or value is None:
             return Cell("-")
-        return Cell(units.number(value), value == rates.best_of(values[row.problem]))
+        return Cell(units.number(value), value == rates.best_of(values.get(row.problem, [])))
 
     def largest(series: Series) -> Row:
         """The row of the largest size with joules, else with a reason why there are none."""

@@ -63,11 +63,12 @@ class Panel:
 def sweep_axis(rows: Iterable[Row]) -> str | None:
     """What the GEMM rows vary: ``m`` if all problems are square, ``k`` if only k differs, else None.
 
-    None also if there are fewer than two problems, or alpha, beta, layout or batch differ.
+    None also if there are fewer than two problems, or alpha, beta, layout or batch differ, or if several
+    differ in leading dimensions alone.
     """
     problems = {row.problem for row in rows if row.kind == "gemm" and row.problem}
     alike = {(problem.alpha, problem.beta, problem.ops, problem.count) for problem in problems}
-    if len(alike) != 1 or len(problems) < 2:
+    if len(alike) != 1 or not 2 <= len(problems) == len({(each.m, each.n, each.k) for each in problems}):
         return None
     if all(problem.is_square for problem in problems):
         return "m"
@@ -211,8 +212,8 @@ class BreakEven:
     low: float | None  # the interval that the samples' confidence intervals allow; None: open on that side
     high: float | None
     from_start: bool  # it wins from the smallest size measured
-    lead: float  # how many times the host BLAS's rate it reaches at `largest`
-    largest: int  # the largest size that both were measured at
+    lead: float  # how many times the host BLAS's rate it reaches at the largest size
+    sizes: tuple[int, ...]  # that both were measured at
 
 
 def break_evens(panel: Panel) -> tuple[BreakEven, ...]:
@@ -272,8 +273,8 @@ def _break_even(kernel: Series, host: Series) -> BreakEven | None:
         }
         return crossing([(size, math.log(ratio)) for size, ratio in ratios.items()])
 
-    size, largest = at("median", "median"), max(times)
-    device_s, host_s = times[largest]
+    size = at("median", "median")
+    device_s, host_s = times[max(times)]
     low, high = at("low", "high"), at("high", "low")
     lead = host_s.median / device_s.median
-    return BreakEven(kernel, size, low, high, size == min(times), lead, largest)
+    return BreakEven(kernel, size, low, high, size == min(times), lead, tuple(times))

@@ -371,8 +371,9 @@ def peak_of_row(run: Run, row: Row, others: Sequence[Run] = ()) -> Peak | None:
     return max(tops, key=lambda top: top.rate, default=None)
 
 
-def peak_fraction(run: Run, row: Row, scope: str = "kernel", others: Sequence[Run] = ()) -> float | None:
-    """The rate of a scope over `peak_of_row`'s peak; None if either is unknown."""
+def peak_fraction(run: Run, row: Row, scope: str = "", others: Sequence[Run] = ()) -> float | None:
+    """The rate of a scope (a GEMM's: the view's) over `peak_of_row`'s peak; None if either is unknown."""
+    scope = scope or (view_scope(run) if row.kind == "gemm" else "kernel")
     reached, top = shown_rate(row, scope), peak_of_row(run, row, others)
     return reached.median / top.rate if reached and top else None
 

@@ -156,7 +156,7 @@ class CachedPeaks(_Cache[Row]):
         sources. Nothing is written if other programs used 0.3 cores before the run, or a GEMM exceeded 1.02
         of its peak. `now` is the time to record, by default the current one. A write error adds a note.
         """
-        fractions = (rates.peak_fraction(run, row) for row in run.rows if not rates.on_host(row))
+        fractions = (rates.peak_fraction(run, row, "kernel") for row in run.rows if not rates.on_host(row))
         if run.header.host.busy >= BUSY_CORES or any((each or 0.0) > _ABOVE for each in fractions):
             return
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")

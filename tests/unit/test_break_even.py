@@ -47,7 +47,7 @@ def test_it_lies_between_the_sizes_where_the_lead_changes() -> None:
     assert 64 < even.low < even.size < even.high < 128  # type: ignore[operator]
     assert not even.from_start
     assert even.lead == pytest.approx(5.12e-3 / 1.512e-3)
-    assert even.largest == 512
+    assert even.sizes[-1] == 512
 
 
 def test_libraries_have_none() -> None:

@@ -117,7 +117,7 @@ def test_cublas_by_dp4a_is_not_held_against_the_peak_of_tensor_cores() -> None:
     assert rates.peak_fraction(run, row) == pytest.approx(1.2 / 1.34, rel=0.01)
     assert rates.units_used(run, 0, "char") == (False,)
     ours = replace(of_char(gemm("nv-wgmma", 1000, 2e9 / 1.4e15, "kernel")), ran_on="matrix")
-    assert rates.peak_fraction(run, ours) == pytest.approx(1.4 / 1.9, rel=0.01)
+    assert rates.peak_fraction(run, ours, "kernel") == pytest.approx(1.4 / 1.9, rel=0.01)
 
 
 def test_a_gemm_above_the_measured_peak_is_above_100_percent() -> None:

@@ -308,6 +308,8 @@ def test_a_sweep_says_its_layout_and_mixed_ones_are_none() -> None:
     (panel,) = panels(Run(fake.header(("square",)), tuple(rows), "run.jsonl"), "m")
     assert panel.shape == "m = n = k, NT"
     assert sweep_axis([*rows, fake.gemm_row("naive", Problem(8, 8, 8), 1.0)]) is None
+    apart = Problem(8, 8, 8, trans_b=True, ld=(16, 16, 16))  # one size, twice
+    assert sweep_axis([*rows, fake.gemm_row("naive", apart, 1.0)]) is None
 
 
 def test_cublas_multiplies_char_with_tensor_cores_in_one_layout() -> None:

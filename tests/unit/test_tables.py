@@ -260,6 +260,11 @@ def test_the_most_efficient_of_each_column_is_starred_once() -> None:
     assert stars[:9] == [1] * 9
     assert cells(second, "register")[-6:] == ["115", "mJ", "512", "W", "118", "W"]
     assert set(cells(second, "numpy")) == {"(host)", "-", "not", "measured"}
+    run = with_energy(fake.fake_sweep_k())
+    package = Energy(1e-9, "", "package", "RAPL", 1.0, 1.0, 1)  # less than any board
+    rows = tuple(replace(row, energy=package) if row.variant == "numpy" else row for row in run.rows)
+    table = text(sweep(replace(run, rows=rows), "k"), 120)
+    assert "*" not in "".join(cells(table[table.index("float GFLOP/J") :], "numpy"))
 
 
 def test_energy_that_nobody_measured_is_a_line_below_the_one_table() -> None:
@@ -313,11 +318,45 @@ def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) ->
     [
         (1000.0, "With transfers, register beats numpy at every m."),
         (200.0, "With transfers, register beats numpy for m >= "),
-        (1.0, "With transfers no kernel beats numpy: register reaches 3."),
+        (1.0, "With transfers no kernel beats numpy at 2048: register reaches 3.7 %."),
     ],
 )
 def test_break_even_in_words(gflops: float, sentence: str) -> None:
     assert sentence in text(sweep(one_pair(gflops), "m"), 120)
+
+
+def test_break_even_is_said_of_the_sizes_that_both_ran() -> None:
+    run = one_pair(1000.0)
+    table = text(sweep(replace(run, rows=run.rows[:-1]), "m"), 120)  # without numpy at 2048
+    assert "With transfers, register beats numpy at every m that both ran." in table
+
+
+def test_shares_of_peak_are_of_the_scope_in_which_rows_are_compared() -> None:
+    """Beside a library, which has no kernel scope, that is the device scope: 100 instead of 200 GFLOPS."""
+    own = fake.gemm_row("tiled", Problem(512, 512, 512), 200.0)
+    kernel = own.samples["kernel"]
+    twice = replace(kernel, seconds=tuple(2 * second for second in kernel.seconds))
+    own = replace(own, samples={**own.samples, "device": twice})
+    library = fake.gemm_row("clblast", Problem(512, 512, 512), 150.0)
+    library = replace(library, samples={"device": library.samples["device"]})
+    run = Run(fake.header(("square",)), (fake.peak_row(1, 400.0), own, library))
+    assert cells(text(detail(run), 120), "tiled")[4:6] == ["25.0", "%"]
+    assert rates.derived(run, own)["peak_fraction"] == pytest.approx(0.25, rel=0.01)
+
+
+def test_workloads_mean_the_same_shapes_and_the_fastest_with_transfers_pays() -> None:
+    run = fake.fake_workloads()
+    assert cells(text(workloads(run), 120), "geometric")[-1] != "-"
+    rows = [row for row in run.rows if not (row.variant == "numpy" and row.problem and row.problem.m == 96)]
+    mean = cells(text(workloads(replace(run, rows=tuple(rows))), 120), "geometric")
+    assert mean[-2:] == ["-", "-"]  # numpy and the ratio lack a shape; the kernels do not
+    assert "-" not in mean[:-2]
+    shape = Problem(96, 3025, 363)
+    pair = [fake.gemm_row("padded", shape, 120.0, transfer=0.1), fake.gemm_row("tiled", shape, 100.0)]
+    paid = replace(run, rows=(*pair, fake.gemm_row("numpy", shape, 60.0, -1)))
+    assert "the device beats numpy on 1 of 1 shapes" in text(workloads(paid), 120)
+    alone = replace(run, rows=tuple(row for row in run.rows if row.variant == "numpy"))
+    assert "numpy on" not in text(workloads(alone), 120)
 
 
 def test_one_problem_is_a_table_the_fastest_first_and_pages_if_asked_for() -> None:
