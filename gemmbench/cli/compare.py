@@ -19,7 +19,7 @@ from gemmbench.ladder import families
 from gemmbench.model.row import FAILED
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
-from gemmbench.options import CHART
+from gemmbench.options import CHART, FILE
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
 from gemmbench.options.measuring import PeakOptions
 from gemmbench.regress import results
@@ -30,7 +30,7 @@ from gemmbench.report.table import Entry, catalogue, markdown, stack
 
 
 @click.command(cls=Grouped)
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path), metavar="BASE... NEW")
+@click.argument("files", nargs=-1, type=FILE, metavar="BASE... NEW")
 @takes(CompareOptions)
 def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
     """Compare a saved run with baseline runs.
@@ -94,7 +94,7 @@ def _rendered(comparison: Comparison, form: str, options: CompareOptions | Check
 
 
 @click.command(cls=Grouped)
-@click.argument("bases", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="BASE...")
+@click.argument("bases", nargs=-1, required=True, type=FILE, metavar="BASE...")
 @takes(CheckOptions)
 def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """Measure a baseline's cases again and compare the results.
@@ -147,11 +147,9 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
 
 
 @click.command(cls=Grouped)
-@click.argument("file", required=False, type=click.Path(path_type=Path))
+@click.argument("file", required=False, type=FILE)
 @click_option(PeakOptions, "format")
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path), metavar="FILE", help="Write to this file, replacing it."
-)
+@click.option("-o", "--out", type=FILE, metavar="FILE", help="Write to this file, replacing it.")
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
 def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
@@ -174,7 +172,7 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
 
 
 @click.command(cls=Grouped)
-@click.argument("files", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("files", nargs=-1, type=FILE)
 @click.option(
     "--kind",
     metavar="KIND",
@@ -186,7 +184,7 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
     "--out",
     "--plot",
     "out",
-    type=click.Path(path_type=Path),
+    type=FILE,
     metavar=CHART.metavar,
     help="Chart file.  [default: the first run's name, with .png]",
 )
@@ -231,7 +229,7 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
 
 
 @click.command(cls=Grouped)
-@click.argument("files", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="FILE|FOLDER...")
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE|FOLDER...")
 @takes(ReportOptions)
 def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
     """Write an HTML report on saved runs, in a single file.

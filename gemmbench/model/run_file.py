@@ -162,6 +162,10 @@ def _read(path: Path) -> bytes:
         raise RunFileError(f"{path}: {reason_of(error)}") from None
 
 
+def _is_run(data: bytes) -> bool:
+    return b"schema_version" in data.partition(b"\n")[0]
+
+
 def _parse(path: Path) -> tuple[Run, int]:
     """Read and validate a run's file, without superseded rows.
 
@@ -174,6 +178,8 @@ def _parse(path: Path) -> tuple[Run, int]:
     tail = lines.pop().strip()  # what follows the last newline: nothing in a whole file
     if not lines:
         raise RunFileError(f"{path}: line 1 is cut short, so there is no header to read")
+    if not _is_run(data):
+        raise RunFileError(f"{path} is not a saved run: its first line has no schema_version")
     version = _decode(path, 1, lines[0], _Version).schema_version
     if version != SCHEMA_VERSION:
         advice = "update gemmbench" if version > SCHEMA_VERSION else "measure again"
@@ -255,11 +261,14 @@ class RunFile:
 
     @classmethod
     def create(cls, path: str | Path, header: Header, force: bool = False) -> RunFile:
-        """Start a new file with its header. With `force`, an existing file is emptied first.
+        """Start a new file with its header. With `force`, an existing run is emptied first.
 
-        `RunFileError` if it exists without `force` or cannot be written, `BusyError` if another has it.
+        `RunFileError` if it exists without `force`, is no run or cannot be written, `BusyError` if another
+        has it.
         """
         path = Path(path)
+        if force and path.is_file() and (old := _read(path)) and not _is_run(old):
+            raise RunFileError(f"{path} is not a saved run: --force does not replace it")
         with cls._opened(path, os.O_WRONLY | (0 if force else os.O_EXCL)) as file:
             if force:
                 file._cut(0)

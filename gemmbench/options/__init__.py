@@ -72,7 +72,7 @@ class File(click.Path):
         super().__init__(path_type=Path, dir_okay=folder)
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if not isinstance(value, (str, Path)):
+        if not isinstance(value, (str, Path)) or value == "":
             self.fail(f"{value!r} is not the name of a file.", param, ctx)
         return super().convert(value, param, ctx)
 

@@ -114,6 +114,8 @@ def parse_thresholds(text: str | None) -> tuple[float | None, dict[str, float]]:
             raise UsageError(f"--threshold: a threshold is above 0 and below {most}, not {word}{hint}")
         if equals:
             by_name[name.strip()] = value
+        elif default is not None:
+            raise UsageError("--threshold: give one threshold for all rows; others need a name (NAME=5%)")
         else:
             default = value
     return default, by_name
@@ -320,8 +322,8 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
         """
         if str(path).startswith(DRIVER):
             library = str(path).removeprefix(DRIVER)
-            if os.sep in library and not Path(library).is_file():
-                raise UsageError(f"--against {path}: there is no driver {library}")
+            if not library or (os.sep in library and not Path(library).is_file()):
+                raise UsageError(f"--against {path}: there is no driver {library or 'named'}")
         elif path.suffix == KERNEL and self.old_kernels:
             pass
         elif checkout_of(str(path)):
@@ -331,7 +333,9 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
                     "kernels instead"
                 )
         elif not (path / MARK).is_file() and not self.old_kernels:
-            raise UsageError(f"--against {path} is no folder of kernels: it has no {MARK}")
+            lacking = [MARK] if not self.kernel_files else [file.name for file in self.kernel_files]
+            why = f"it has no {', '.join(lacking)}" if path.is_dir() else "there is no such folder"
+            raise UsageError(f"--against {path} is no folder of kernels: {why}")
         if self.aa:
             raise UsageError("--aa compares nothing: it takes no --against")
         if self.energy:
@@ -418,6 +422,8 @@ class TuneOptions(Options):
         if self.kernel is None:
             return only(tuple(by_name.values()), "--kernel-file") if by_name else None
         name = only(names.choose(self.kernel, (*ladder.LADDER, *by_name), "kernel"), "--kernel")
+        if by_name and name not in by_name:
+            raise UsageError(f"--kernel {name} is none of --kernel-file: give one of these options")
         return by_name.get(name) or ladder.BY_NAME[name]
 
     def problems(self, device: DeviceFacts) -> tuple[Problem, ...]:

@@ -496,8 +496,9 @@ class GemmCommandOptions(MeasurementOptions):
 class SquareOptions(GemmCommandOptions):
     """Sweep square problems: m = n = k.
 
-    Sizes are the powers of two from --min to --max, or those in --sizes. Every kernel is verified before it
-    is timed. The summary gives the size at which the device starts to beat the host's BLAS, with transfers.
+    Sizes are --min, --max and the powers of two between them, or those in --sizes. Every kernel is verified
+    before it is timed. The summary gives the size at which the device starts to beat the host's BLAS, with
+    transfers.
     """
 
     command: ClassVar[str] = "square"

@@ -84,7 +84,7 @@ def test_bad_input_is_the_command_lines_sentence(name: str) -> None:
         if golden != name:
             continue
         command, sentence, *_ = line.splitlines()
-        words = command.replace("LONG", LONG).split()
+        words = shlex.split(command.replace("LONG", LONG))
         sentence = re.sub(r" \(gemmbench \S+ --help tells more\)$", "", sentence).replace("LONG", LONG)
         with pytest.raises((gb.UsageError, gb.NothingMeasured)) as error:
             function(words[0])(**keywords(words))

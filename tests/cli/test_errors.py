@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_one_sentence_and_nothing_overwritten(
     for line in (GOLDEN / name).read_text(encoding="utf-8").splitlines():
         if not line.startswith("$ gemmbench "):
             continue
-        words = line.replace("LONG", LONG).replace("KERNELS", str(ROOT / "kernels")).split()
+        words = shlex.split(line.replace("LONG", LONG).replace("KERNELS", str(ROOT / "kernels")))
         result = call(*words[2:])
         assert result.exit_code == 2, line
         (sentence,) = re.findall(r"^gemmbench: (.*\n)", result.stderr, re.MULTILINE)

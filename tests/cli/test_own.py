@@ -16,6 +16,7 @@ from gemmbench import api
 from gemmbench.cli import kernels, running
 from gemmbench.model.run_file import load
 from gemmbench.options import build, names
+from gemmbench.options.comparing import TuneOptions
 from gemmbench.options.measuring import SquareOptions
 from gemmbench.tune import session
 from tests.cli.conftest import ROOT, Call
@@ -87,6 +88,8 @@ def test_own_kernels_join_those_that_are_named() -> None:
     options = build(SquareOptions, {"kernels": "tiled", "kernel_files": ["mine.cl"], "versus": "mine"})
     assert options.partner is not None
     assert (options.partner.name, options.named) == ("mine", ("tiled", "mine"))
+    with pytest.raises(gb.UsageError, match="none of --kernel-file"):
+        build(TuneOptions, {"kernel": "tiled", "kernel_files": ["mine.cl"]})
 
 
 def test_a_saved_run_needs_no_file_and_tells_a_changed_kernel_apart(call: Call, mine: Path) -> None:

@@ -248,7 +248,7 @@ def test_a_file_that_is_none_is_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(RunFileError, match="line 1: the file is empty"):
         load(tmp_path / "empty")
     (tmp_path / "noise").write_bytes(os.urandom(999) + b"\n")
-    with pytest.raises(RunFileError, match="line 1"):
+    with pytest.raises(RunFileError, match="is not a saved run"):
         load(tmp_path / "noise")
 
 
