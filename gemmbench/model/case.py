@@ -123,22 +123,17 @@ class Case:
 
     @property
     def label(self) -> str:
-        """The case in a progress line: ``tiled float 512x512x512``, or ``flops float4`` for a probe.
+        """The case in a progress line: ``tiled float 512x512x512``, or ``flops float width 4`` for a probe.
 
-        A GEMM has its name, or a tuner's phase, before the shape. A probe's vector width, unless 1, is part
-        of its type, and its other parameters follow that.
+        A GEMM has its name, or a tuner's phase, before the shape. A probe's parameters follow its type.
         """
         if self.problem:
             called = self.problem.label or self.phase
             name = f"{called} " if called else ""
             return f"{self.title} {self.dtype} {name}{self.problem.shape}"
-        width = self.parameters.get("width", 1)
-        others = [
-            f" {size(int(value)) if name == 'bytes' else value}"
-            for name, value in self.parameters.items()
-            if name != "width"
-        ]
-        return f"{self.variant} {self.dtype}{width if width != 1 else ''}{''.join(others)}"
+        forms = {"bytes": lambda value: size(int(value)), "width": lambda value: f"width {value}"}
+        parameters = [forms.get(name, str)(value) for name, value in self.parameters.items()]
+        return " ".join((self.variant, self.dtype, *parameters))
 
     def row(self, status: Status, reason: str = "") -> Row:
         """A row of this case with a status and no samples; `reason` says why there are none."""

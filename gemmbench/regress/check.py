@@ -329,7 +329,8 @@ def _remarks(first: Comparison, candidates: Sequence[Candidate]) -> Iterator[str
     if slowest and slowest.control and slowest.slowdown > 1 + DEFAULT_THRESHOLD:
         yield (
             f"The machine is slower than in the baseline: its control {row_name(slowest.control.row)} takes "
-            f"{slowest.slowdown:.2f} times as long. Stop other programs, or measure a new baseline."
+            f"{slowest.slowdown:.2f} times as long. The changes allow for that, the times do not. Stop other "
+            "programs, or measure a new baseline."
         )
     sources = [(line.row.former.source, line.row.source) for line in first.lines if line.row.former]
     if sources and all(old == new for old, new in sources):

@@ -211,6 +211,7 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
     was_ok = "ok" in statuses
     latest = news[0] if news else olds[0]
     line = ComparedRow(key, latest.rows[key], device_title(latest.run, latest.rows[key]), "missing")
+    line = with_times(line, baseline.costs(olds, key), baseline.costs(news, key))
     failed = next((each.rows[key] for each in news if each.rows[key].status in FAILED), None)
     if failed and (was_ok or (failed.status == "wrong" and "wrong" not in statuses)):
         return replace(line, row=failed, verdict="broken", reason=outcome(failed))
@@ -333,10 +334,9 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
 
 
 def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
-    """A line with the median times of both sides in seconds, and the number of replicates."""
-    units = work(line.row)
-    times = median_cost(old).median * units, median_cost(new).median * units
-    return replace(line, base_s=times[0], new_s=times[1], runs=(len(old), len(new)))
+    """A line with the median times of both sides in seconds, or None, and the number of replicates."""
+    base_s, new_s = (median_cost(side).median * work(line.row) if side else None for side in (old, new))
+    return replace(line, base_s=base_s, new_s=new_s, runs=(len(old), len(new)))
 
 
 def median_cost(costs: Sequence[Cost]) -> Cost:

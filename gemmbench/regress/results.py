@@ -104,21 +104,19 @@ def _labels(comparison: Comparison) -> tuple[str, str]:
 
 
 def _unchanged(lines: Sequence[ComparedRow], comparison: Comparison, are_others: bool) -> str:
-    """Summarise unchanged rows: ``13 other rows stay within 10 %, the largest +2.2 % (tiled 64)``.
+    """Summarise unchanged rows: ``5 rows unchanged (at most 10 % slower), the largest +2.2 % (tiled 64)``.
 
     Several thresholds give a range. The largest ratio is stated: for interleaved rows the median, otherwise
     the smaller of the ratios of medians and minima.
     """
     used = sorted({line.threshold for line in lines})
     limits = " to ".join(dict.fromkeys(rounded_percent(value) for value in (used[0], used[-1])))
-    limits = limits if len(used) == 1 else f"their thresholds of {limits}"
     interleaved = comparison.rules.interleaved
     ratios = [(each.ratio.median if interleaved else each.ratio.low, each) for each in lines if each.ratio]
     largest, line = max(ratios, key=lambda each: each[0])
     rows = counted(len(lines), "other row" if are_others else "row")
     largest_change = f"the largest {change(largest)} ({row_name(line.row, _is_typed(comparison))})"
-    stay = "stays" if len(lines) == 1 else "stay"
-    return f"{rows} {stay} within {limits}, {largest_change}"
+    return f"{rows} unchanged (at most {limits} slower), {largest_change}"
 
 
 def conclusion(comparison: Comparison) -> str:

@@ -171,7 +171,10 @@ def test_a_row_that_was_not_run_is_missing(bad: Status) -> None:
 
 def test_missing_and_new_rows() -> None:
     less = changed(again(2), "tiled", 512, lambda _: None)
-    assert line(compare([again(1)], [less]), "tiled", 512).verdict == "missing"
+    missing = line(compare([again(1)], [less]), "tiled", 512)
+    assert (missing.verdict, missing.runs, missing.new_s) == ("missing", (1, 0), None)
+    new = line(compare([less], [again(1)]), "tiled", 512)
+    assert (new.verdict, new.runs, new.new_s) == ("new", (0, 1), missing.base_s)
     found = line(compare([less], [again(1)]), "tiled", 512)
     assert (found.verdict, found.reason) == ("new", "")
     crashed = changed(again(2), "tiled", 512, status("crashed", "SIGSEGV"))

@@ -142,7 +142,7 @@ def test_only_changed_rows_are_shown_unless_every_row_is_asked_for() -> None:
     short, whole = text(stack(pages.sheets(found))), text(stack(pages.sheets(found, every=True)))
     unchanged = found.counts["unchanged"]
     # numpy has a table of its own
-    assert f"{unchanged - 6} other rows stay within 10 %, the largest +" in short
+    assert f"{unchanged - 6} other rows unchanged (at most 10 % slower), the largest +" in short
     assert "  unchanged" not in short
     assert whole.count("  unchanged") == unchanged
 

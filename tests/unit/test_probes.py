@@ -134,8 +134,8 @@ def test_rows_of_one_probe_differ_in_their_parameters() -> None:
     keys = [step.row.key if isinstance(step, Skip) else step.key for step in steps]
     assert len(set(keys)) == len(keys)
     labels = [step.label for step in steps if isinstance(step, Case)]
-    assert "flops float" in labels
-    assert "flops float16" in labels
+    assert "flops float width 1" in labels
+    assert "flops float width 16" in labels
     assert "wgmma half m64n256k16 float zeros" in labels
 
 
