@@ -187,7 +187,8 @@ def ratios(comparison: Comparison) -> list[Pane]:
         ordered = sorted(groups[device], key=lambda line: (line.verdict == "unchanged", -abs(_change(line))))
         changed = sum(line.verdict != "unchanged" for line in ordered)
         shown = sorted(ordered[: min(_MOST, max(_ENOUGH, changed))], key=_change, reverse=True)
-        paint = partial(_paint, lines=shown, hidden=len(ordered) - len(shown))
+        hidden, interleaved = len(ordered) - len(shown), comparison.rules.interleaved
+        paint = partial(_paint, lines=shown, hidden=hidden, interleaved=interleaved)
         panes.append(Pane(bars_height(list(map(_bar, shown))) + 0.4, paint))
     return panes
 
@@ -204,7 +205,7 @@ def _bar(line: ComparedRow) -> Bar:
     return Bar((part,), f"{_change(line):+.1f} %", row_text(line.row), False, said, interval)
 
 
-def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
+def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int, interleaved: bool) -> None:
     """Draw the rows' bars, a title with the number of hidden rows, and the largest threshold as a band."""
     unit, edge = "change of the time, %; right is slower", max(line.threshold for line in lines)
     limits = 100 * (1 / (1 + edge) - 1), 100 * edge
@@ -212,7 +213,9 @@ def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int) -> None:
     draw_bars(axes, list(map(_bar, lines)), unit, lambda value: f"{value:+g}" if value else "0")
     verdicts = {line.verdict for line in lines}
     keys = [(verdict, colour) for verdict, colour in COLOURS.items() if verdict in verdicts]
-    below = "Grey band: threshold." + (f" {counted(hidden, 'row')} changed less." if hidden else "")
+    ends = "95 % intervals" if interleaved else "from medians to minima"
+    below = f"Grey band: threshold. Black lines: {ends}."
+    below += f" {counted(hidden, 'row')} changed less." if hidden else ""
     pane.titles(axes, f"Change, {clean(lines[0].device).replace(' | ', ', ')}", below, keys)
 
 

@@ -376,7 +376,7 @@ class TuneOptions(Options):
         "Time for the whole search. The last third is for measuring the best few again.", 300.0, common=True
     )
     seed: int = timing_option("Seed for the search.", LENGTH, 1)
-    device: str = measuring.device_option()
+    device: str = measuring.device_option(several=False)
     cache: Path | None = option(
         "File that holds all measured configurations. The same command resumes the search.  [default: in the "
         "user's cache folder]",

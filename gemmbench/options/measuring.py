@@ -76,11 +76,12 @@ DTYPES_HELP = f"Comma-separated data types. {GEMM_DTYPES_HELP}."
 _DEFAULT_SIZE = 1024
 
 
-def device_option(default: str = "the best found", group: str = PROBLEM) -> Any:
+def device_option(default: str = "the best found", group: str = PROBLEM, several: bool = True) -> Any:
     """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
+    one = "Index (0), part of a name (intel, h200), or platform:device (0:1)."
+    many = "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
     return option(
-        "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
-        f"comma-separated.  [default: {default}]",
+        f"{f'{many}comma-separated.' if several else one}  [default: {default}]",
         default="",
         common=True,
         env=DEVICE_VARIABLE,

@@ -118,7 +118,8 @@ def _summary(run: Run, rows: Sequence[Row], verbose: bool) -> list[Note]:
     lacking = dict.fromkeys(row.dtype for row in rows if row.status in _LACKING and row.dtype not in present)
     if lacking:
         text += f" Not supported: {', '.join(lacking)}."
-    if run.header.view == "peak" and not any(row.kind in _MEMORY for row in run.rows):
+    is_quick = run.header.view == "peak" and "--all" not in run.header.command
+    if is_quick and not any(row.kind in _MEMORY for row in run.rows):
         text += " Memory, transfers, latency: --all."
     return [Note("", text if verbose else f"{text} Details: -v")]
 
