@@ -78,7 +78,8 @@ class _Cache(Generic[_T]):
 
     def _write(self, device: DeviceFacts, rows: Iterable[_T]) -> bool:
         """Replace the cached file of a device atomically, creating its folder. If that fails: note, False."""
-        file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, device.chip)
+        chip = device.chip or getattr(self._read(device), "chip", "")
+        file = _File(device.title, tuple(rows), __version__, SCHEMA_VERSION, chip)
         path: Path | None = None
         try:
             path = self.path(device)

@@ -13,7 +13,7 @@ from gemmbench.model.case import Case, Event, Finished, Plan, Planned, Policy, S
 from gemmbench.model.device import HOST, Conditions, DeviceFacts
 from gemmbench.model.instrument import Handle, NotMeasuredError
 from gemmbench.model.problem import Gemm
-from gemmbench.model.row import Row
+from gemmbench.model.row import FAILED, Row
 from gemmbench.model.run_file import RunFile, RunFileError
 from gemmbench.model.units import GIGA
 from gemmbench.probes.race import amount, control_case, trips_for
@@ -83,8 +83,8 @@ def run(
     """Measure a plan case by case, and yield its events.
 
     Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
-    whose control bursts were over 5 % slow are measured again, and saved and yielded if they improved. This
-    stops after three that are still slow. `RunFileError` if the file has rows of other kernel sources.
+    whose control bursts were over 5 % slow are measured again, and saved and yielded if they improved or
+    failed. This stops after three that are still slow. `RunFileError` if `Steps.check` raises it.
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)
@@ -103,7 +103,7 @@ def run(
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
         loss = rates.burst_loss(row, best_s) if row.conditions and row.conditions.control_s else math.inf
-        if row.status == "ok" and loss < rates.burst_loss(before, best_s):
+        if row.status in FAILED or (row.status == "ok" and loss < rates.burst_loss(before, best_s)):
             yield steps.finished(replace(row, supersedes=True))
         failures += loss > rates.UNCERTAIN
         if failures == _MOST_FAILURES:
@@ -128,18 +128,23 @@ class Steps:
         self._timed = defaultdict[tuple[object, ...], list[tuple[Gemm, float]]](list)
 
     def check(self, plan: Iterable[Case | Skip]) -> None:
-        """Raise `RunFileError` if the file holds a row of this plan from other kernel sources.
+        """Raise `RunFileError` if the file holds a row of this plan from other kernel sources or parameters.
 
-        Also note whether the plan has GEMMs, for `measure`.
+        The parameters change when `tune` saves a preset. Also note whether the plan has GEMMs, for `measure`.
         """
-        for step in plan:
-            row = step.row if isinstance(step, Skip) else step.row("ok")
-            self._has_gemms |= row.kind == "gemm"
-            done = self.done.get(row.key)
-            if self._file and done and done.source not in ("", row.source):
+        rows = [step.row if isinstance(step, Skip) else step.row("ok") for step in plan]
+        self._has_gemms = any(row.kind == "gemm" for row in rows)
+        sources = {row.key: row.source for row in rows}
+        subjects = {(row.variant, row.device, row.dtype, row.problem) for row in rows if row.problem}
+        for done in self.done.values():
+            is_planned = (done.variant, done.device, done.dtype, done.problem) in subjects
+            other = "parameters" if is_planned and done.key not in sources else ""
+            if done.source not in ("", sources.get(done.key, done.source)):
+                other = "kernel sources"
+            if self._file and other:
                 raise RunFileError(
-                    f"cannot resume {self._file.path}: its rows of {done.variant} are of other kernel "
-                    "sources than today's; --force drops them, or give --save another file"
+                    f"cannot resume {self._file.path}: its rows of {done.variant} are of other {other} than "
+                    "today's; --force drops them, or give --save another file"
                 )
 
     def started(self, label: str) -> Started:

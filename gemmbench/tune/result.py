@@ -21,6 +21,7 @@ from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import intervals
 from gemmbench.stats import rates as derive
 from gemmbench.stats.intervals import Interval
+from gemmbench.tune.space import FINALISTS, ROUNDS
 
 SCOPE = "device"  # the scope that decides, so packing and padding count
 TRIAL = "trial"
@@ -39,7 +40,8 @@ class Attempt:
     """One configuration of the search."""
 
     parameters: Parameters
-    rows: tuple[Row, ...]  # one for each size, up to the first that failed
+    rows: tuple[Row, ...]  # one for each size, up to the first that failed or that an interrupt prevented
+    sizes: int = 1
 
     @property
     def trouble(self) -> Row | None:
@@ -49,7 +51,7 @@ class Attempt:
     def rate(self) -> float | None:
         """The geometric mean of the rates at all sizes in flop/s; None if a size has no rate."""
         rates = [derive.flops_of(row) / seconds if (seconds := median_s(row)) else 0.0 for row in self.rows]
-        return statistics.geometric_mean(rates) if rates and all(rates) else None
+        return statistics.geometric_mean(rates) if len(rates) >= self.sizes and all(rates) else None
 
 
 @dataclass(frozen=True)
@@ -129,7 +131,11 @@ def result(run: Run) -> Result:
     # Geometric means of medians and of ends. Those of the ends are cautious.
     sides = zip(*((each.median, each.low, each.high) for each in together), strict=True)
     overall: Interval | None = Interval(*map(statistics.geometric_mean, sides)) if together else None
-    finished = bool(rounds) or tried[0].rate is None
+    counts = Counter(row.phase for row in finals)
+    finished = counts[round_phase(ROUNDS)] == counts[round_phase(ROUNDS - 1)] > 0
+    if tried[0].rate is None:  # without rounds
+        entrants = min(FINALISTS, sum(each.rate is not None for each in tried))
+        finished = counts[FINALIST] == entrants * len(searched)
     fault = next((row for row in rounds if row.status in FAILED), None)
     return Result(tried, best.parameters, finished, overall, tuple(comparisons), fault)
 
@@ -146,7 +152,8 @@ def _by_parameters(rows: Iterable[Row]) -> tuple[Attempt, ...]:
     for row in rows:
         grouped.setdefault(tuple(sorted(row.parameters.items())), {})[row.problem] = row
     groups = [tuple(group.values()) for group in grouped.values()]
-    return tuple(Attempt(group[0].parameters, group) for group in groups)
+    sizes = len({row.problem for group in groups for row in group})
+    return tuple(Attempt(group[0].parameters, group, sizes) for group in groups)
 
 
 def _last_finals(rows: Sequence[Row]) -> tuple[Row, ...]:
@@ -222,12 +229,12 @@ def _ranking(run: Run, first: Row, outcome: Result, top: int) -> Sheet:
         for attempt in shown
     )
     at = ", ".join(problem.shape for problem in sizes)
-    mean = ", geometric mean" if len(sizes) > 1 else ""
+    mean, unit = ", geometric mean" if len(sizes) > 1 else "", derive.unit(first.dtype)
     return Sheet(
         heading=heading(run, first.device),
-        caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, GFLOPS on the device{mean}",
+        caption=f"{clean(first.variant)}, {first.dtype} GEMM, {at}, {unit} on the device{mean}",
         keys=("",),
-        blocks=(("GFLOPS", f"x {_SHIPPED}"), names),
+        blocks=((unit, f"x {_SHIPPED}"), names),
         rows=rows,
     )
 

@@ -149,20 +149,26 @@ def test_resuming_a_finished_run_measures_nothing(
     assert path.read_bytes() == before
 
 
-def test_rows_of_other_kernels_are_not_resumed(call: Call, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("field", "value", "what"),
+    [("source", "0123456789abcdef", "kernel sources"), ("parameters", {"TS": 8}, "parameters")],
+)
+def test_rows_of_other_kernels_are_not_resumed(
+    call: Call, tmp_path: Path, field: str, value: object, what: str
+) -> None:
     path = tmp_path / "run.jsonl"
     words = (*SWEEP, "--save", str(path))
     assert call(*words).exit_code == 0
     header, *lines = path.read_text().splitlines()
     rows = [json.loads(line) for line in lines[:-1]]
     old = next(row for row in rows if row["variant"] == "tiled")
-    old["source"] = "0123456789abcdef"
+    old[field] = value
     path.write_text("\n".join([header, *map(json.dumps, rows)]) + "\n")
     before = path.read_bytes()
     done = call(*words, "--resume")
     assert (done.exit_code, done.stdout) == (2, "")
     assert done.stderr == (
-        f"gemmbench: cannot resume {path}: its rows of tiled are of other kernel sources than today's; "
+        f"gemmbench: cannot resume {path}: its rows of tiled are of other {what} than today's; "
         "--force drops them, or give --save another file\n"
     )
     assert path.read_bytes() == before

@@ -163,6 +163,20 @@ def test_a_row_that_stays_slowed_is_marked(again: float) -> None:
     assert [rates.is_uncertain(whole, row) for row in whole.rows] == [False, True]
 
 
+class WrongAgain(Machine):
+    """Whose kernel is wrong when it is measured again."""
+
+    def run(self, case: Case, device: DeviceFacts | None, policy: Policy) -> Generator[Staged, None, Row]:
+        is_again = case.gemm.m in asked(self)
+        row = yield from super().run(case, device, policy)
+        return replace(row, status="wrong", reason="it adds 1", samples={}) if is_again else row
+
+
+def test_a_row_that_is_wrong_when_measured_again_is_wrong() -> None:
+    _, rows = run(WrongAgain(1, 1, 1, 1.2, 1, 1), cases(0, 0))
+    assert [(row.status, row.supersedes) for row in rows] == [("ok", False), ("ok", False), ("wrong", True)]
+
+
 def test_five_percent_is_no_disturbance() -> None:
     machine = Machine(1, 1, 1, 1.04)
     _, rows = run(machine, cases(0, 0))

@@ -121,6 +121,9 @@ def test_a_peak_of_another_chip_of_the_model_is_measured_again(tmp_path: Path) -
     for chip in ("a", ""):
         (step,) = fill(tmp_path, device=replace(known, chip=chip))
         assert isinstance(step, Skip)
+    more = replace(ROW, dtype="double")  # where the chip could not be read
+    CachedPeaks(tmp_path).keep(Run(fake.header(("peak",), (replace(known, chip=""),)), (more,)), now=NOW)
+    assert fill(tmp_path, device=replace(known, chip="b")) == (CASE,)
 
 
 def test_a_peak_beside_busy_programs_is_not_kept(tmp_path: Path) -> None:

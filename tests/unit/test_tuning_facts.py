@@ -101,7 +101,7 @@ def test_the_shipped_preset_may_win_the_heat() -> None:
     run = tuner.fake_tune()
     shipped = run.rows[0].parameters
     rows = [row for row in run.rows if row.phase in (TRIAL, FINALIST)]
-    rows = [replace(row, parameters=shipped) if row is rows[-2] else row for row in rows]
+    rows = [replace(row, parameters=shipped) if row is rows[-5] else row for row in rows]
     found = result.result(Run(run.header, tuple(rows)))
     assert found.winner is None
     assert found.finished
@@ -115,6 +115,27 @@ def test_without_finals_nothing_is_kept() -> None:
     assert not found.is_kept
     heat = tuple(row for row in run.rows if row.phase in (TRIAL, FINALIST))
     assert not result.result(replace(run, rows=heat)).is_kept
+
+
+def test_interrupted_finals_keep_nothing() -> None:
+    run = tuner.fake_tune()
+    assert result.result(run).is_kept
+    assert not result.result(replace(run, rows=run.rows[:-1])).is_kept  # within the last round
+    shipped = tuner.bad(dict(run.rows[0].parameters), "wrong", "no room")  # type: ignore[arg-type]
+    rows = [shipped, *(row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST))]
+    rows = [row for row in rows if row.phase == TRIAL or row.parameters != shipped.parameters]
+    assert result.result(replace(run, rows=tuple(rows))).is_kept
+    assert not result.result(replace(run, rows=tuple(rows[:-1]))).is_kept
+
+
+def test_a_configuration_without_a_time_at_every_size_is_not_ranked() -> None:
+    """It was interrupted after the size at which all are faster."""
+    shipped, other = (
+        {name: int(str(v)) for name, v in row.parameters.items()} for row in tuner.fake_search()[:2]
+    )
+    rows = tuner.row(shipped, 20.0, 512), tuner.row(shipped, 2.0, 128), tuner.row(other, 30.0, 512)
+    found = result.result(Run(tuner.fake_tune().header, rows))
+    assert [attempt.parameters for attempt in found.ranked] == [shipped]
 
 
 def test_only_the_last_finals_count() -> None:
