@@ -220,7 +220,7 @@ def _paint(axes: Axes, lines: Sequence[ComparedRow], hidden: int, interleaved: b
 
 
 def row_text(row: Row) -> str:
-    """A row's name with at most 48 letters: variant, type unless float, and label or size."""
+    """A row's name with at most 48 letters: title, type unless float, and label or size."""
     where = row.problem.size if row.problem else listed(row.parameters)
-    parts = (clean(row.variant), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
+    parts = (clean(row.title), "" if row.dtype == "float" else row.dtype, clean(row.label) or where)
     return " ".join(filter(None, parts))[:48]

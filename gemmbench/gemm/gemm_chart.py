@@ -43,6 +43,7 @@ from gemmbench.stats.panels import (
     Series,
     Setting,
     Standing,
+    baseline,
     break_evens,
     common_problem,
     panels,
@@ -265,12 +266,10 @@ def versus(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
 
     def unit(sweep: Sweep, _: float) -> tuple[float, str]:
         names = dict.fromkeys(clean(name) for row in sweep.rows if (name := derive.partner(row)))
-        return 1.0, f"times the rate of {', '.join(names)}"
+        return 1.0, f"times the rate of {', '.join(names)}, {SCOPE_WORDS[sweep.scope]}"
 
     equal = Line("1", [Point(0, 1.0)] * 2, Look(pane.GREY))
-    return _over_size(
-        runs, families, lambda row, _: derive.versus(row), unit, "{:.4g}".format, "", lambda *_: [equal]
-    )
+    return _over_size(runs, families, derive.versus, unit, "{:.4g}".format, "", lambda *_: [equal])
 
 
 def host_device(runs: Sequence[Run], families: pane.Families) -> list[pane.Pane]:
@@ -303,7 +302,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
     _mark_break_even(axes, sweep, at)
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel(sweep.panel.shape)
-    axes.set_ylabel("GFLOPS")
+    axes.set_ylabel(derive.unit(sweep.panel.dtype))
     pane.titles(axes, f"{sweep.title}, with and without transfers")
     name_ends(axes, drawn)
 
@@ -320,17 +319,18 @@ def _contenders(panel: Panel, families: pane.Families) -> tuple[Series, ...]:
 def _mark_break_even(axes: Axes, sweep: Sweep, at: Mapping[int, float]) -> None:
     """Mark the smallest size from which a kernel with transfers beats the host's BLAS, with its interval.
 
-    A sentence says so. Nothing is drawn if there is none, or the axis has categories.
+    A sentence says so. Nothing is drawn if there is none or several runs, or the axis has categories.
     """
-    even = next(iter(break_evens(sweep.panel)), None)
-    if even is None or even.size is None or any(size != at[size] for size in at):
+    even, host = next(iter(break_evens(sweep.panel)), None), baseline(sweep.panel)
+    has_categories = any(size != at[size] for size in at)
+    if even is None or even.size is None or host is None or has_categories or len(sweep.parts) > 1:
         return
     axes.axvline(even.size, color=pane.BLACK, linewidth=1.0, linestyle=":", label="break-even")
     start, end = even.low or even.size, even.high or sweep.sizes[-1]
     axes.axvspan(start, end, color=pane.BLACK, alpha=0.1, linewidth=0)
     every = "at every size" + " that both ran" * (len(even.sizes) < len(sweep.sizes))
     where = every if even.from_start else f"for {sweep.panel.axis} >= {round(even.size)}"
-    text = f"{clean(even.kernel.label)} with transfers beats numpy {where}"
+    text = f"{clean(even.kernel.label)} with transfers beats {clean(host.label)} {where}"
     low, high = axes.get_ylim()
     axes.set_ylim(low, high * (high / low) ** 0.08)  # room for the words, above all lines
     is_left = even.size < (sweep.sizes[0] * sweep.sizes[-1]) ** 0.5

@@ -270,8 +270,9 @@ def _side_by_side(shared: _Problems, scope: str) -> Sheet:
         return (Cell(problem.size), Cell(dtype), *cells)
 
     order = sorted(shared, key=lambda each: (each[0], each[1].flops, each[1].shape))
+    units_shown = " or ".join(sorted({rates.unit(dtype) for dtype, _ in shared}))
     return Sheet(
-        caption=f"Fastest kernel of each run, GFLOPS {SCOPE_WORDS[scope]}. * is the fastest.",
+        caption=f"Fastest kernel of each run, {units_shown} {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=("size", "type"),
         blocks=(tuple(names),),
         rows=tuple(line(*key) for key in order),

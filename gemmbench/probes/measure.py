@@ -121,7 +121,8 @@ def _measure_arithmetic(task: _Task) -> Stages:
         sampled = alone(winner, winner.prepared.clocks[0], task.policy, task.policy.budget_s)
         agreement = _event_over_wall(sampled.batches)
         seconds: Clocked = attrgetter("finest_s" if races.events_agree(agreement) else "wall_s")
-        samples = Scope(tuple(map(seconds, sampled.batches)), sampled.size, sampled.stop)
+        tick_s = sampled.tick_s / sampled.size
+        samples = Scope(tuple(map(seconds, sampled.batches)), sampled.size, sampled.stop, tick_s)
         subject = races.MATRIX if probe.ran_on == "matrix" else races.ARITHMETIC
         work = Work(flops=winner.prepared.unit.flops * winner.work)
         row = replace(
@@ -321,7 +322,8 @@ def _measure_launches(task: _Task) -> Stages:
             samples += handle.batch("host", 1 if chain else _LEAST_LAUNCHES).each["host"]
         conditions = handle.watch.end("host", ()) or Conditions()
         stop = "stable" if summarize(samples).noise <= policy.precision else "budget"
-        scopes = {"host": Scope(tuple(samples), max(1, chain), stop)}
+        count = max(1, chain)
+        scopes = {"host": Scope(tuple(samples), count, stop, handle.watch.tick_s / count)}
         build_s = handle.prepared.built.build_s
         row = replace(task.case.row("ok"), work=Work(), samples=scopes, build_s=build_s)
         return replace(row, conditions=conditions)

@@ -170,7 +170,7 @@ def _gbps(row: Row) -> float | None:
 
 def _nanoseconds(row: Row) -> float | None:
     times = _time(row)
-    return times.median / 1e-9 if times else None
+    return times.median / 1e-9 if times and row.check.verdict != "suspect" else None
 
 
 def _time(row: Row) -> Summary | None:

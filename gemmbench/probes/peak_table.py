@@ -63,8 +63,8 @@ def _peaks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> Iterato
 
     def emulated(row: Row) -> str:
         """``emulated`` if a CPU is slower with a short type than with float: it converts at each step."""
-        top, plain = _rate(row), map(_rate, floats)
-        best = max((rate.best for rate in plain if rate), default=0.0)
+        top = _rate(row)
+        best = max((rate.best for each in floats if (rate := _if_verified(each, _rate(each)))), default=0.0)
         is_short = _is_float(row) and DTYPES[row.dtype].itemsize < DTYPES["float"].itemsize
         on_cpu = device != HOST and run.header.devices[device].type == "cpu"
         return "emulated" if top and on_cpu and is_short and top.best < best else ""

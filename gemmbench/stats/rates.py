@@ -176,7 +176,7 @@ def view_scope(*runs: Run) -> str:
     It is the runs' ``--scope`` if they agree on one. Otherwise it is ``kernel``, or ``device`` if a library
     ran, which reports no kernel time. The host's BLAS counts as such a library if every device is a CPU.
     """
-    asked = {run.header.scope for run in runs}
+    asked = {run.header.scope for run in runs if any(row.kind == "gemm" for row in run.rows)}
     if len(asked) == 1 and (scope := asked.pop()) in SCOPES:
         return scope
     for run in runs:
@@ -345,10 +345,10 @@ def peak(
     """
     if device == HOST:
         return None
-    title = run.header.devices[device].title
-    sources = [(run, device)]
+    own, sources = run.header.devices[device], [(run, device)]
     for other in (other for other in others if other is not run):
-        sources += [(other, at) for at, facts in enumerate(other.header.devices) if facts.title == title]
+        same = (at for at, each in enumerate(other.header.devices) if each.title == own.title)
+        sources += [(other, at) for at in same if other.header.devices[at].compute_units == own.compute_units]
     tops = [
         next((top for source, at in sources if (top := best_peak(source, at, dtype, units, added))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))

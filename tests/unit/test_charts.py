@@ -26,8 +26,9 @@ from gemmbench.charts import pane as charts
 from gemmbench.charts.marks import size_axis, spread, thinned
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.dtypes import GEMM_DTYPES
-from gemmbench.model.row import Problem, Resources
+from gemmbench.model.row import Check, Problem, Resources
 from gemmbench.model.run_file import Run
+from gemmbench.probes import peak_chart
 from gemmbench.stats.rates import versus
 from tests import fake_memory
 from tests import fake_runs as fake
@@ -660,6 +661,27 @@ def test_no_two_of_the_common_types_have_one_colour() -> None:
     assert len({gemm_chart.colour_of(dtype) for dtype in GEMM_DTYPES[:8]}) == 8
 
 
+def test_host_and_device_have_the_unit_of_their_type_and_one_runs_break_even() -> None:
+    run = fake.fake_square()
+    one, two = (chart_views.figure(runs, "host-device", fake.FAMILIES) for runs in ([run], [run, run]))
+    assert [line.get_label() for line in only(one).lines].count("break-even") == 1
+    assert "break-even" not in [line.get_label() for line in only(two).lines]
+    whole = replace(run, rows=tuple(replace(row, dtype="int") for row in run.rows))
+    assert only(draw(whole, "host-device")).get_ylabel() == "GIOPS"
+
+
+def test_rows_that_differ_in_math_or_parameters_have_names_of_their_own() -> None:
+    row = fake.gemm_row("naive", Problem(512, 512, 512), 1.0)
+    assert chart_views.row_text(replace(row, parameters={"math": "fast"})) == "naive fast 512"
+    assert chart_views.row_text(replace(row, parameters={"TS": 8}, grid=("TS",))) == "naive TS=8 512"
+
+
+def test_a_latency_that_is_not_verified_is_not_drawn() -> None:
+    row = fake_memory.row("latency", "pointer-chase", {"bytes": 4096}, 1e-7)
+    assert peak_chart._nanoseconds(row) == pytest.approx(100, rel=0.01)
+    assert peak_chart._nanoseconds(replace(row, check=Check("suspect"))) is None
+
+
 def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
     run = in_turn_with_tiled(fake.fake_square())
     axes = only(draw(run, "versus"))
@@ -668,7 +690,7 @@ def test_ratios_to_another_kernel_over_size_with_a_line_at_one() -> None:
     assert ratios == pytest.approx([ratio.median for ratio in expected if ratio])
     assert list(sizes) == [64, 128, 256, 512, 1024, 2048]
     assert curve(axes, "1")[1] == pytest.approx([1, 1])
-    assert axes.get_ylabel() == "times the rate of tiled"
+    assert axes.get_ylabel() == "times the rate of tiled, on the device"
     assert len(axes.collections) >= 2  # intervals
 
 

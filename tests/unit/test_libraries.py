@@ -150,6 +150,22 @@ def with_gaps(row: Row, times: float) -> Row:
     return replace(row, samples={**row.samples, CHAIN: replace(row.samples["device"], seconds=chain)})
 
 
+def test_the_peak_of_a_device_with_other_units_is_not_borrowed() -> None:
+    """Clouds give processors of all sizes one name."""
+    lender, run = fake.fake_peak(), replace(fake.fake_square(), rows=fake.fake_square().rows[-1:])
+    (device, *others) = lender.header.devices
+    larger = replace(device, compute_units=2 * device.compute_units)
+    other = replace(lender, header=replace(lender.header, devices=(larger, *others)))
+    assert rates.peak(run, 0, "float", others=[lender]) is not None
+    assert rates.peak(run, 0, "float", others=[other]) is None
+
+
+def test_a_run_without_gemms_has_no_say_in_the_scope() -> None:
+    run = fake.fake_square()
+    run = replace(run, header=replace(run.header, scope="host"))
+    assert rates.view_scope(run, fake.fake_peak()) == "host"
+
+
 def test_a_kernel_beside_a_library_counts_with_the_gaps_between_its_launches() -> None:
     kernel, library = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25), library_row(300.0)
     run = fake.fake_square()

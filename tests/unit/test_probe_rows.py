@@ -321,12 +321,20 @@ def test_launches_are_a_distribution_and_a_chain_is_a_sample() -> None:
     assert row.samples["host"].batch == 500
 
 
+def test_a_peak_is_no_surer_than_the_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = arithmetic()
+    monkeypatch.setattr(type(fake.watch), "tick_s", 1e-3)
+    scope = run(fake, FLOAT).samples["kernel"]
+    assert scope.tick_s == pytest.approx(1e-3 / scope.batch)
+
+
 def test_a_chase_is_told_by_its_hops(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = FakeProbes(trip_s=lambda _: 1e-7, unit=lambda _: Work(), trips=(2, 1 << 29))
     monkeypatch.setattr(type(fake.watch), "tick_s", 1e-6)
     row = run(fake, Case("latency", 0, "pointer-chase", "int", {"bytes": 4096}))
     assert row.choice["hops"] == pytest.approx(100_000, abs=1)
     assert row.samples["kernel"].seconds[0] == pytest.approx(1e-7)
-    assert row.samples["kernel"].tick_s == pytest.approx(1e-6 / 200_000, rel=1e-3)  # of two launches
+    scope = row.samples["kernel"]
+    assert scope.tick_s == pytest.approx(1e-6 / scope.batch)  # a batch counts hops
     assert row.check.verdict == "ok"
     assert fake.released == {0}

@@ -547,7 +547,8 @@ def in_turn_with_tiled(run: Run, pairs: int = 40) -> Run:
         own, other = row.samples["kernel"], tiled[row.problem]
         own = replace(own, seconds=tuple(own.seconds[n % len(own.seconds)] for n in range(pairs)))
         other = replace(other, seconds=tuple(other.seconds[n % len(other.seconds)] for n in range(pairs)))
-        return replace(row, samples={"kernel": own}, former=Partner("t", {"kernel": other}, "tiled"))
+        mine, theirs = ({"kernel": scope, "device": scope} for scope in (own, other))
+        return replace(row, samples=mine, former=Partner("t", theirs, "tiled"))
 
     return replace(run, rows=tuple(map(beside, run.rows)))
 
