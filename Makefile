@@ -50,7 +50,7 @@ faults: $(VENV)/.dev  ## kill, starve, damage and interrupt runs, a few times ea
 
 drivers: $(VENV)/.dev  ## verify every kernel in every type on every OpenCL device found
 	$(BIN)/gemmbench square --sizes 100 --kernel all --baseline none --device all --no-peak --budget 0.01 \
-	  --dtype float,double,half,bfloat16,tf32,char,e4m3,e5m2 $(ARGS)
+	  --dtype float,double,half,bfloat16,tf32,char,e4m3,e5m2,e4m3-half,e4m3-bfloat16,e5m2-half,e5m2-bfloat16 $(ARGS)
 
 browser: $(VENV)/.dev  ## look at reports in Chromium, driven over its own protocol (apt-get install chromium)
 	GEMMBENCH_REQUIRE_BROWSER=1 $(BIN)/python -m pytest -m browser tests/browser $(ARGS)

@@ -37,9 +37,10 @@ def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
 
     The last file is the new run and the others are baselines. For several new runs, use `--`: compare
     base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
-    on a CPU that other programs did not disturb. It also fails if it takes longer than --threshold allows.
-    The run fails if at least half of its rows take over 1.5 times as long. Exit status: 0 no regression, 1 a
-    regression or a wrong result, 2 nothing compared, 3 possibly slower (with --strict).
+    on a CPU without interference. It also fails if it exceeds a --threshold that you give. Without one, a row
+    over 10 % is only possibly slower. The run fails if at least half of its rows take over 1.5 times as long.
+    Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3 possibly slower
+    (with --strict).
     """
     bases, news = _split(files)
     finish(api.compared(api.runs_of(bases), api.runs_of(news), options), options)
@@ -99,11 +100,12 @@ def _rendered(comparison: Comparison, form: str, options: CompareOptions | Check
 def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """Measure a baseline's cases again and compare the results.
 
-    Suspicious rows are measured twice more, alternating with a control row. A row fails if every measurement
-    is above the limits that `gemmbench compare` uses. --against interleaves each kernel with its old version,
-    which finds much smaller changes. --aa measures how much rows vary from run to run on this machine. The
-    file that it saves (--save) makes a good baseline. Devices, budget, --cold and --memory default to the
-    baseline's. The exit status is the same as for compare.
+    Suspicious rows are measured twice more, alternating with a control row. A row fails if every
+    measurement takes over 1.5 times as long, or exceeds a --threshold that you give. --against
+    interleaves each kernel with its old version, which finds much smaller changes. --aa measures how much
+    rows vary from run to run on this machine. The file that it saves (--save) makes a good baseline.
+    Devices, budget, --cold and --memory default to the baseline's. The exit status is the same as for
+    compare.
     """
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:

@@ -373,7 +373,7 @@ class TuneOptions(Options):
     trans_b: bool = flag(measuring.TRANS_B, group=PROBLEM)
     batch: int = measuring.batch_option()
     budget: float = measuring.seconds_option(
-        "Time for the whole search. The last third is for measuring the best few again.", 300.0, common=True
+        "Time for the whole search. The last 30 % is for measuring the best few again.", 300.0, common=True
     )
     seed: int = timing_option("Seed for the search.", LENGTH, 1)
     device: str = measuring.device_option(several=False)

@@ -78,10 +78,10 @@ _DEFAULT_SIZE = 1024
 
 def device_option(default: str = "the best found", group: str = PROBLEM, several: bool = True) -> Any:
     """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
-    one = "Index (0), part of a name (intel, h200), or platform:device (0:1)."
-    many = "Index (0), part of a name (intel, h200), or all. Also platform:device (0:1), or several, "
+    one = "Index (0), part of a name (h200), or a type (gpu, cpu)"
+    many = f"{one}. Also all, platform:device (0:1), or several, comma-separated."
     return option(
-        f"{f'{many}comma-separated.' if several else one}  [default: {default}]",
+        f"{many if several else f'{one}. Also platform:device (0:1).'}  [default: {default}]",
         default="",
         common=True,
         env=DEVICE_VARIABLE,
@@ -93,7 +93,8 @@ def device_option(default: str = "the best found", group: str = PROBLEM, several
 def kernels_option(
     help: str = "Comma-separated: names, default, ladder, best or all. default: the ten kernels from naive "
     "to padded, and a selection of the others. ladder: every published kernel. best: gemmbench's own "
-    "kernels. all: every kernel that the device can run. `gemmbench kernels` lists the names.",
+    "kernels. all: every kernel that the device can run. own: those of --kernel-file. `gemmbench kernels` "
+    "lists the names.",
     default: str = names.DEFAULT,
     **spec: Any,
 ) -> Any:
@@ -317,7 +318,10 @@ class GemmCommandOptions(MeasurementOptions):
         names=MATHS,
     )
     versus: str | None = kernel_option(
-        "Compare with this kernel by alternating batches.", metavar="NAME", names=ladder.ORDER, common=True
+        "Compare with this kernel or library, by alternating batches.",
+        metavar="NAME",
+        names=ladder.ORDER,
+        common=True,
     )
     tuned: bool = flag(
         "Use the parameters that `gemmbench tune` saved for this device.",

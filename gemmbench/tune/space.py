@@ -21,7 +21,7 @@ _SAMPLE_SHARE = 1 / 3  # of the search, for the random sample
 _FINALS_SHARE = 0.3  # of the budget, at most
 _LOOK_S = 0.2  # of samples for a configuration of the search
 _FIRST_LOOK_SHARE = 0.1  # of the budget, for the shipped preset, whose speed nobody knows yet
-_FAR = 2.0  # a configuration that must be this many times as slow as the shipped preset is not timed
+_FAR = 2.0  # a configuration this many times as slow as the shipped preset gets the fewest samples
 _SHORT, _FULL = 0.1, Policy().budget_s  # sampling time of a row of the finals, at least and at most
 _LARGEST = 10_000  # combinations, with what a variant otherwise chooses: minutes see too little of more
 
@@ -125,7 +125,8 @@ def case(
 def search_policy(budget_s: float, time_limit_s: float, default_s: float | None = None) -> Policy:
     """The policy for a configuration of the search: 0.2 s, or enough for one twice as slow as the preset.
 
-    `default_s` is the time of the shipped preset, or None if unknown. Slower configurations are skipped.
+    `default_s` is the time of the shipped preset, or None if unknown. A problem that takes longer than this
+    budget and 2 s is skipped.
     """
     enough = _FIRST_LOOK_SHARE * budget_s if default_s is None else _least_s(_FAR * default_s)
     return Policy(budget_s=max(_LOOK_S, enough), batch_s=0.005, min_batches=5, time_limit_s=time_limit_s)
