@@ -208,7 +208,7 @@ def _workloads_conclusion(
         conclusions.append(Note("", f"Best single kernel: {clean(name)}, {figure}.", "bold"))
     pays = [line.pays for line in lines if line.pays is not None]
     if pays:
-        sentence = f"With transfers the device beats {BASELINE} on {sum(pays)} of {len(pays)} shapes."
+        sentence = f"With transfers, the device beats {BASELINE} on {sum(pays)} of {len(pays)} shapes."
         conclusions.append(Note("", sentence, "bold"))
     return conclusions
 

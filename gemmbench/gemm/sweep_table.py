@@ -210,7 +210,7 @@ def _transfers(panel: Panel, fastest: Series | None) -> list[str]:
         closest = max(evens, key=lambda each: each.lead)
         name = clean(closest.kernel.label)
         at = f" at {closest.sizes[-1]}" if len(panel.sizes) > 1 else ""
-        return [f"With transfers no kernel beats {rival}{at}: {name} reaches {units.share(closest.lead)}."]
+        return [f"With transfers, no kernel beats {rival}{at}: {name} reaches {units.share(closest.lead)}."]
     wins = f"With transfers, {clean(even.kernel.label)} beats {rival}"
     if not even.from_start:
         return [f"{wins} for {axis} >= {round(even.size)}."]

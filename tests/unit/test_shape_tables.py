@@ -113,7 +113,7 @@ def test_the_one_kernel_for_all_has_run_everywhere() -> None:
 
 def test_offloading_counts_the_wins() -> None:
     table = text(workloads(shapes_run(), "kernel", fake.ORDER), 120)
-    assert "With transfers the device beats numpy on 1 of 3 shapes." in table
+    assert "With transfers, the device beats numpy on 1 of 3 shapes." in table
     run = shapes_run()
     alone = replace(run, rows=tuple(row for row in run.rows if row.variant != "numpy"))
     table = text(workloads(alone, "kernel", fake.ORDER), 120)

@@ -318,7 +318,7 @@ def one_pair(device_gflops: float, sizes: tuple[int, ...] = (128, 512, 2048)) ->
     [
         (1000.0, "With transfers, register beats numpy at every m."),
         (200.0, "With transfers, register beats numpy for m >= "),
-        (1.0, "With transfers no kernel beats numpy at 2048: register reaches 3.7 %."),
+        (1.0, "With transfers, no kernel beats numpy at 2048: register reaches 3.7 %."),
     ],
 )
 def test_break_even_in_words(gflops: float, sentence: str) -> None:
