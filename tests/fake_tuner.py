@@ -130,3 +130,13 @@ def fake_tune(gain: float = 1.3, elsewhere: float = 0.9) -> Run:
         for size, factor in ((SIZE, gain), (SIZE // 4, elsewhere), (SIZE - 1, 1.0)):
             rows.append(row(winner, 20.0 * mood * factor, size, phase, (shipped, 20.0 * mood)))
     return Run(fake.header(WORDS), tuple(rows), "register.jsonl")
+
+
+def without_a_preset(status: str) -> Run:
+    """A search whose shipped preset has no rate, up to the end of its finals."""
+    run = fake_tune()
+    shipped = bad(
+        {name: int(str(value)) for name, value in run.rows[0].parameters.items()}, status, "no room"
+    )
+    others = [row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST)]
+    return replace(run, rows=(shipped, *(row for row in others if row.parameters != shipped.parameters)))

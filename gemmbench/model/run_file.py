@@ -178,7 +178,7 @@ def _parse(path: Path) -> tuple[Run, int]:
     tail = lines.pop().strip()  # what follows the last newline: nothing in a whole file
     if not lines:
         raise RunFileError(f"{path}: line 1 is cut short, so there is no header to read")
-    if not _is_run(data):
+    if not _is_run(lines[0]):
         raise RunFileError(f"{path} is not a saved run: its first line has no schema_version")
     version = _decode(path, 1, lines[0], _Version).schema_version
     if version != SCHEMA_VERSION:

@@ -78,10 +78,9 @@ _DEFAULT_SIZE = 1024
 
 def device_option(default: str = "the best found", group: str = PROBLEM, several: bool = True) -> Any:
     """The field of --device, "" by default or GEMMBENCH_DEVICE. The help shows `default` in `group`."""
-    one = "Index (0), part of a name (h200), or a type (gpu, cpu)"
-    many = f"{one}. Also all, platform:device (0:1), or several, comma-separated."
+    more = "all, platform:device (0:1), or several, comma-separated" if several else "platform:device (0:1)"
     return option(
-        f"{many if several else f'{one}. Also platform:device (0:1).'}  [default: {default}]",
+        f"Index (0), part of a name (h200), or a type (gpu, cpu). Also {more}.  [default: {default}]",
         default="",
         common=True,
         env=DEVICE_VARIABLE,

@@ -176,15 +176,12 @@ def view_scope(*runs: Run) -> str:
     It is the runs' ``--scope`` if they agree on one. Otherwise it is ``kernel``, or ``device`` if a library
     ran, which reports no kernel time. The host's BLAS counts as such a library if every device is a CPU.
     """
-    asked = {run.header.scope for run in runs if any(row.kind == "gemm" for row in run.rows)}
+    gemms = [(run, row) for run in runs for row in run.rows if row.kind == "gemm"]
+    asked = {run.header.scope for run, _ in gemms}
     if len(asked) == 1 and (scope := asked.pop()) in SCOPES:
         return scope
-    for run in runs:
-        gemms = [row for row in run.rows if row.kind == "gemm"]
-        libraries = (row for row in gemms if row.status == "ok" and "kernel" not in row.samples)
-        if any(_on_cpus_alone(run) or not on_host(row) for row in libraries):
-            return "device"
-    return "kernel"
+    libraries = ((run, row) for run, row in gemms if row.status == "ok" and "kernel" not in row.samples)
+    return "device" if any(_on_cpus_alone(run) or not on_host(row) for run, row in libraries) else "kernel"
 
 
 def is_compared(run: Run, device: int, row: Row, scope: str) -> bool:
@@ -347,8 +344,9 @@ def peak(
         return None
     own, sources = run.header.devices[device], [(run, device)]
     for other in (other for other in others if other is not run):
-        same = (at for at, each in enumerate(other.header.devices) if each.title == own.title)
-        sources += [(other, at) for at in same if other.header.devices[at].compute_units == own.compute_units]
+        for at, each in enumerate(other.header.devices):
+            if (each.title, each.compute_units) == (own.title, own.compute_units):
+                sources.append((other, at))
     tops = [
         next((top for source, at in sources if (top := best_peak(source, at, dtype, units, added))), None)
         for units in (units_used(run, device, dtype) if matrix is None else (matrix,))

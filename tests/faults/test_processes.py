@@ -17,6 +17,7 @@ from gemmbench.measure.child import Pipe, Worker, WorkerError
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
+from gemmbench.model.units import counted
 from gemmbench.plan import gemm_plan
 from gemmbench.tune.session import measure_with
 from tests import fake_runs
@@ -130,7 +131,7 @@ def interrupt_at_random(number: int, start: Start, call: Call, tmp_path: Path, e
         if path.exists():
             assert "Traceback" not in err
         if " saved in " in err:
-            assert f"; {len(done)} row" in err
+            assert f"; {counted(len(done), 'row')} saved in {path.name};" in err
         assert call(*SWEEP, "--save", str(path), "--resume", "-q").exit_code == 0
         assert keys(path)[: len(done)] == done
         entry.hold(keys(tmp_path / "whole.jsonl"), keys(path))

@@ -79,11 +79,7 @@ def test_verdicts() -> None:
     ],
 )
 def test_what_is_said_of_a_shipped_preset_without_a_rate(status: str, verdict: str) -> None:
-    run = fake_tune()
-    shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
-    others = [row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST)]
-    rows = (shipped, *(row for row in others if row.parameters != shipped.parameters))
-    text = flat(printed(replace(run, rows=rows)))
+    text = flat(printed(tuner.without_a_preset(status)))
     assert verdict in text
     assert ("as a preset" in text) == ("is saved" in verdict)
 

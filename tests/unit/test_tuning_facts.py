@@ -121,11 +121,9 @@ def test_interrupted_finals_keep_nothing() -> None:
     run = tuner.fake_tune()
     assert result.result(run).is_kept
     assert not result.result(replace(run, rows=run.rows[:-1])).is_kept  # within the last round
-    shipped = tuner.bad(dict(run.rows[0].parameters), "wrong", "no room")  # type: ignore[arg-type]
-    rows = [shipped, *(row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST))]
-    rows = [row for row in rows if row.phase == TRIAL or row.parameters != shipped.parameters]
-    assert result.result(replace(run, rows=tuple(rows))).is_kept
-    assert not result.result(replace(run, rows=tuple(rows[:-1]))).is_kept
+    run = tuner.without_a_preset("wrong")
+    assert result.result(run).is_kept
+    assert not result.result(replace(run, rows=run.rows[:-1])).is_kept
 
 
 def test_a_configuration_without_a_time_at_every_size_is_not_ranked() -> None:
@@ -212,11 +210,7 @@ def test_a_winner_that_there_was_no_time_for_at_a_size_may_be_kept() -> None:
 def test_without_a_comparison_the_best_is_kept_only_where_the_shipped_preset_is_no_use(
     status: str, kept: bool
 ) -> None:
-    run = tuner.fake_tune()
-    shipped = tuner.bad({k: int(str(v)) for k, v in run.rows[0].parameters.items()}, status, "no room")
-    rows = [shipped, *(row for row in run.rows[1:] if row.phase in (TRIAL, FINALIST))]
-    rows = [row for row in rows if row.phase == TRIAL or row.parameters != shipped.parameters]
-    found = result.result(replace(run, rows=tuple(rows)))
+    found = result.result(tuner.without_a_preset(status))
     assert found.winner is not None
     assert found.overall is None
     assert found.is_kept == kept
