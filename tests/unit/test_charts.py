@@ -458,7 +458,7 @@ def test_kernels_on_matrix_units_are_under_the_roof_of_those() -> None:
     assert half.get_ylim()[1] > 950
 
 
-def test_throughput_is_held_against_the_peak_of_the_units_that_were_used() -> None:
+def test_throughput_is_compared_with_the_peak_of_the_units_in_use() -> None:
     run, lender = tensor_run()
     half, tf32 = chart_views.figure([run, lender], "throughput").axes
     assert curve(half, "peak")[1] == pytest.approx([950, 950], rel=0.01)
