@@ -127,6 +127,10 @@ class _Trimmed:
 
 
 class _Console(Console):
+    def print(self, *objects: Any, **options: Any) -> None:
+        """Print objects, without cutting lines that are wider than the terminal: pictures and paths."""
+        super().print(*objects, **{"crop": False, **options})
+
     def on_broken_pipe(self) -> None:
         """Let the caller handle it. Rich would end the process with status 1, which means a wrong result."""
         raise BrokenPipeError
@@ -148,11 +152,11 @@ def stack(sheets: Iterable[RenderableType]) -> RenderableType:
 
 
 def hanging(console: Console, text: str, width: int, style: str = "") -> Text:
-    """Wrap text to a width in characters. All lines but the first are indented by two."""
-    lines = Text(text, style=style, overflow="fold").wrap(console, max(8, width - 2))
+    """Wrap text at spaces to a width in characters, longer words stay whole. Further lines have an indent."""
+    lines = Text(text, style=style, overflow="ignore").wrap(console, max(8, width - 2))
     for line in lines:
         line.rstrip()
-    return Text("\n  ").join(lines)
+    return Text("\n  ", overflow="ignore", no_wrap=True).join(lines)
 
 
 def _separated(items: Iterable[RenderableType]) -> list[RenderableType]:

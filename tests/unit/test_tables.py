@@ -35,7 +35,7 @@ SQUARE_2048 = Problem(2048, 2048, 2048)
 def text(renderable: RenderableType, width: int = 80) -> str:
     console = Console(width=width, color_system=None, force_terminal=False)
     with console.capture() as capture:
-        console.print(renderable)
+        console.print(renderable, crop=False)
     return capture.get()
 
 
@@ -114,7 +114,10 @@ def test_markdown(name: str, golden: Golden) -> None:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", PAGES)
 def test_no_line_is_wider_than_the_terminal(name: str, width: int) -> None:
-    assert max(map(cell_len, text(PAGES[name](), width).splitlines())) <= width
+    lines = text(PAGES[name](), width).splitlines()
+    assert not [
+        line for line in lines if cell_len(line) > width and " " in line.strip()
+    ]  # a long word may be
 
 
 @pytest.mark.parametrize("width", [40, 80])
