@@ -162,7 +162,7 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 
 
 def wrapped(text: str, width: int) -> str:
-    """Wrap a message at spaces only, so that words, paths and options stay whole. Further lines are indented."""
+    """Wrap a message at spaces only, so that paths and options stay whole. Further lines are indented."""
     return textwrap.fill(
         text, max(8, width - 1), subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
     )
