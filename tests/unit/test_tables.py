@@ -424,6 +424,18 @@ def test_parameters_tell_series_of_one_variant_apart() -> None:
     assert "tiled TS=16 " in table
 
 
+def test_a_kernel_that_was_measured_again_keeps_its_name() -> None:
+    def rows(edge: int) -> tuple[Row, ...]:
+        given = {"TS": edge, "PAD": 1}
+        return tuple(fake.gemm_row("tiled", Problem(n, n, n), 2.0, parameters=given) for n in (64, 64, 128))
+
+    table = text(sweep(Run(fake.header(("square",)), rows(8)), "m"), 120)
+    assert [each.strip("*") for each in cells(table, "tiled")] == ["2.00", "2.00"]
+    both = text(sweep(Run(fake.header(("square",)), (*rows(8), *rows(16))), "m"), 120)
+    assert "tiled TS=8 " in both, "only what differs"
+    assert "PAD" not in both
+
+
 def test_integers_are_giops_and_suspects_never_win() -> None:
     table = text(peak(fake.fake_peak()), 120)
     assert "int (GIOPS)" in table
@@ -449,12 +461,11 @@ def test_a_peak_without_a_verified_figure_shows_none() -> None:
 
 def test_what_was_not_measured_failed_or_is_not_verified_differs() -> None:
     suspect = Check("suspect", {}, ("folded",))
-    bare = {"samples": {}, "reason": "why"}
     rows = (
         fake.peak_row(1, 100.0),
         fake.peak_row(2, 300.0, check=suspect),
-        replace(fake.peak_row(4, 100.0), status="skipped", **bare),
-        replace(fake.peak_row(8, 100.0), status="failed", **bare),
+        replace(fake.peak_row(4, 100.0), status="skipped", samples={}),
+        replace(fake.peak_row(8, 100.0), status="failed", samples={}),
     )
     table = text(peak(Run(fake.header(("peak",)), rows)), 120)
     assert cells(table, "float") == ["100", "?", "-", "failed", "100"]
