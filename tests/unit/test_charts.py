@@ -296,7 +296,7 @@ def test_host_device_marks_the_break_even() -> None:
     x, _ = curve(axes, "break-even")
     assert 512 < x[0] < 1024
     assert any(
-        re.fullmatch(r"register with transfers beats numpy for m >= 9\d\d", item) for item in texts(axes)
+        re.fullmatch(r"register with transfers beats numpy from m = 9\d\d", item) for item in texts(axes)
     )
     assert {"register, with transfers", "register, on the device", "numpy"} <= set(texts(axes))
     register = [line for line in axes.lines if line.get_label() == "register"]
