@@ -254,7 +254,9 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     ]
     columns = [("group", "most", "multiple"), ("private", "local")]
     columns += [("registers", "spills")] if reported else []
-    advice = [] if reported else [Note("registers", "this driver does not tell registers and spills", "dim")]
+    advice = (
+        [] if reported else [Note("registers", "this driver does not report registers and spills", "dim")]
+    )
     return Sheet(
         heading=heading(run, device),
         caption=f"{dtype}: kernels as built, with the parameters preset for this device",

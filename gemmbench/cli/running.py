@@ -146,7 +146,9 @@ def measure(options: MeasurementOptions) -> None:
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
-            where = f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume goes on"
+            where = (
+                f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume continues"
+            )
         api.say(f"gemmbench: interrupted; {where}")
     try:
         api.finish(outcome, run, options, verbose=True)
@@ -208,7 +210,7 @@ def show(output: RenderableType) -> None:
         if isinstance(output, str):
             click.echo(output, nl=not output.endswith("\n"))
         else:
-            stdout().print(output)
+            stdout().print(output, crop=False)  # a kernel's picture is not wrapped
     except BrokenPipeError:
         drop_output()
 

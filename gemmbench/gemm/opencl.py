@@ -126,7 +126,7 @@ class GemmExecutor:
             shared = shared_options(file, options, root)
             for name, (*_, macro) in TRANSPOSED.items():
                 if root and file in multiply and macro in options and macro not in shared:
-                    why = f"that {file} takes no {name} that is stored transposed"
+                    why = f"that {file} does not support a transposed {name}"
                     raise NotMeasuredError("unsupported", why)
             built = (options, root, variant.compilation.target) if file in multiply else (shared, root, "")
             programs[file] = self.runtime.build(file, *built)
@@ -230,7 +230,7 @@ def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
     """Set a user's kernel's arguments; `NotMeasuredError` if their number or a type is not as `step` says."""
     names = ", ".join(step.arguments)
     if kernel.num_args != len(step.arguments):
-        counts = f"takes {kernel.num_args} arguments, and arguments names {len(step.arguments)}"
+        counts = f"has {kernel.num_args} arguments, but arguments names {len(step.arguments)}"
         raise NotMeasuredError("failed", f"{step.kernel} {counts}: {names}")
     for number, name in enumerate(step.arguments):
         try:
@@ -251,7 +251,7 @@ def smaller_notes(smaller: Iterable[tuple[Pass, Group, Group]]) -> tuple[str, ..
     for step, planned, group in smaller:
         what = "" if step.role == "multiply" else f"{step.kernel} in "
         sides = " instead of ".join("x".join(map(str, each)) for each in (group, planned))
-        notes.append(f"{what}work-groups of {sides}: the driver takes no more as compiled")
+        notes.append(f"{what}work-groups of {sides}: the compiled kernel supports no more")
     return tuple(dict.fromkeys(notes))
 
 
@@ -410,9 +410,9 @@ class ClblastExecutor(GemmExecutor):
     ) -> GemmBench:
         """A bench of a case or trial; `NotMeasuredError` for empty products and shared virtual memory."""
         if case.problem is not None and not case.problem.flops:
-            raise NotMeasuredError("unsupported", "CLBlast takes no matrix without elements")
+            raise NotMeasuredError("unsupported", "CLBlast does not support empty matrices")
         if policy.memory in SVM:
-            raise NotMeasuredError("unsupported", "CLBlast takes buffers, and no shared virtual memory")
+            raise NotMeasuredError("unsupported", "CLBlast does not support shared virtual memory")
         return super().prepare(case, policy, like, problem)
 
     def bind(

@@ -346,7 +346,7 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     }
     facts: Columns[Row] = {
         "of peak": lambda row: known(rates.peak_fraction(run, row), units.percent),
-        "helpers": lambda row: known(rates.helpers_share(row) or None, units.percent),
+        "overhead": lambda row: known(rates.helpers_share(row) or None, units.percent),
         "noise": notes.noise,
         **versus_columns(rows, "kernel", interval=True),
         **(residual if any(MATH in row.parameters for row in rows) else {}),

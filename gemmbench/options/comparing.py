@@ -337,9 +337,9 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             why = f"it has no {', '.join(lacking)}" if path.is_dir() else "there is no such folder"
             raise UsageError(f"--against {path} is no folder of kernels: {why}")
         if self.aa:
-            raise UsageError("--aa compares nothing: it takes no --against")
+            raise UsageError("--aa cannot be combined with --against")
         if self.energy:
-            raise UsageError("--against interleaves two kernels: it takes no --energy")
+            raise UsageError("--against cannot be combined with --energy")
 
 
 _Item = TypeVar("_Item")

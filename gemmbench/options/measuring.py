@@ -178,9 +178,9 @@ class MeasurementOptions(Options):
         if self.force and not {"--save", "--out"} & {name for name, _ in self.outputs}:
             raise UsageError("--force needs --save FILE")
         if self.resume and self.force:
-            raise UsageError("--resume keeps the rows that a file has and --force drops them: choose one")
+            raise UsageError("--resume and --force cannot be combined")
         if self.save and self.save.exists() and not self.resume and not self.force:
-            resume = "--resume goes on with it, " if "resume" in specs(type(self)) else ""
+            resume = "--resume continues it, " if "resume" in specs(type(self)) else ""
             raise UsageError(f"{self.save} exists already; {resume}--force replaces it")
 
     @property
@@ -260,7 +260,7 @@ class PeakOptions(MeasurementOptions):
         if self.describe is not None:
             return
         if self.only and self.all:
-            raise UsageError("--only chooses families and --all takes every one of them: choose one")
+            raise UsageError("--only and --all cannot be combined")
         if self.types is not None and COMPUTE not in self.families:
             raise UsageError(f"--types is for the {COMPUTE} family, which --only leaves out")
         _ = self.families, self.dtypes
@@ -358,9 +358,9 @@ class GemmCommandOptions(MeasurementOptions):
         _ = self.variants, self.dtypes, self.partner
         names.check_grid(self.variants, names.choose_params(self.params))
         if self.math is not None and not any(variant.executor == "opencl" for variant in self.variants):
-            raise UsageError("--math is for gemmbench's OpenCL kernels, of which --kernel names none")
+            raise UsageError("--math applies only to OpenCL kernels, and --kernel selects none")
         if len(self.axes.maths) > 1 and self.versus:
-            raise UsageError(f"--math {self.math} takes strict and fast in turn: it goes without --versus")
+            raise UsageError(f"--math {self.math} cannot be combined with --versus")
         _ = self.shapes
 
     @property
@@ -626,7 +626,7 @@ class GemmOptions(GemmCommandOptions):
             if self.dtype not in (None, self._size[3]):
                 raise UsageError(f"the files hold {self._size[3]}, but --dtype is {self.dtype}")
             if self.seed != Policy.seed and self.a and self.b and (self.c or self.beta == 0):
-                raise UsageError("--seed is for generated operands, and all of them are yours")
+                raise UsageError("--seed is for generated operands, and every operand is a file")
             if self.c and self.beta == 0:
                 raise UsageError("--c is given but beta is 0, so it would not be read; give --beta too")
             if not self.c and self.beta != 0:
@@ -637,7 +637,7 @@ class GemmOptions(GemmCommandOptions):
             raise UsageError("--batch generates its operands: --a, --b, --c and --out are of one problem")
         if self.out:
             if len(self.variants) != 1 or len(self.dtypes) != 1:
-                raise UsageError("--out needs exactly one --kernel and one --dtype, whose result it holds")
+                raise UsageError("--out needs exactly one --kernel and one --dtype")
             if self.out.exists() and not self.force:
                 raise UsageError(f"--out {self.out} exists already; --force replaces it")
 
@@ -710,5 +710,5 @@ class GemmOptions(GemmCommandOptions):
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
         """Plan the peaks and every kernel. Raise `UsageError` if --out has several devices."""
         if self.out and len(devices) > 1:
-            raise UsageError("--out needs exactly one --device, whose result it holds")
+            raise UsageError("--out needs exactly one --device")
         return super().plan(devices, find_tuned)

@@ -106,7 +106,7 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     words = choose(text, BASELINES, "baseline")
     if _NONE in words:
         if len(words) > 1:
-            raise UsageError(f"--baseline {text}: none stands alone")
+            raise UsageError(f"--baseline {text}: none cannot be combined with other names")
         return ()
     return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
@@ -165,7 +165,7 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
         if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
         if (low, high) != (None, None):
-            raise UsageError("--sizes takes the place of a range: leave out its smallest and largest size")
+            raise UsageError("use either --sizes or a smallest and largest size")
         return tuple(sorted({int(word) for word in words}))
     high = usual if high is None else high
     low = min(64, high) if low is None else low

@@ -238,7 +238,7 @@ def entry_page(entry: Entry) -> RenderableType:
     card.add_column(overflow="fold")
     for word, text in entry.facts:
         card.add_row(word, Text(text))
-    pictures = (Text(textwrap.indent(each, "  "), overflow="fold") for each in entry.pictures)
+    pictures = (Text(textwrap.indent(each, "  "), no_wrap=True, overflow="ignore") for each in entry.pictures)
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
     return Group(head, Text(entry.idea), Text(""), *_separated([card, *pictures]))

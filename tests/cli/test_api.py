@@ -85,7 +85,7 @@ def test_bad_input_is_the_command_lines_sentence(name: str) -> None:
             continue
         command, sentence, *_ = line.splitlines()
         words = shlex.split(command.replace("LONG", LONG))
-        sentence = re.sub(r" \(gemmbench \S+ --help tells more\)$", "", sentence).replace("LONG", LONG)
+        sentence = re.sub(r"\. See gemmbench \S+ --help\.$", "", sentence).replace("LONG", LONG)
         with pytest.raises((gb.UsageError, gb.NothingMeasured)) as error:
             function(words[0])(**keywords(words))
         said = " ".join(str(error.value).split()).rstrip(".").replace(f"{Path.cwd()}/", "")

@@ -86,9 +86,7 @@ def test_workloads_of_a_file(
     assert len(load("run.jsonl").rows) == 6
 
 
-def test_a_crash_is_told_by_the_name_of_its_shape(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crash_names_its_shape(call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_FAULTS", "tiled 96 sigsegv; naive 384 wrong")
     path = tmp_path / "run.jsonl"
     words = ("workloads", "--set", "alexnet", "--kernel", "naive,tiled", "--save", str(path))

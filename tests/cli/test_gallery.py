@@ -202,7 +202,7 @@ def test_charts_compare_a_library_in_the_scope_that_it_has(pictures: Pictures) -
         assert not any("in the kernel alone" in text for text in words), kind
 
 
-def test_numpy_beside_a_gpu_is_ranked_in_the_host_scope_only() -> None:
+def test_numpy_is_ranked_with_a_gpu_in_the_host_scope_only() -> None:
     """Without transfers it has less to do: at 64 its 60 GFLOPS are no lead over kernels on the GPU."""
     for run in ("h200-sweep-k", "h200-square", "h200-energy"):
         table = said("show", str(PLOTS / f"{run}.jsonl"), columns=250)

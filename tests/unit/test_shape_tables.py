@@ -131,7 +131,7 @@ def test_a_shape_that_nothing_could_run_says_why_in_a_word() -> None:
     assert line(text(workloads(run)), "alexnet fc6")[6] == "-"
 
 
-def test_wrong_rows_are_told_and_skipped_ones_are_counted() -> None:
+def test_wrong_rows_are_reported_and_skipped_rows_are_counted() -> None:
     run = changed(
         shapes_run(), "naive", TALL, status="wrong", reason="residual 3 times its bound", samples={}
     )

@@ -544,7 +544,7 @@ def in_turn_with_tiled(run: Run, pairs: int = 40) -> Run:
     return replace(run, rows=tuple(map(beside, run.rows)))
 
 
-def test_a_sweep_in_turn_has_the_ratio_at_every_size() -> None:
+def test_an_interleaved_sweep_has_the_ratio_at_every_size() -> None:
     run = in_turn_with_tiled(fake.fake_square())
     table = text(sweep(run, "m", order=fake.ORDER), 160)
     register = next(row for row in run.rows if row.variant == "register" and row.problem == SQUARE_2048)
