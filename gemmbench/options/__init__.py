@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 
 from gemmbench import UsageError, charts
+from gemmbench.model.problem import LONGEST
 from gemmbench.options import names
 
 
@@ -34,14 +35,17 @@ class Text(click.types.StringParamType):
 
 
 class Whole(click.IntRange):
-    """A whole number. Refuse fractions, which click truncates."""
+    """A whole number, at most `LONGEST` unless a lower maximum is given. Click would truncate fractions."""
 
     metavar = "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, float):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return int(super().convert(value, param, ctx))
+        number = int(super().convert(value, param, ctx))
+        if self.max is None and number > LONGEST:
+            self.fail(names.too_large(number), param, ctx)
+        return number
 
 
 class Number(click.types.FloatParamType):
