@@ -246,6 +246,7 @@ class Options:
     """The options of one command."""
 
     command: ClassVar[str]
+    help: ClassVar[str]  # of the command; no docstring, because python -OO drops those
 
     def __post_init__(self) -> None:
         """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""
