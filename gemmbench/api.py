@@ -213,7 +213,7 @@ def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
         return _measured(build(kind, values))
 
     measure.__name__ = measure.__qualname__ = kind.command.replace("-", "_")
-    measure.__doc__ = kind.__doc__
+    measure.__doc__ = kind.help
     return _takes(kind)(measure)
 
 

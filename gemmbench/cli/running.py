@@ -97,8 +97,8 @@ def takes(kind: type[Options]) -> Callable[[Command], Command]:
 
 
 def command(kind: type[Options], run: Command | None = None) -> click.Command:
-    """The command of a class, whose docstring is the help; without a function of its own it measures."""
-    return click.command(kind.command, Grouped, help=inspect.getdoc(kind))(takes(kind)(run or measure))
+    """The command of a class, with its help; without a function of its own it measures."""
+    return click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(takes(kind)(run or measure))
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:

@@ -379,7 +379,9 @@ def test_ladder_is_sorted_and_has_per_cent_of_the_peak() -> None:
     assert not {"naive", "numpy", "nv-wgmma"} & set(names)  # skipped, in another scope, unsupported
     assert lengths[2] == pytest.approx(53.8 / (1 + (950 / 4096) ** 1.7), rel=0.01)
     assert f"{lengths[2]:.1f}   {lengths[2] / lengths[0]:.1%}"[:-1] + " %" in texts(axes)
-    assert "m = n = k = 4096; per cent of the measured peak; black lines: 95 % intervals" in texts(axes)  # what most were measured at
+    assert "m = n = k = 4096; per cent of the measured peak; black lines: 95 % intervals" in texts(
+        axes
+    )  # what most were measured at
     bold = [item.get_text() for item in axes.texts if item.get_fontweight() == "bold"]
     assert [text.split()[0] for text in bold] == [f"{lengths[1]:.0f}"]
 
