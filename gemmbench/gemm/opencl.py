@@ -284,7 +284,7 @@ _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
-_ROW_MAJOR = 101
+_ROW_MAJOR, _COLUMN_MAJOR = 101, 102
 _NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 
 # Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
@@ -316,30 +316,51 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
+        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0.
+
+        Column-major, the stored C is C^T = op(B)^T op(A)^T. CLBlast copies operands that its kernel wants in
+        the other order, so the call uses the order with the smaller temporary buffer.
+        """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         several = problem.batch > 1
+        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
 
         def matrix(name: str, rows: int, ld: int) -> tuple[Any, ...]:
             apart = (length(rows * ld),) if several else ()
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
+        a = matrix("A", problem.stored_a[0], layout.lda), problem.trans_a, problem.m
+        b = matrix("B", problem.stored_b[0], layout.ldb), problem.trans_b, problem.n
+        c = matrix("C", problem.m, layout.ldc)
+        calls = []
+        for order, sides in ((_COLUMN_MAJOR, (b, a)), (_ROW_MAJOR, (a, b))):
+            operands, transposed, lengths = zip(*sides, strict=True)
+            ops = (_TRANSPOSED if each else _NOT_TRANSPOSED for each in transposed)
+            shape = (order, *ops, *map(length, (*lengths, problem.k)))
+            calls.append((shape, (*operands, c)))
+        shape, (first, second, _) = min(
+            calls, key=lambda call: self._copied_bytes(name, *call, next(iter(pointers.values())))
+        )
         arguments = (
-            _ROW_MAJOR,
-            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
-            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *map(length, (problem.m, problem.n, problem.k)),
+            *shape,
             scalar(made(problem.alpha)),
-            *matrix("A", problem.stored_a[0], layout.lda),
-            *matrix("B", problem.stored_b[0], layout.ldb),
+            *first,
+            *second,
             scalar(made(problem.beta)),
-            *matrix("C", problem.m, layout.ldc),
+            *c,
             *((length(problem.batch),) if several else ()),
         )
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
-        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)
+
+    def _copied_bytes(self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queue: Any) -> int:
+        """The size of the temporary buffer of a call, or 0 if CLBlast does not report it."""
+        function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
+        starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
+        size = ctypes.c_size_t()
+        unknown = function is None or function(*shape, *starts, queue, ctypes.byref(size))
+        return 0 if unknown else size.value
 
 
 class _SymbolFile(ctypes.Structure):
