@@ -137,18 +137,26 @@ class Run(run_file.Run):
         """
         return exported.to_flat(self) if flat else exported.to_records(self)
 
-    def text(self, format: str) -> str:
-        """The run as text, as ``show --format`` prints it. `UsageError` if there is no such format."""
+    def text(self, format: str, repetitions: bool = False) -> str:
+        """The run as text, as ``show --format`` prints it.
+
+        With `repetitions`, the format ``google-benchmark`` has every batch. Raise `UsageError` for another
+        format, and for an unknown one.
+        """
+        if repetitions:
+            if format != "google-benchmark":
+                raise UsageError(f"--repetitions needs --format google-benchmark, not {format}")
+            return exports.google_benchmark(self, repetitions)
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
         return exports.FORMATS[format](self, order_of(self))
 
-    def export(self, path: str | Path, format: str) -> None:
+    def export(self, path: str | Path, format: str, repetitions: bool = False) -> None:
         """Write what `text` returns to a file, replacing it, as ``show --format FORMAT --out FILE`` does.
 
-        Raise `UsageError` if there is no such format, the file is the run's own, or it cannot be written.
+        Raise `UsageError` as `text` does, or if the file is the run's own or cannot be written.
         """
-        write_text(Path(path), self.text(format), _paths([self]))
+        write_text(Path(path), self.text(format, repetitions), _paths([self]))
 
     def check_measured(self) -> None:
         """Raise `NothingMeasured`, with the run, if it has rows on devices but none with status ok.

@@ -330,23 +330,21 @@ class Clblast:
             apart = (length(rows * ld),) if several else ()
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
-        a = matrix("A", problem.stored_a[0], layout.lda), problem.trans_a, problem.m
-        b = matrix("B", problem.stored_b[0], layout.ldb), problem.trans_b, problem.n
+        op_a, op_b = (_TRANSPOSED if each else _NOT_TRANSPOSED for each in (problem.trans_a, problem.trans_b))
+        m, n, k = map(length, (problem.m, problem.n, problem.k))
+        a = matrix("A", problem.stored_a[0], layout.lda)
+        b = matrix("B", problem.stored_b[0], layout.ldb)
         c = matrix("C", problem.m, layout.ldc)
-        calls = []
-        for order, sides in ((_COLUMN_MAJOR, (b, a)), (_ROW_MAJOR, (a, b))):
-            operands, transposed, lengths = zip(*sides, strict=True)
-            ops = (_TRANSPOSED if each else _NOT_TRANSPOSED for each in transposed)
-            shape = (order, *ops, *map(length, (*lengths, problem.k)))
-            calls.append((shape, (*operands, c)))
-        shape, (first, second, _) = min(
-            calls, key=lambda call: self._copied_bytes(name, *call, next(iter(pointers.values())))
+        shape, operands = min(
+            ((_COLUMN_MAJOR, op_b, op_a, n, m, k), (b, a)),
+            ((_ROW_MAJOR, op_a, op_b, m, n, k), (a, b)),
+            key=lambda each: self._copied_bytes(name, each[0], (*each[1], c), pointers),
         )
         arguments = (
             *shape,
             scalar(made(problem.alpha)),
-            *first,
-            *second,
+            *operands[0],
+            *operands[1],
             scalar(made(problem.beta)),
             *c,
             *((length(problem.batch),) if several else ()),
@@ -354,11 +352,14 @@ class Clblast:
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
         return ClblastCall(function, arguments, pointers, buffers)
 
-    def _copied_bytes(self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queue: Any) -> int:
+    def _copied_bytes(
+        self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queues: Mapping[int, Any]
+    ) -> int:
         """The size of the temporary buffer of a call, or 0 if CLBlast does not report it."""
         function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
         starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
         size = ctypes.c_size_t()
+        queue = next(iter(queues.values()))
         unknown = function is None or function(*shape, *starts, queue, ctypes.byref(size))
         return 0 if unknown else size.value
 
