@@ -88,9 +88,11 @@ def finish(
 def _rendered(comparison: Comparison, form: str, options: CompareOptions | CheckOptions) -> Any:
     """Render a comparison in one format: text, or a rich table. --verbose adds unchanged rows to tables."""
     every = bool(options.verbose)
-    if form in ("github", "junit"):
-        write = results.to_github if form == "github" else results.to_junit
-        return write(comparison, options.strict, options.missing == "fail")
+    missing_fails = options.missing == "fail"
+    if form == "github":
+        return results.to_github(comparison, options.strict, missing_fails)
+    if form == "junit":
+        return results.to_junit(comparison, options.strict, missing_fails, options.command)
     if form == "markdown":
         return results.to_markdown(comparison, every)
     return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
@@ -163,18 +165,21 @@ _SHOW_HELP = """Show a saved run as a table, or in a format for other programs.
 @click.argument("file", required=False, type=FILE)
 @click_option(PeakOptions, "format")
 @click.option("-o", "--out", type=FILE, metavar="FILE", help="Write to this file, replacing it.")
+@click.option("--repetitions", is_flag=True, help="With google-benchmark: every batch, not only medians.")
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
-def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
+def show(
+    file: Path | None, format: str, out: Path | None, repetitions: bool, schema: str | None, verbose: bool
+) -> None:
     """``gemmbench show``."""
     if schema is not None:
-        if file or format != "table":
-            raise UsageError("--schema takes no FILE and no --format")
+        if file or format != "table" or repetitions:
+            raise UsageError("--schema takes no FILE, no --format and no --repetitions")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        output = running.rendered(api.load(file), format, verbose)
+        output = running.rendered(api.load(file), format, verbose, repetitions=repetitions)
     if out is None:
         running.show(output)
     else:

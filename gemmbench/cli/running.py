@@ -192,16 +192,18 @@ def _estimated_s(case: Case, policy: Policy) -> float:
     return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
 
 
-def rendered(run: api.Run, format: str, verbose: bool, quiet: bool = False) -> RenderableType:
-    """Return a run in a text format, or its tables for the format `table`.
+def rendered(
+    run: api.Run, format: str, verbose: bool, quiet: bool = False, repetitions: bool = False
+) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`. `repetitions` is as of `Run.text`.
 
     Print how many rows a text format excludes on stderr, unless `quiet`.
     """
-    if format not in exports.FORMATS:
+    if format not in exports.FORMATS and not repetitions:
         return run.table(verbose)
     if sentence := exports.left_out(run, format):
         api.say(sentence, quiet)
-    return run.text(format)
+    return run.text(format, repetitions)
 
 
 def show(output: RenderableType) -> None:

@@ -284,7 +284,7 @@ _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
-_ROW_MAJOR = 101
+_ROW_MAJOR, _COLUMN_MAJOR = 101, 102
 _NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 
 # Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
@@ -316,30 +316,52 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
+        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0.
+
+        Column-major, the stored C is C^T = op(B)^T op(A)^T. CLBlast copies operands that its kernel wants in
+        the other order, so the call uses the order with the smaller temporary buffer.
+        """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         several = problem.batch > 1
+        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
 
         def matrix(name: str, rows: int, ld: int) -> tuple[Any, ...]:
             apart = (length(rows * ld),) if several else ()
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
+        op_a, op_b = (_TRANSPOSED if each else _NOT_TRANSPOSED for each in (problem.trans_a, problem.trans_b))
+        m, n, k = map(length, (problem.m, problem.n, problem.k))
+        a = matrix("A", problem.stored_a[0], layout.lda)
+        b = matrix("B", problem.stored_b[0], layout.ldb)
+        c = matrix("C", problem.m, layout.ldc)
+        shape, operands = min(
+            ((_COLUMN_MAJOR, op_b, op_a, n, m, k), (b, a)),
+            ((_ROW_MAJOR, op_a, op_b, m, n, k), (a, b)),
+            key=lambda each: self._copied_bytes(name, each[0], (*each[1], c), pointers),
+        )
         arguments = (
-            _ROW_MAJOR,
-            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
-            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *map(length, (problem.m, problem.n, problem.k)),
+            *shape,
             scalar(made(problem.alpha)),
-            *matrix("A", problem.stored_a[0], layout.lda),
-            *matrix("B", problem.stored_b[0], layout.ldb),
+            *operands[0],
+            *operands[1],
             scalar(made(problem.beta)),
-            *matrix("C", problem.m, layout.ldc),
+            *c,
             *((length(problem.batch),) if several else ()),
         )
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
-        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)
+
+    def _copied_bytes(
+        self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queues: Mapping[int, Any]
+    ) -> int:
+        """The size of the temporary buffer of a call, or 0 if CLBlast does not report it."""
+        function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
+        starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
+        size = ctypes.c_size_t()
+        queue = next(iter(queues.values()))
+        unknown = function is None or function(*shape, *starts, queue, ctypes.byref(size))
+        return 0 if unknown else size.value
 
 
 class _SymbolFile(ctypes.Structure):
