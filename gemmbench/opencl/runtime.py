@@ -234,7 +234,8 @@ def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, boo
 def build_failure(file: str, message: str) -> str:
     """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors preferred."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()] or lines
+    # A driver repeats the line of an #error below its text.
+    telling = [line for line in lines if "error" in line.lower() and "#error" not in line] or lines
     shown, rest = telling[:_LOG_LINES], len(telling) - _LOG_LINES
     if rest > 0:
         shown.append(f"... and {rest} more lines")

@@ -97,6 +97,31 @@ def test_layouts_are_brought_to_the_kernel(tmp_path: Path, runs: GemmExecutor) -
     assert [launch.name for launch in row.launches] == ["pad", "transpose", "pad", "sgemm", "unpad"]
 
 
+def test_headers_are_those_beside_the_file(
+    tmp_path: Path, runs: GemmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current folder has a header of the same name that would be wrong."""
+    for name, text in {
+        "elsewhere/part.h": "#define PART(x) 7\n",
+        "part.h": "#pragma once\nstruct part { int a; };\n#define PART(x) (x)\n",
+        "both.h": '#include "part.h"\n#include <part.h>\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    branch = '#ifndef __OPENCL_VERSION__\n#include "lost.h"\n#endif\n'
+    begin, product = "__kernel void sgemm", "a[y][q] * b[q][x]"
+    changes = [
+        (begin, f'#include "part.h" // here\n#include "both.h"\n{branch}{begin}'),
+        (product, f"PART({product})"),
+    ]
+    assert measured(tmp_path, runs, changes, Gemm(16, 16, 16)).status == "ok"
+    changes.append((branch, branch.replace("ifndef", "ifdef")))
+    with pytest.raises(NotMeasuredError) as caught:
+        measured(tmp_path, runs, changes, Gemm(16, 16, 16))
+    assert caught.value.reason.count("mine.cl includes 'lost.h' on line ") == 1
+
+
 def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/own-kernels.md as written, at a small size: wrong, mended, and guarded against its old version."""
     page = (Path(__file__).parents[2] / "docs" / "own-kernels.md").read_text(encoding="utf-8")
