@@ -58,6 +58,7 @@ def test_the_kernel_to_start_from_is_right(tmp_path: Path, runs: GemmExecutor) -
     assert row.samples.keys() >= {"kernel", "host"}
 
 
+BEGIN = "__kernel void "
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 WRONG: dict[str, tuple[str, str]] = {  # what is replaced, by what
     "ldc is ignored": ("row * ldc", "row * n"),
@@ -158,6 +159,42 @@ def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor)
         measured(tmp_path, runs, swapped, Gemm(8, 8, 8))
     with pytest.raises(NotMeasuredError, match="sgemm takes 11 arguments, and arguments names 10"):
         measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            [("__kernel void", "__kernel __attribute__((reqd_work_group_size(4, 4, 1))) void")],
+            "sgemm requires work-groups of 4 x 4, work_group says 8 x 8",
+        ),
+        (
+            [
+                ("idea ", 'kernel = "mm_f64"\nidea '),
+                (BEGIN, f"#define CAT(a, b) a##b\n{BEGIN}"),
+                ("sgemm(", "CAT(mm_, f32)("),
+            ],
+            'mine.cl has no kernel mm_f64, but mm_f32: kernel = "NAME" in the description says which is '
+            "launched",
+        ),
+    ],
+)
+def test_what_the_built_kernel_is_not_is_one_sentence(
+    tmp_path: Path, runs: GemmExecutor, changes: list[tuple[str, str]], sentence: str
+) -> None:
+    with pytest.raises(NotMeasuredError) as caught:
+        measured(tmp_path, runs, changes, Gemm(8, 8, 8))
+    assert (caught.value.status, caught.value.reason) == ("failed", sentence)
+
+
+def test_a_name_that_macros_make_is_launched(tmp_path: Path, runs: GemmExecutor) -> None:
+    changes = [
+        ("idea ", 'kernel = "mm_f32"\nidea '),
+        (BEGIN, f"#define CAT(a, b) a##b\n{BEGIN}"),
+        ("sgemm(", "CAT(mm_, f32)("),
+    ]
+    row = measured(tmp_path, runs, changes, Gemm(16, 16, 16))
+    assert (row.status, [launch.name for launch in row.launches]) == ("ok", ["mm_f32"])
 
 
 def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor) -> None:
