@@ -18,7 +18,7 @@ from gemmbench.measure.machine import free_memory_bytes
 from gemmbench.model.case import Case, Operands, Plan, Skip
 from gemmbench.model.device import HOST, DeviceFacts
 from gemmbench.model.dtypes import DTYPES
-from gemmbench.model.problem import Gemm
+from gemmbench.model.problem import LONGEST, Gemm
 from gemmbench.model.row import MATH, Row
 from gemmbench.model.units import clean, listed, size
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
@@ -26,7 +26,6 @@ from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
 
 _HOST_COPIES = 3  # of A, B and C in host memory: those that are timed, those of verification, results
-_INDEX_LIMIT = 2**31 - 1  # kernels count elements in 32-bit integers
 
 
 @dataclass(frozen=True)
@@ -370,7 +369,7 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
     elements = dict(problem.elements_of)
     elements |= {name: nbytes // itemsize for name, nbytes in temporaries.items()}
     name, most = max(elements.items(), key=lambda item: item[1])
-    if most > _INDEX_LIMIT * problem.batch:  # from problem to problem of a batch they count in 64 bits
+    if most > LONGEST * problem.batch:  # from problem to problem of a batch they count in 64 bits
         return f"{name} has more than 2^31 elements, and so exceeds 32-bit indexing"
     buffers = {**problem.bytes_of, **temporaries}
     name, largest = max(buffers.items(), key=lambda item: item[1])

@@ -223,10 +223,11 @@ def _click_sentence(error: click.ClickException) -> str:
 
 @click.group(
     cls=_LazyGroup,
+    help="Measure how fast an OpenCL device is at matrix multiplication.",
     commands={name: click.Command(name, short_help=line) for name, (_, line) in COMMANDS.items()},
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": _WIDEST},
     epilog="Start with: gemmbench peak, then gemmbench square --max 2048",
 )
 @click.version_option(__version__, "--version", prog_name="gemmbench")
 def main() -> None:
-    """Measure how fast an OpenCL device is at matrix multiplication."""
+    """Run a command."""

@@ -42,13 +42,16 @@ _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
 
 
-@click.command(cls=Grouped)
-@takes(KernelsOptions)
-def kernels(options: KernelsOptions) -> None:
-    """List the GEMM kernels, or explain one.
+_KERNELS_HELP = """List the GEMM kernels, or explain one.
 
     --device, --kernel and --dtype apply only to --resources.
     """
+
+
+@click.command(cls=Grouped, help=_KERNELS_HELP)
+@takes(KernelsOptions)
+def kernels(options: KernelsOptions) -> None:
+    """``gemmbench kernels``."""
     if new := options.new:
         context = click.get_current_context()
         for param in context.command.params:
@@ -286,10 +289,10 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-@click.command(cls=Grouped)
+@click.command(cls=Grouped, help="List the OpenCL devices and their drivers.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices(as_json: bool) -> None:
-    """List the OpenCL devices and their drivers."""
+    """``gemmbench devices``."""
     with Worker(api.make_machine) as worker:
         listed, host = every_device(worker)
     if as_json:

@@ -125,16 +125,19 @@ def _listed(values: Iterable[object]) -> str:
     return ", ".join(map(str, values))
 
 
-@click.command(cls=Grouped)
-@takes(TuneOptions)
-def tune(options: TuneOptions) -> None:
-    """Search for a kernel's best parameters on this device.
+_TUNE_HELP = """Search for a kernel's best parameters on this device.
 
     The search takes a random sample of the space, then hill-climbs from the best. It verifies every
     configuration in a separate process, so a crash does not end the search. The best few and the shipped
     preset are then measured again, and the winner alternates with the preset. The winner is saved for all
     commands if it is clearly faster. The same command resumes an interrupted search.
     """
+
+
+@click.command(cls=Grouped, help=_TUNE_HELP)
+@takes(TuneOptions)
+def tune(options: TuneOptions) -> None:
+    """``gemmbench tune``."""
     if options.forget:
         _forget(options)
         return

@@ -97,8 +97,8 @@ def takes(kind: type[Options]) -> Callable[[Command], Command]:
 
 
 def command(kind: type[Options], run: Command | None = None) -> click.Command:
-    """The command of a class, whose docstring is the help; without a function of its own it measures."""
-    return click.command(kind.command, Grouped, help=inspect.getdoc(kind))(takes(kind)(run or measure))
+    """The command of a class, with its help; without a function of its own it measures."""
+    return click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(takes(kind)(run or measure))
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
@@ -192,16 +192,18 @@ def _estimated_s(case: Case, policy: Policy) -> float:
     return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
 
 
-def rendered(run: api.Run, format: str, verbose: bool, quiet: bool = False) -> RenderableType:
-    """Return a run in a text format, or its tables for the format `table`.
+def rendered(
+    run: api.Run, format: str, verbose: bool, quiet: bool = False, repetitions: bool = False
+) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`. `repetitions` is as of `Run.text`.
 
     Print how many rows a text format excludes on stderr, unless `quiet`.
     """
-    if format not in exports.FORMATS:
+    if format not in exports.FORMATS and not repetitions:
         return run.table(verbose)
     if sentence := exports.left_out(run, format):
         api.say(sentence, quiet)
-    return run.text(format)
+    return run.text(format, repetitions)
 
 
 def show(output: RenderableType) -> None:

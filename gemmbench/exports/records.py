@@ -21,7 +21,7 @@ import msgspec
 
 from gemmbench import __version__
 from gemmbench.gemm import workloads
-from gemmbench.model.row import SCOPES, Row
+from gemmbench.model.row import SCOPES, Row, exported
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, without_collection
 from gemmbench.model.units import clean
 from gemmbench.report.table import finite
@@ -133,9 +133,10 @@ TYPES: Mapping[str, str] = {
 def to_records(run: Run) -> list[dict[str, Any]]:
     """A dictionary for each row with stored and derived fields, without matrices; None if unknown."""
     records = []
-    for row in run.rows:
+    for row, name in zip(run.rows, labels(run), strict=True):
         # `replace` adds the defaults of fields that its file does not have.
         merged = msgspec.to_builtins(replace(row)) | _derived(run, row)
+        merged |= {"parameters": exported(row.parameters), "choice": exported(row.choice), "benchmark": name}
         records.append({name: finite(value) for name, value in merged.items() if name != "matrices"})
     return records
 
@@ -228,9 +229,9 @@ class ExportSeries:
     def seconds(self) -> Sequence[float]:
         return self.row.samples[self.scope].seconds
 
-    def rates(self, of: Rate) -> list[float]:
-        """The rate of each batch, for a rate of this series."""
-        return [of.median * (self.times.median / seconds) for seconds in self.seconds]
+    def rates(self, of: Rate, batches: Sequence[float]) -> list[float]:
+        """The rate of each batch, given in seconds, for a rate of this series."""
+        return [of.median * (self.times.median / seconds) for seconds in batches]
 
 
 def export_status(row: Row) -> str:
@@ -286,12 +287,13 @@ NAMES = ("header", "row", "records")
 """The first line of a saved run, its other lines, and the text of ``show --format json``."""
 
 _OPTIONAL = ("net_s", "net_share", "own", "operands")  # only where they are known
-_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict", "benchmark")
+_FLAT_ONLY = ("alpha", "beta", "clock_mhz", "limits", "other_cores", "steal_cores", "verdict")
 
 
 def schema(name: str) -> dict[str, Any]:
     """The JSON Schema (draft 2020-12) of ``header``, ``row`` or ``records``. Its version is saved runs'."""
     made = _records() if name == "records" else msgspec.json.schema(Header if name == "header" else Row)
+    _replace_tuples(made)
     if name == "header":
         made["$defs"]["Header"]["properties"]["schema_version"] = {"const": SCHEMA_VERSION}
     return {
@@ -300,6 +302,15 @@ def schema(name: str) -> dict[str, Any]:
         "$comment": f"of gemmbench {__version__}",
         **made,
     }
+
+
+def _replace_tuples(schema: Any) -> None:
+    """Write tuples as arrays of one type and length, in place: draft 7 has no ``prefixItems``."""
+    for each in schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ():
+        _replace_tuples(each)
+    if isinstance(schema, dict) and (items := schema.pop("prefixItems", None)):
+        assert all(item == items[0] for item in items)
+        schema["items"] = items[0]
 
 
 def _records() -> dict[str, Any]:

@@ -25,7 +25,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import TRANSPOSED, shared_options
+from gemmbench.model.kernel_files import TRANSPOSED, shared_options, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK, Status
 from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors, resources_of
@@ -130,6 +130,8 @@ class GemmExecutor:
                     raise NotMeasuredError("unsupported", why)
             built = (options, root, variant.compilation.target) if file in multiply else (shared, root, "")
             programs[file] = self.runtime.build(file, *built)
+        for step in variant.launches.passes if variant.own else ():
+            _check_name(step, programs[step.file])
         return programs
 
     def bind(
@@ -226,6 +228,17 @@ class GemmExecutor:
         return result
 
 
+def _check_name(step: Pass, built: BuiltProgram) -> None:
+    """Raise `NotMeasuredError`, with the names of the program's kernels, if it lacks that of a pass."""
+    try:
+        names = built.program.get_info(cl.program_info.KERNEL_NAMES).split(";")
+    except cl.Error:  # OpenCL 1.1 has no names
+        return
+    if step.kernel not in names:
+        what = f"{shown_name(step.file)} has no kernel {step.kernel}, but {', '.join(names) or 'none'}"
+        raise NotMeasuredError("failed", f'{what}: kernel = "NAME" in the description says which is launched')
+
+
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:
     """Set a user's kernel's arguments; `NotMeasuredError` if their number or a type is not as `step` says."""
     names = ", ".join(step.arguments)
@@ -284,7 +297,7 @@ _FILES = ("libclblast.so.1", "libclblast.dylib", "clblast.dll")
 _ADVICE = "install CLBlast (libclblast1 on Debian and Ubuntu)"
 _CLOCK = "device scope, by the wall clock: its event may be the last pass's alone"
 
-_ROW_MAJOR = 101
+_ROW_MAJOR, _COLUMN_MAJOR = 101, 102
 _NOT_TRANSPOSED, _TRANSPOSED = 111, 112
 
 # Its own refusals, as its header names them. The other statuses are OpenCL's, or say that a call is wrong.
@@ -316,30 +329,52 @@ class Clblast:
     def call(
         self, problem: Gemm, layout: Layout, buffers: Mapping[str, Any], queues: Iterable[Any]
     ) -> ClblastCall:
-        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0."""
+        """A call of C = alpha op(A) op(B) + beta C, to be enqueued in any of `queues`. No length may be 0.
+
+        Column-major, the stored C is C^T = op(B)^T op(A)^T. CLBlast copies operands that its kernel wants in
+        the other order, so the call uses the order with the smaller temporary buffer.
+        """
         name, scalar, made = _FUNCTIONS[problem.dtype]
         memory, length = ctypes.c_void_p, ctypes.c_size_t
         several = problem.batch > 1
+        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
 
         def matrix(name: str, rows: int, ld: int) -> tuple[Any, ...]:
             apart = (length(rows * ld),) if several else ()
             return memory(buffers[name].int_ptr), length(0), length(ld), *apart
 
+        op_a, op_b = (_TRANSPOSED if each else _NOT_TRANSPOSED for each in (problem.trans_a, problem.trans_b))
+        m, n, k = map(length, (problem.m, problem.n, problem.k))
+        a = matrix("A", problem.stored_a[0], layout.lda)
+        b = matrix("B", problem.stored_b[0], layout.ldb)
+        c = matrix("C", problem.m, layout.ldc)
+        shape, operands = min(
+            ((_COLUMN_MAJOR, op_b, op_a, n, m, k), (b, a)),
+            ((_ROW_MAJOR, op_a, op_b, m, n, k), (a, b)),
+            key=lambda each: self._copied_bytes(name, each[0], (*each[1], c), pointers),
+        )
         arguments = (
-            _ROW_MAJOR,
-            _TRANSPOSED if problem.trans_a else _NOT_TRANSPOSED,
-            _TRANSPOSED if problem.trans_b else _NOT_TRANSPOSED,
-            *map(length, (problem.m, problem.n, problem.k)),
+            *shape,
             scalar(made(problem.alpha)),
-            *matrix("A", problem.stored_a[0], layout.lda),
-            *matrix("B", problem.stored_b[0], layout.ldb),
+            *operands[0],
+            *operands[1],
             scalar(made(problem.beta)),
-            *matrix("C", problem.m, layout.ldc),
+            *c,
             *((length(problem.batch),) if several else ()),
         )
         function = getattr(self._library, f"{name}StridedBatched" if several else name)
-        pointers = {queue.int_ptr: ctypes.byref(memory(queue.int_ptr)) for queue in queues}
         return ClblastCall(function, arguments, pointers, buffers)
+
+    def _copied_bytes(
+        self, name: str, shape: Sequence[Any], matrices: Sequence[Any], queues: Mapping[int, Any]
+    ) -> int:
+        """The size of the temporary buffer of a call, or 0 if CLBlast does not report it."""
+        function = getattr(self._library, name.replace("gemm", "GemmTempBufferSize"), None)
+        starts = (each for matrix in matrices for each in matrix[1:3])  # offsets and leading dimensions
+        size = ctypes.c_size_t()
+        queue = next(iter(queues.values()))
+        unknown = function is None or function(*shape, *starts, queue, ctypes.byref(size))
+        return 0 if unknown else size.value
 
 
 class _SymbolFile(ctypes.Structure):

@@ -17,7 +17,7 @@ import msgspec
 from gemmbench import UsageError
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.problem import Leading, leading
+from gemmbench.model.problem import LONGEST, Leading, leading
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, reason_of, spelt_out
@@ -177,8 +177,9 @@ def _joined(names: list[str]) -> str:
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
 _MISSING = "Object missing required field"
+_TOO_LONG = "Integer value out of range"  # of 64 bits
 _PLAIN = {"int": "a whole number", "bool": "true or false", "str": "a text", _MISSING: "no value of"}
-Length = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # kernels count in 32-bit integers
+Length = Annotated[int, msgspec.Meta(ge=1, le=LONGEST)]
 
 
 class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -239,6 +240,8 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         except msgspec.ValidationError as error:
             what, _, column = str(error).replace("`", "").replace(" | null", "").partition(" - at $.")
             value = f"{column}: {given[column][:_LONGEST_NAME]!r}: " if column else ""
+            if what == _TOO_LONG:
+                what = f"Expected int <= {MOST_PROBLEMS if column == 'batch' else LONGEST}"
             for technical, words in _PLAIN.items():
                 what = what.replace(technical, words)
             raise UsageError(f"{where}: {value}{what[0].lower()}{what[1:].partition(', got ')[0]}") from None

@@ -106,7 +106,8 @@ class Runtime:
     def kernel(self, built: BuiltProgram, name: str, group: Sequence[int]) -> Any:
         """A new kernel object with its own arguments. `NotMeasuredError` if it takes no such work-groups.
 
-        The driver's limit for the compiled kernel counts, unless it was compiled for exactly this group.
+        The driver's limit for the compiled kernel counts, unless it was compiled for exactly this group. It
+        takes no other group than one that it was compiled for.
         """
         return self.shaped(built, name, lambda _: group)[0]
 
@@ -121,6 +122,10 @@ class Runtime:
             required = tuple(kernel.get_work_group_info(info.COMPILE_WORK_GROUP_SIZE, self.device))
         group = tuple(shape(most))
         wanted, is_compiled_for = math.prod(group), required == (*group, 1, 1)[:3]
+        if any(required) and not is_compiled_for:
+            sides = " x ".join(map(str, required[: max(2, len(group))]))
+            reason = f"{name} requires work-groups of {sides}, work_group says {' x '.join(map(str, group))}"
+            raise NotMeasuredError("failed", reason)
         if wanted > most and not is_compiled_for:  # else it takes it, whatever the driver says of others
             reason = f"{name} supports work-groups of up to {most} work-items, not {wanted}"
             raise NotMeasuredError("unsupported", reason)
@@ -234,7 +239,8 @@ def _timing_queue(context: Any, device: Any, plain_queue: Any) -> tuple[Any, boo
 def build_failure(file: str, message: str) -> str:
     """The reason in a row of a failed build: the file, and up to 12 lines of the log, errors preferred."""
     lines = [line.rstrip() for line in message.splitlines() if line.strip()]
-    telling = [line for line in lines if "error" in line.lower()] or lines
+    # A driver repeats the line of an #error below its text.
+    telling = [line for line in lines if "error" in line.lower() and "#error" not in line] or lines
     shown, rest = telling[:_LOG_LINES], len(telling) - _LOG_LINES
     if rest > 0:
         shown.append(f"... and {rest} more lines")

@@ -211,15 +211,16 @@ class MeasurementOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class PeakOptions(MeasurementOptions):
-    """Measure what the device can do: arithmetic, memory, transfers.
+    """The options of ``peak``."""
+
+    command: ClassVar[str] = "peak"
+    help: ClassVar[str] = """Measure what the device can do: arithmetic, memory, transfers.
 
     For each data type, gemmbench tries several forms of multiply-add, numbers of independent chains and
     unroll depths, and keeps the fastest. A rate is shown only if the results match the host's and twice the
     work takes twice the time. --all adds the other types, bandwidths, caches, transfers and latencies. Peaks
     are cached, so sweeps can show the percentage of peak without measuring it again.
     """
-
-    command: ClassVar[str] = "peak"
 
     types: str | None = problem_option(
         f"Comma-separated data types.  [default: {','.join(DEVICE_DTYPES)}]",
@@ -498,14 +499,15 @@ class GemmCommandOptions(MeasurementOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SquareOptions(GemmCommandOptions):
-    """Sweep square problems: m = n = k.
+    """The options of ``square``."""
+
+    command: ClassVar[str] = "square"
+    help: ClassVar[str] = """Sweep square problems: m = n = k.
 
     Sizes are --min, --max and the powers of two between them, or those in --sizes. Every kernel is verified
     before it is timed. The summary gives the size at which the device starts to beat the host's BLAS, with
     transfers.
     """
-
-    command: ClassVar[str] = "square"
 
     min: int | None = problem_option("Smallest size.  [default: 64]", SIZE)
     max: int | None = problem_option("Largest size.  [default: 1024]", SIZE, common=True)
@@ -519,12 +521,13 @@ class SquareOptions(GemmCommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class SweepKOptions(GemmCommandOptions):
-    """Sweep k with m and n fixed.
+    """The options of ``sweep-k``."""
+
+    command: ClassVar[str] = "sweep-k"
+    help: ClassVar[str] = """Sweep k with m and n fixed.
 
     The values of k are the powers of two from --k-min to --k-max, or those in --sizes.
     """
-
-    command: ClassVar[str] = "sweep-k"
 
     m: int = problem_option("Rows of op(A) and C.", SIZE, 1024, flags=("-m", "--m"), common=True)
     n: int = problem_option("Columns of op(B) and C.", SIZE, 1024, flags=("-n", "--n"), common=True)
@@ -540,14 +543,15 @@ class SweepKOptions(GemmCommandOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkloadsOptions(GemmCommandOptions):
-    """Measure real-world shapes: AlexNet, a transformer, or your own.
+    """The options of ``workloads``."""
+
+    command: ClassVar[str] = "workloads"
+    help: ClassVar[str] = """Measure real-world shapes: AlexNet, a transformer, or your own.
 
     The sets include AlexNet's layers as GEMMs and the projections of a 7B transformer. They also include the
     layers of two language models (llm), and odd sizes. --file reads your own shapes. The table names the best
     kernel for each shape; -v shows every kernel. --dry-run lists the shapes and their sources.
     """
-
-    command: ClassVar[str] = "workloads"
 
     kernels: str = kernels_option(default="best")
     set: str | None = problem_option(
@@ -591,13 +595,14 @@ def _length(help: str, **spec: Any) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class GemmOptions(GemmCommandOptions):
-    """Measure one problem, with generated matrices or your own.
+    """The options of ``gemm``."""
+
+    command: ClassVar[str] = "gemm"
+    help: ClassVar[str] = """Measure one problem, with generated matrices or your own.
 
     The table lists the fastest kernel first; --kernel all and ladder keep the ladder's order. -v adds the
     time of every scope and launch. --plot draws the kernels as bars against the measured peak.
     """
-
-    command: ClassVar[str] = "gemm"
     chart: ClassVar[str | None] = "ladder"
     has_bandwidth: ClassVar[bool] = False
 
