@@ -34,10 +34,10 @@ from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, counted, reason_of, size, wrapped
 from gemmbench.opencl.drivers import sentence
-from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
+from gemmbench.options import CHART, PAGE, Options, Text, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
-from gemmbench.options.names import check_folder, check_overwriting, choose
+from gemmbench.options.names import check_folder, check_overwriting, choose, choose_measured, listed_sizes
 from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
@@ -46,11 +46,12 @@ from gemmbench.regress.check import AAReport, CheckOutcome, aa_report
 from gemmbench.regress.results import conclusion, sheets
 from gemmbench.report.progress import Progress, row_label
 from gemmbench.report.table import Cell, Sheet, html, stack, stdout
-from gemmbench.stats.rates import within_ceiling
+from gemmbench.stats.rates import view_scope, within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import Result, result
+from gemmbench.views import axis_of
 from gemmbench.views import sheets as table_sheets
 from gemmbench.views import show as show_table
 
@@ -109,6 +110,36 @@ class Run(run_file.Run):
     def show(self, verbose: bool = False) -> None:
         """Print the command's table on stdout, or all tables of a loaded run. `verbose` adds each row."""
         stdout().print(self.table(verbose))
+
+    def select(self, kernels: Any = None, sizes: Any = None, scope: str | None = None) -> Run:
+        """A copy of the run with only some of its GEMMs, and the scope that its tables show.
+
+        Args:
+            kernels: names of kernels and libraries, or groups of them; a list, or text with commas.
+            sizes: sizes of a sweep; a number, a list, or text with commas.
+            scope: kernel, device, host or all; without it, that of the whole run.
+
+        Raises:
+            UsageError: nothing of that was measured, or the run is not a sweep.
+        """
+        gemms = [row for row in self.rows if row.kind == "gemm"]
+        if kernels is not None:
+            names = choose_measured(_text(kernels), tuple(dict.fromkeys(row.variant for row in gemms)))
+            gemms = [row for row in gemms if row.variant in names]
+        if sizes is not None:
+            axis, wanted = axis_of(self), listed_sizes(_text(sizes))
+            if axis is None:
+                raise UsageError(f"--sizes is for sweeps, and {self.path or 'this run'} is not one")
+            present = sorted({getattr(row.problem, axis) for row in gemms if row.problem})
+            if missing := [str(size) for size in wanted if size not in present]:
+                there = ", ".join(map(str, present))
+                raise UsageError(f"--sizes {', '.join(missing)} was not measured; there are {there}")
+            gemms = [row for row in gemms if getattr(row.problem, axis) in wanted]
+        named = tuple(dict.fromkeys(row.variant for row in gemms)) if kernels else self.header.named
+        header = replace(self.header, scope=scope or view_scope(self), named=named, more_kernels=0)
+        chosen = {id(row) for row in gemms}
+        rows = tuple(row for row in self.rows if row.kind != "gemm" or id(row) in chosen)
+        return Run(header, rows, self.path, self)
 
     def table(self, verbose: bool = False) -> RenderableType:
         """What `show` prints, for rich."""
@@ -199,6 +230,10 @@ class Run(run_file.Run):
             first = asked[0]
             what = clean(f"{first.variant} {first.dtype}: {first.status}: {first.reason}")
             raise NothingMeasured(f"nothing was measured on the device: {what}", self)
+
+
+def _text(value: Any) -> str:
+    return Text().convert(value, None, None)
 
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])

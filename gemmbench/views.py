@@ -29,9 +29,22 @@ AXES: Mapping[str, str] = {"square": "m", "sweep-k": "k"}
 """The dimension that varies, by the view of a sweep."""
 
 
+def axis_of(run: Run) -> str | None:
+    """The dimension that a sweep varies: ``m`` (with n and k) or ``k``; None if the run is not a sweep."""
+    return AXES.get(run.header.view) or sweep_axis(run.rows)
+
+
 def _by_rows(run: Run, scope: str, order: Sequence[str]) -> list[Sheet]:
-    """The tables of rows: a sweep if the view says so or the rows are one, otherwise a line for each."""
-    axis = AXES.get(run.header.view) or sweep_axis(run.rows)
+    """The tables of rows: a problem, a sweep if the view says so or the rows are one, or a line for each.
+
+    A problem that was measured several times with a kernel has a line for each row, too.
+    """
+    gemms = [row for row in run.rows if row.kind == "gemm"]
+    axis = axis_of(run)
+    if len({row.problem for row in gemms}) == 1:
+        if len({row.key for row in gemms}) == len(gemms):
+            return sweep_table.problem_sheets(run, scope, order)
+        axis = None
     return sweep_table.sheets(run, axis, scope, order) if axis else sweep_table.row_sheets(run, order)
 
 

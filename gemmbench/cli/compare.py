@@ -21,7 +21,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options import CHART, FILE
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
-from gemmbench.options.measuring import PeakOptions
+from gemmbench.options.measuring import PeakOptions, SquareOptions
 from gemmbench.regress import results
 from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
@@ -163,23 +163,32 @@ _SHOW_HELP = """Show a saved run as a table, or in a format for other programs.
 
 @click.command(cls=Grouped, help=_SHOW_HELP)
 @click.argument("file", required=False, type=FILE)
+@click_option(
+    SquareOptions, "kernels", default=None, show_default=False, help="Show only these kernels and libraries."
+)
+@click_option(SquareOptions, "sizes", help="Show only these sizes of a sweep.")
+@click_option(SquareOptions, "scope")
 @click_option(PeakOptions, "format")
 @click.option("-o", "--out", type=FILE, metavar="FILE", help="Write to this file, replacing it.")
 @click.option("--repetitions", is_flag=True, help="With google-benchmark: every batch, not only medians.")
 @click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
 @click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
 def show(
-    file: Path | None, format: str, out: Path | None, repetitions: bool, schema: str | None, verbose: bool
-) -> None:
+    file: Path | None, format: str, out: Path | None, repetitions: bool, schema: str | None, verbose: bool,
+    **selection: Any,
+) -> None:  # fmt: skip
     """``gemmbench show``."""
     if schema is not None:
-        if file or format != "table" or repetitions:
-            raise UsageError("--schema takes no FILE, no --format and no --repetitions")
+        if file or format != "table" or repetitions or any(selection.values()):
+            raise UsageError("--schema takes no FILE and no other option but --out")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        output = running.rendered(api.load(file), format, verbose, repetitions=repetitions)
+        run = api.load(file)
+        if any(value is not None for value in selection.values()):
+            run = run.select(**selection)
+        output = running.rendered(run, format, verbose, repetitions=repetitions)
     if out is None:
         running.show(output)
     else:

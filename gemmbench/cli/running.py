@@ -101,8 +101,11 @@ def command(kind: type[Options], run: Command | None = None) -> click.Command:
     return click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(takes(kind)(run or measure))
 
 
-def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
-    """Return a decorator that adds the click option of a field of an options class: count, flag or value."""
+def click_option(kind: type[Options], name: str, **changes: Any) -> Callable[[Command], Command]:
+    """Return a decorator that adds the click option of a field of an options class: count, flag or value.
+
+    `changes` are arguments of `click.option` that differ from the field's.
+    """
     spec, field = specs(kind)[name]
     extra: dict[str, Any] = {"cls": Option, "group": spec.group, "common": spec.common}
     if spec.kind is COUNT:
@@ -118,7 +121,8 @@ def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]
         extra |= {"envvar": spec.env, "show_envvar": True} if spec.env else {}
     if spec.names:
         extra["shell_complete"] = completed(spec.names)
-    return click.option(*spec.spellings(name), name, default=field.default, help=spec.help or None, **extra)
+    extra |= {"default": field.default, "help": spec.help or None, **changes}
+    return click.option(*spec.spellings(name), name, **extra)
 
 
 def command_words() -> tuple[str, ...]:

@@ -318,8 +318,9 @@ def by_device(
 def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     """The verbose table of a device and data type: a line for each row, with rates in all scopes.
 
-    Further columns are the share of peak, the share of pre- and post-processing, and the noise. Those of
-    comparison, residual and energy appear if some row has them. The best of each problem is marked.
+    Rates have intervals. Further columns are the share of peak and the share of pre- and post-processing.
+    Those of comparison, residual and energy appear if some row has them. The fastest of each problem is
+    marked.
     """
     compared = rates.view_scope(run)
 
@@ -337,7 +338,8 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
             return Cell(WORDS[row.status], style=STYLES[row.status])
         if rate is None:
             return Cell("-", style="dim")
-        return Cell(notes.marked(run, row, units.gflops(rate.median), scope), row in best[scope])
+        figure = notes.marked(run, row, units.gflops(rate.median), scope)
+        return Cell(f"{figure} {_ends(rate, units.GIGA)}", row in best[scope])
 
     residual: Columns[Row] = {"residual": lambda row: known(rates.residual(row), units.number)}
     subjects: Columns[Row] = {
@@ -347,7 +349,6 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     facts: Columns[Row] = {
         "of peak": lambda row: known(rates.peak_fraction(run, row), units.percent),
         "overhead": lambda row: known(rates.helpers_share(row) or None, units.percent),
-        "noise": notes.noise,
         **versus_columns(rows, "kernel", interval=True),
         **(residual if any(MATH in row.parameters for row in rows) else {}),
         **energy_columns(rows),
@@ -356,13 +357,14 @@ def _row_sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     return replace(
         table(rows, subjects, {scope: partial(rate_cell, scope=scope) for scope in SCOPES}, facts),
         heading=heading(run, device, dtype),
-        caption=f"{dtype} {rates.unit(dtype)} by scope; * best of its problem",
+        caption=f"{dtype} {rates.unit(dtype)} by scope with 95 % intervals; * fastest of its problem",
         notes=(
             *_parameters(rows),
             *([Note(BASELINE, clean(run.header.host.blas), "dim")] if has_blas else []),
             *notes.gaps(rows, compared),
             *notes.failures_by_reason(rows, shape),
             *notes.doubts(rows, shape),
+            *notes.faster_hosts(rows, shape),
             *energy_notes(run, rows),
             *notes.row_notes(rows, shape),
             *notes.warnings(run, device),
@@ -413,6 +415,11 @@ def _parameters(rows: Sequence[Row]) -> list[Note]:
     ]
 
 
+def _ends(rate: rates.Rate, divisor: float) -> str:
+    """The interval of a rate: ``[224, 228]``."""
+    return f"[{units.number(rate.low / divisor)}, {units.number(rate.high / divisor)}]"
+
+
 def problem_sheets(run: Run, scope: str, order: Sequence[str] = ()) -> list[Sheet]:
     """The tables of ``gemm``: for each problem a line for each kernel, with rates in two scopes."""
     gemms = [row for row in run.rows if row.kind == "gemm" and row.problem]
@@ -438,8 +445,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
     def rate_cell(row: Row, s: str) -> Cell:
         """The rate and its interval: ``226 [224, 228]``."""
         cell, rate = notes.figure(run, row, s, divisor, row in best[s]), rates.shown_rate(row, s)
-        ends = [units.number(end / divisor) for end in (rate.low, rate.high)] if rate else []
-        return replace(cell, text=f"{cell.text} [{', '.join(ends)}]") if ends else cell
+        return replace(cell, text=f"{cell.text} {_ends(rate, divisor)}") if rate else cell
 
     def name(row: Row) -> Cell:
         return Cell(label(row.title, row.device == HOST != device))
@@ -461,6 +467,7 @@ def _problem_sheet(run: Run, device: int, rows: Sequence[Row], scope: str) -> Sh
         notes=(
             *_conclusion(run, Panel(device, dtype, "m", series(able, lambda _: problem.m)), scope),
             *notes.remarks(run, device, able, shape, "problem", scope),
+            *notes.faster_hosts(able, shape, "problem"),
             *([] if any_joules(able) else energy_notes(run, able)),
         ),
     )

@@ -98,6 +98,21 @@ def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
     return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
+def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
+    """Return which of the `measured` kernels and libraries a list of names and groups selects.
+
+    Raise `UsageError` if a name is unknown, or none was measured.
+    """
+    chosen = {name for word in choose(text, (*measured, *_MEMBERS), "kernel") for name in _members(word)}
+    if chosen.isdisjoint(measured):
+        raise UsageError(f"--kernel {text} was not measured; there are {', '.join(measured)}")
+    return chosen & {*measured}
+
+
+def _members(word: str) -> tuple[str, ...]:
+    return _MEMBERS.get(word, (word,))
+
+
 def choose_baselines(text: str) -> tuple[str, ...]:
     """Return the libraries in a comma-separated list.
 
@@ -156,6 +171,15 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
             )
 
 
+def listed_sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes in a comma-separated list, sorted. Raise `UsageError` if one is invalid."""
+    words = split(text)
+    sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
+    if not all(sizes) or not sizes:
+        raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+    return tuple(sorted(set(sizes)))
+
+
 def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int) -> tuple[int, ...]:
     """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
@@ -163,13 +187,10 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
     size is invalid, the range is empty, or both a list and a range are given.
     """
     if text is not None:
-        words = split(text)
-        sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
-        if not all(sizes) or not sizes:
-            raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+        sizes = listed_sizes(text)
         if (low, high) != (None, None):
             raise UsageError("use either --sizes or a smallest and largest size")
-        return tuple(sorted(set(sizes)))
+        return sizes
     high = usual if high is None else high
     low = min(64, high) if low is None else low
     if low > high:

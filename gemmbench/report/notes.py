@@ -168,6 +168,19 @@ def doubts(rows: Sequence[Row], where: Where, each: str = "size") -> list[Note]:
     ]
 
 
+def faster_hosts(rows: Iterable[Row], where: Where, each: str = "size") -> list[Note]:
+    """The note on rows that are known to be faster with transfers than in their finest scope, if any are."""
+    rows = tuple(rows)
+    faster = []
+    for row in rows:
+        inner, host = rates.rate(row, rates.finest_scope(row) or ""), rates.rate(row, "host")
+        if inner and host and host.low > inner.high:
+            faster.append(row)
+    why = "scopes are timed one after another, and the machine became faster meanwhile"
+    text = _few(faster, where, len(set(map(where, rows))), each)
+    return [Note("host scope faster", f"{text}: {why}", "yellow")] if faster else []
+
+
 def _few(rows: Sequence[Row], where: Where, every: int, each: str) -> str:
     """List where the first three kernels of these rows appear, and count the other kernels."""
     names = list(dict.fromkeys(row.title for row in rows))

@@ -287,7 +287,7 @@ def burst_loss(row: Row, best_s: float) -> float:
 
 @lru_cache(maxsize=64)
 def _best_burst(run: Run) -> float:
-    return best_burst(run.rows)
+    return best_burst((run.whole or run).rows)
 
 
 def best_burst(rows: Iterable[Row]) -> float:

@@ -102,8 +102,13 @@ REFUSED = {
     "a folder":           ("show run.jsonl --format csv --out .",    "cannot write .: is a directory"),
     "batches of a table": ("show run.jsonl --repetitions",           "--format google-benchmark, not table"),
     "batches in CSV":     ("show run.jsonl --repetitions --format csv", "--format google-benchmark, not csv"),
-    "a schema's batches": ("show --repetitions --schema row",        "no --format and no --repetitions"),
+    "a schema's batches": ("show --repetitions --schema row",        "--schema takes no FILE"),
     "schema of a file":   ("show run.jsonl --schema row",            "--schema takes no FILE"),
+    "schema and sizes":   ("show --schema row --sizes 8",            "--schema takes no FILE"),
+    "other kernel":       ("show run.jsonl --kernel cpu-packed",     "--kernel cpu-packed was not measured"),
+    "unknown kernel":     ("show run.jsonl --kernel nothing",        "unknown kernel 'nothing'"),
+    "other size":         ("show run.jsonl --sizes 7",               "--sizes 7 was not measured; there"),
+    "no size":            ("show run.jsonl --sizes many",            "--sizes takes whole numbers"),
     "unknown schema":     ("show --schema rows",                     "'rows' is not one of"),
 }
 # fmt: on

@@ -42,7 +42,7 @@ def test_a_saved_run_has_few_lines_below_its_tables(path: Path) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.sampled_from(RUNS), st.integers(30, 200), st.booleans())
+@given(st.sampled_from(RUNS), st.integers(40, 200), st.booleans())
 def test_no_line_is_wider_than_the_terminal(path: Path, width: int, verbose: bool) -> None:
     run = load(path)
     lines = text(show(run, order_of(run), verbose), width).splitlines()
