@@ -101,16 +101,13 @@ def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
 def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
     """Return which of the `measured` kernels and libraries a list of names and groups selects.
 
-    Raise `UsageError` if a name is unknown, or none was measured.
+    Raise `UsageError` if the list is empty, or a name or all kernels of a group were not measured.
     """
-    chosen = {name for word in choose(text, (*measured, *_MEMBERS), "kernel") for name in _members(word)}
-    if chosen.isdisjoint(measured):
-        raise UsageError(f"--kernel {text} was not measured; there are {', '.join(measured)}")
-    return chosen & {*measured}
-
-
-def _members(word: str) -> tuple[str, ...]:
-    return _MEMBERS.get(word, (word,))
+    members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split(text)}
+    for word, chosen in (members or {repr(text): set[str]()}).items():
+        if not chosen:
+            raise UsageError(f"--kernel {word} was not measured; there are {', '.join(measured)}")
+    return set().union(*members.values())
 
 
 def choose_baselines(text: str) -> tuple[str, ...]:
