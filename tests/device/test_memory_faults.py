@@ -32,10 +32,10 @@ KERNEL_FAULTS = [
     (
         "global-read",
         "data += first;",
-        "data += first; if (i == 0) i += step;",
+        "data += first; if (i == 0) i += 1;",
         "the sum of all that was read",
     ),
-    ("global-write", "to += first;", "to += first; if (i == 0) i += step;", "is not what the host expects"),
+    ("global-write", "to += first;", "to += first; if (i == 0) i += 1;", "is not what the host expects"),
     ("global-copy", "from[i", "2 * from[i", "is not what the host expects"),
     ("global-triad", "3.0f", "2.0f", "is not what the host expects"),
     ("image-read", "i >> width_shift)", "i >> width_shift >> 1)", "the sum of all that was read"),
