@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
-from gemmbench.model.device import HOST, POWER, Conditions, Readings
+from gemmbench.model.device import HOST, MEAN, POWER, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, counted

@@ -1,7 +1,8 @@
-"""What Hopper's tensor cores make of one sum of products, bit by bit; and the recording that proves it.
+"""The sums of Hopper's tensor cores, bit by bit, and the recording that proves the rule.
 
-``python -m tools.tensor_sums FILE.npz`` runs one instruction of each kind on an H100 or H200, and saves operands
-and results as bits. ``tests/unit/test_tensor_sums.py`` compares `tensor_sum` with ``tests/data/tensor-sums.npz``.
+``python -m tools.tensor_sums FILE.npz`` runs one instruction of each kind on an H100 or H200, and saves
+operands and results as bits. ``tests/unit/test_tensor_sums.py`` compares `tensor_sum` with a saved recording,
+``tests/data/tensor-sums.npz``.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -134,7 +136,7 @@ def _sum(operands: str, result: str, a: Array, b: Array, c: Array) -> Array:
 def _cut(significands: Array, exponents: Array) -> Array:
     """Whole numbers: significands times 2^exponents, cut off towards zero."""
     left, right = np.clip(exponents, 0, 40), np.clip(-exponents, 0, 62)
-    return np.sign(significands) * (np.abs(significands) << left >> right)
+    return np.asarray(np.sign(significands) * (np.abs(significands) << left >> right))
 
 
 def _rounded(number: int, scale: int, form: Format, digits: int) -> Any:
@@ -171,69 +173,7 @@ _TILES = {"mma": 3, "wgmma": 1}  # of 128 and 512 sums
 _ROWS = {"mma": 16, "wgmma": 64}
 _COLUMNS = 8
 
-_SOURCE = """
-#pragma OPENCL EXTENSION cl_khr_fp64 : enable
-#define TILE get_group_id(0)
-#if MMA
-/* A lane has four words of A, two of B's columns, and four elements of C (two words of halves). */
-__kernel __attribute__((reqd_work_group_size(32, 1, 1)))
-void one(__global const WORD *A, __global const WORD *B, __global const SUM *C, __global SUM *D)
-{
-    const int lane = get_local_id(0), row = lane / 4, column = lane % 4;
-    WORD a[4], b[2];
-    SUM d[WORDS];
-    for (int r = 0; r < 4; r++)
-        a[r] = A[(TILE * 16 + row + 8 * (r % 2)) * 8 + column + 4 * (r / 2)];
-    for (int r = 0; r < 2; r++)
-        b[r] = B[(TILE * 8 + row) * 8 + column + 4 * r];
-    for (int w = 0; w < WORDS; w++)
-        d[w] = C[TILE * 32 * WORDS + PLACE(w)];
-#if WORDS == 4
-    asm volatile(INSTRUCTION " {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-                 : "+" KIND(d[0]), "+" KIND(d[1]), "+" KIND(d[2]), "+" KIND(d[3])
-                 : WORD_KIND(a[0]), WORD_KIND(a[1]), WORD_KIND(a[2]), WORD_KIND(a[3]), WORD_KIND(b[0]),
-                   WORD_KIND(b[1]));
-#else
-    asm volatile(INSTRUCTION " {%0, %1}, {%2, %3, %4, %5}, {%6, %7}, {%0, %1};"
-                 : "+" KIND(d[0]), "+" KIND(d[1])
-                 : WORD_KIND(a[0]), WORD_KIND(a[1]), WORD_KIND(a[2]), WORD_KIND(a[3]), WORD_KIND(b[0]),
-                   WORD_KIND(b[1]));
-#endif
-    for (int w = 0; w < WORDS; w++)
-        D[TILE * 32 * WORDS + PLACE(w)] = d[w];
-}
-#else
-/* A and B's columns lie in local memory as blocks of 8 rows of 16 bytes. */
-__kernel __attribute__((reqd_work_group_size(128, 1, 1)))
-void one(__global const uint4 *A, __global const uint4 *B, __global const SUM *C, __global SUM *D)
-{
-    __local uint4 a[128] __attribute__((aligned(128))), b[16] __attribute__((aligned(128)));
-    const int item = get_local_id(0), lane = item % 32, row = item / 32 * 16 + lane / 4, column = lane % 4;
-    a[item % 2 * 64 + item / 2] = A[TILE * 128 + item];
-    if (item < 16)
-        b[item % 2 * 8 + item / 2] = B[TILE * 16 + item];
-    SUM d[WORDS];
-    for (int w = 0; w < WORDS; w++)
-        d[w] = C[TILE * 128 * WORDS + PLACE(w)];
-    asm volatile(LATER "fence.proxy.async;" ::: "memory");
-    barrier(CLK_LOCAL_MEM_FENCE);
-    const ulong at = ((ulong)a & 0x3ffff) >> 4 | (ulong)64 << 16 | (ulong)8 << 32;
-    const ulong bt = ((ulong)b & 0x3ffff) >> 4 | (ulong)8 << 16 | (ulong)8 << 32;
-    asm volatile(LATER "wgmma.fence.sync.aligned;" ::: "memory");
-#if WORDS == 4
-    asm volatile(LATER "{ .reg .pred p; setp.eq.u32 p, 0, 0; " INSTRUCTION " {%0, %1, %2, %3}, %4, %5, p" FLAGS "; }"
-                 : "+" KIND(d[0]), "+" KIND(d[1]), "+" KIND(d[2]), "+" KIND(d[3]) : "l"(at), "l"(bt));
-#else
-    asm volatile(LATER "{ .reg .pred p; setp.eq.u32 p, 0, 0; " INSTRUCTION " {%0, %1}, %2, %3, p" FLAGS "; }"
-                 : "+" KIND(d[0]), "+" KIND(d[1]) : "l"(at), "l"(bt));
-#endif
-    asm volatile(LATER "wgmma.commit_group.sync.aligned;" ::: "memory");
-    asm volatile(LATER "wgmma.wait_group.sync.aligned 0;" ::: "memory");
-    for (int w = 0; w < WORDS; w++)
-        D[TILE * 128 * WORDS + PLACE(w)] = d[w];
-}
-#endif
-"""
+_SOURCE = Path(__file__).with_suffix(".cl")
 
 
 def _defines(instruction: str, operands: str, result: str) -> str:
@@ -274,7 +214,8 @@ def drawn(rng: np.random.Generator, name: str, shape: tuple[int, int]) -> Array:
     reach = np.where(which == 1, min(form.bias - 1, 24), 3)
     exponents = form.bias + rng.integers(-reach, reach + 1, shape)
     low = form.fraction_bits + form.dropped
-    near = every & ~np.uint64(((1 << form.exponent_bits) - 1) << low) | exponents.astype(np.uint64) << np.uint64(low)
+    others = ~np.uint64(((1 << form.exponent_bits) - 1) << low)
+    near = (every & others) | (exponents.astype(np.uint64) << np.uint64(low))
     # One in 16 over the wide range is anything: subnormal, infinite, not a number.
     bits = np.where((which == 1) & (rng.random(shape) < 1 / 16), every, near)
     bits = np.where((which == 2) & (rng.random(shape) < 0.7), 0, bits)
@@ -295,7 +236,7 @@ def recorded(device: Any) -> dict[str, Array]:
         depth = int(_SHAPES[operands][1:])
         a, b = (drawn(rng, operands, (tiles * each, depth)) for each in (rows, _COLUMNS))
         c = drawn(rng, result, (tiles * rows, _COLUMNS))
-        program = cl.Program(context, _defines(*case) + _SOURCE).build(["-cl-std=CL1.2"])
+        program = cl.Program(context, _defines(*case) + _SOURCE.read_text()).build(["-cl-std=CL1.2"])
         if instruction == "wgmma":
             (binary,) = program.get_info(cl.program_info.BINARIES)
             text = released(bytes(binary).decode("latin-1").rstrip("\0"), "sm_90a")
@@ -320,12 +261,12 @@ def sums(arrays: Mapping[str, Array], case: tuple[str, str, str]) -> tuple[Array
 
 
 def main(file: str) -> None:
-    """Record every case on the first NVIDIA device, save it, and print how many sums `tensor_sum` explains."""
+    """Record every case on the first NVIDIA device and save it. Print how many sums `tensor_sum` gives."""
     import pyopencl as cl
 
-    (device, *_) = (each for platform in cl.get_platforms() if "NVIDIA" in platform.name for each in platform.get_devices())
-    arrays = recorded(device)
-    np.savez_compressed(file, **arrays)
+    (platform,) = (each for each in cl.get_platforms() if "NVIDIA" in each.name)
+    arrays = recorded(platform.get_devices()[0])
+    np.savez_compressed(file, **arrays)  # type: ignore[arg-type]  # mypy takes arrays for allow_pickle
     for case in CASES:
         expected, got = sums(arrays, case)
         print(f"{'-'.join(case)}: {int((expected == got).sum())} of {got.size}")

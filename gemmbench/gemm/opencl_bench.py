@@ -392,7 +392,7 @@ class GemmBench:
         }
         for buffer in held.values():
             pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
-            cl.enqueue_fill_buffer(self.runtime.queue, buffer, pattern, 0, buffer.size)
+            self.runtime.fill(buffer, pattern, buffer.size)
 
     def _device_batch(self, count: int) -> Batch | QueuedBatch:
         """Enqueue `count` problems back to back; on a CPU also wait for them.

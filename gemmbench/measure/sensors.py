@@ -315,7 +315,9 @@ def _text(file: Path) -> str:
 
 
 _WARM_UP_S = {"cpu": 0.05, "gpu": 0.1}
-_LIMIT_S = 0.22  # NVML reports a limit 0.11 to 0.19 s after the load began, on an H200; it is read every 0.01 s
+_LIMIT_S = (
+    0.3  # a clock drops up to 0.1 s after the load began, and NVML's values are up to 0.1 s old: an H200
+)
 _DROP = 0.02  # of the clock, which shows a limit before the driver reports it
 _READ_EVERY_S = 0.01
 _STALE_S = 0.1  # a reading this old says nothing of a batch

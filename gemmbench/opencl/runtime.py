@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pyopencl as cl
@@ -33,6 +33,7 @@ _FIRST_STANDARD = ("-cl-std=CL1.1", "-Dstatic=", "-Dinline=")  # which has no ``
 
 _LOG_LINES = 12
 _MOST_PROGRAMS = 256  # more than all kernels have in one data type; a tuner builds thousands
+_FILLED_AT_ONCE = 1 << 30  # bytes
 _CHAIN = 50  # launches that are timed together, to know what one costs
 _CHAINS = 5
 _CYCLES = 4  # of a dependent multiply-add
@@ -128,7 +129,7 @@ class Runtime:
         return kernel, group
 
     def group_limit(self, kernel: Any) -> tuple[int, tuple[int, ...]]:
-        """The most work-items in a group of a compiled kernel, and the group that it was compiled for, or zeros.
+        """The most work-items in a group of a compiled kernel, and the group that it was compiled for, or 0s.
 
         NVIDIA's driver reports 256 for every kernel without such a group, but launches more. It counts as the
         device's maximum there. A launch that exceeds the registers is then refused: see `errors`.
@@ -194,6 +195,12 @@ class Runtime:
         """A device buffer; an empty one is a few bytes, since OpenCL has none."""
         with errors():
             return cl.Buffer(self.context, flags or cl.mem_flags.READ_WRITE, max(nbytes, 16))
+
+    def fill(self, buffer: Any, pattern: Any, nbytes: int) -> None:
+        """Enqueue filling a buffer with a pattern, in parts. NVIDIA's driver hangs at 2^31 words."""
+        for start in range(0, nbytes, _FILLED_AT_ONCE):
+            length = min(_FILLED_AT_ONCE, nbytes - start)
+            cl.enqueue_fill_buffer(self.queue, buffer, pattern, start, length)
 
     def room(self, nbytes: int) -> Any:
         """A buffer for temporaries. On a CPU one of 4 MiB or more asks for huge pages, as numpy does."""
@@ -264,7 +271,8 @@ def errors() -> Iterator[None]:
     try:
         yield
     except cl.Error as error:
-        name, status = _code(error), cast(Status, "failed")
+        name = _code(error)
+        status: Status = "failed"
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
         if name == _UNNAMED:
             what = "the device can no longer be used by this process, because a kernel left its buffers"

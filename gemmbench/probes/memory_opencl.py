@@ -180,8 +180,7 @@ class MemoryRow:
         return buffer
 
     def erase(self, buffer: Any, elements: int, byte: bytes = b"\xff") -> None:
-        size = elements * _WORD.itemsize
-        cl.enqueue_fill_buffer(self.runtime.queue, buffer, byte * _WORD.itemsize, 0, size)
+        self.runtime.fill(buffer, byte * _WORD.itemsize, elements * _WORD.itemsize)
         self.runtime.queue.finish()
 
     def read(self, buffer: Any, first: int, count: int) -> HostArray:

@@ -73,13 +73,17 @@ def test_emulated_local_memory_is_called_so(device: DeviceFacts) -> None:
 
 
 @pytest.mark.parametrize("name", ["global-read", "global-write", "global-copy", "global-triad"])
-@pytest.mark.parametrize(("right", "wrong"), [("", ""), ("UNROLL * apart + get_local_id(0)", "apart + get_local_id(0)")])
+@pytest.mark.parametrize(
+    ("right", "wrong"), [("", ""), ("UNROLL * apart + get_local_id(0)", "apart + get_local_id(0)")]
+)
 def test_a_pass_without_a_loop_reaches_every_vector_once(
     device: DeviceFacts, name: str, right: str, wrong: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And it is noticed if groups overlap. GPUs race it; here every device runs it."""
     text = kernel_files.text
-    monkeypatch.setattr(runtime, "text", lambda *where: text(*where).replace(right, wrong) if right else text(*where))
+    monkeypatch.setattr(
+        runtime, "text", lambda *where: text(*where).replace(right, wrong) if right else text(*where)
+    )
     way = Way(unroll=4, group=16, groups=0, pattern=ONCE)
     monkeypatch.setitem(WAYS, "global", dict.fromkeys(("cpu", "gpu"), (way,)))
     row = memory.run(device, memory.case(device, name), fresh=True)

@@ -29,12 +29,7 @@ KERNEL_FAULTS = [
     ("local-copy", "(BITS)trip", "(BITS)(trip / 2)", "groups' sums differ from the host's"),
     ("pointer-chase", "hop < hops", "hop < 2", IGNORED),
     ("pointer-chase", "hop < hops", "hop < 2", "hops end at "),
-    (
-        "global-read",
-        "data += first;",
-        "data += first; if (i == 0) i += 1;",
-        "the sum of all that was read",
-    ),
+    ("global-read", "data += first;", "data += first; if (i == 0) i += 1;", "the sum of all that was read"),
     ("global-write", "to += first;", "to += first; if (i == 0) i += 1;", "is not what the host expects"),
     ("global-copy", "from[i", "2 * from[i", "is not what the host expects"),
     ("global-triad", "3.0f", "2.0f", "is not what the host expects"),

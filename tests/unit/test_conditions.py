@@ -144,6 +144,9 @@ class Nvml(SimpleNamespace):
     def nvmlDeviceGetPowerUsage(self, board: int) -> int:
         return self._say("milliwatts")
 
+    def nvmlDeviceGetFieldValues(self, board: int, numbers: list[int]) -> object:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
     def nvmlDeviceGetTemperature(self, board: int, sensor: int) -> int:
         return self._say("celsius")
 
@@ -226,6 +229,11 @@ def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) 
 def test_a_cpus_rows_are_warmed_up_for_half_the_time_of_a_gpus() -> None:
     warm_s = [Monitor(device).warm_s for device in (None, fake.CPU, fake.GPU)]
     assert warm_s == [0.05, 0.05, 0.1]
+
+
+def test_only_a_device_that_reports_limits_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = gauge(monkeypatch, **HOT)
+    assert (Monitor(fake.CPU).limit_s, Monitor(fake.GPU, board.read).limit_s) == (0.0, 0.3)
 
 
 def test_the_coarser_of_two_timers_counts() -> None:

@@ -74,7 +74,10 @@ class SmallKernel:
 
 
 def built_for(
-    monkeypatch: pytest.MonkeyPatch, name: str, given: dict[str, int] | None = None, device: DeviceFacts = DEVICE
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    given: dict[str, int] | None = None,
+    device: DeviceFacts = DEVICE,
 ) -> Any:
     """What a variant becomes on such a driver, and the notes of its row."""
     monkeypatch.setattr(cl, "Kernel", SmallKernel)
@@ -102,6 +105,16 @@ def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: p
 def test_groups_that_were_asked_for_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(NotMeasuredError, match="naive takes work-groups of 32 as compiled here, not of 128"):
         built_for(monkeypatch, "naive", {"WX": 8})
+
+
+def test_a_large_buffer_is_filled_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """NVIDIA's driver hung at 2^31 words, and filled 6 GiB."""
+    parts: list[tuple[int, int]] = []
+    monkeypatch.setattr(cl, "enqueue_fill_buffer", lambda *given: parts.append(given[-2:]))
+    runtime = object.__new__(Runtime)
+    runtime.queue = None
+    runtime.fill(None, b"\0", (2 << 30) + 5)
+    assert parts == [(0, 1 << 30), (1 << 30, 1 << 30), (2 << 30, 5)]
 
 
 @pytest.mark.parametrize("required", [(0, 0, 0), (16, 16, 1)])
@@ -138,7 +151,9 @@ def test_nvidias_limit_of_256_counts_only_where_the_source_requires_a_group(
         ("clFinish", cl.status_code.INVALID_VALUE, "failed", "the driver reported an error: "),
     ],
 )
-def test_an_error_of_the_driver_becomes_a_sentence(routine: str, code: int, status: str, sentence: str) -> None:
+def test_an_error_of_the_driver_becomes_a_sentence(
+    routine: str, code: int, status: str, sentence: str
+) -> None:
     """NVIDIA's driver answers -9999 after a kernel left its buffers, which OpenCL does not name."""
     with pytest.raises(NotMeasuredError) as caught, errors():
         raise cl.RuntimeError(cl._cl._ErrorRecord(routine, code, ""))

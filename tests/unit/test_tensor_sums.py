@@ -1,4 +1,4 @@
-"""The rule of the tensor cores' sums, compared with bits that an H200 computed; and the bound that follows."""
+"""The rule of the tensor cores' sums, compared with an H200's bits, and the bound that follows."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ def test_fp8_sums_at_their_worst_are_within_the_bound(k: int) -> None:
     stored_a, stored_b = (encode(matrix, DTYPES["e4m3"]) for matrix in (a, b))
     c = np.zeros((1, 1), np.uint32)
     for part in range(0, k, 32):
-        c = tensor_sum("wgmma", "e4m3", "f32", stored_a[:, part : part + 32], stored_b[:, part : part + 32], c)
+        c = tensor_sum(
+            "wgmma", "e4m3", "f32", stored_a[:, part : part + 32], stored_b[:, part : part + 32], c
+        )
     result = c.view(np.float32)
     assert result == 256
     check = DrawnRows(problem, stored_a, stored_b.T.copy(), generated=False).check(result, result, "fp22")
