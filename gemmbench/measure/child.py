@@ -168,7 +168,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         key = device.index if device else None
         if key not in self._monitors:
             self._monitors[key] = Monitor(device)
-        return Handle(self, number, prepared, watch=self._monitors[key])
+        load = "" if case.dtype == "float" else f"{case.variant} {case.dtype}"
+        return Handle(self, number, prepared, watch=self._monitors[key], load=load)
 
     @property
     def _group(self) -> Sequence[Worker]:

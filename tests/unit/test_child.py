@@ -178,6 +178,11 @@ def pid(handle: Handle) -> int:
     return int(handle.batch("device", 1).seconds["pid"])
 
 
+@pytest.mark.parametrize(("dtype", "load"), [("float", ""), ("half", "plain half")])
+def test_a_handle_names_its_load_unless_it_is_of_float(child: Worker, dtype: str, load: str) -> None:
+    assert child.prepare(replace(case(), dtype=dtype), fake_runs.CPU, POLICY).load == load
+
+
 def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Worker) -> None:
     opened = child.opened()
     assert opened.devices == (fake_runs.CPU,)
