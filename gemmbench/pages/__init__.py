@@ -165,7 +165,7 @@ def _devices(run: Run) -> list[str]:
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
     """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
 
-    Each kernel is shown at its best problem. Tuning runs and runs of several unrelated shapes do not count.
+    A single device or type is in the caption, and has no column. Each kernel is shown at its best problem. Tuning runs and runs of several unrelated shapes do not count.
     The result is None and [] without any rate. `runs` also provide peaks.
     """
     scope, best = rates.view_scope(*shown), dict[tuple[str, str], dict[str, tuple[float, Run, Row]]]()
@@ -183,6 +183,7 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
     order = sorted(groups, key=lambda key: key[1] != "float")
     if not order:
         return None, []
+    devices, dtypes = (list(dict.fromkeys(names)) for names in zip(*order, strict=True))
     lines, sentences = [], []
     for device, dtype in order[:_TOP_ROWS]:
         for rate, run, row in groups[device, dtype][: max(1, _TOP_ROWS // len(order))]:
@@ -191,16 +192,21 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             figure, name = units.rate(rate, rates.is_integer(dtype)), clean(row.title)
             is_first = row is groups[device, dtype][0][2]
             assert row.problem is not None  # it has a rate
-            texts = [name, figure, row.problem.size, of_peak, dtype]
-            lines.append((Cell(device), *(Cell(text, is_first and text is figure) for text in texts)))
+            named = [device] * (len(devices) > 1) + [name]
+            texts = [*named, figure, row.problem.size, of_peak, *[dtype] * (len(dtypes) > 1)]
+            lines.append(tuple(Cell(text, is_first and text is figure) for text in texts))
             if is_first:
                 share = f", {of_peak} of the measured peak" if fraction else ""
                 where = f"{figure} ({dtype}) at {row.problem.title}"
                 sentences.append(f"{name} is the fastest on {device}: {where}{share}.")
+    kernels = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
+    where = "each device" if len(devices) > 1 else devices[0]
+    columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]
+    columns += ["type"] * (len(dtypes) > 1)
     return Sheet(
-        caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
-        keys=("device",),
-        blocks=(("kernel", "best rate", "size", "of peak", "type"),),
+        caption=f"Fastest {kernels} of {where}, {SCOPE_WORDS[scope]}. * is the fastest.",
+        keys=(columns[0],),
+        blocks=(tuple(columns[1:]),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences
