@@ -93,7 +93,7 @@ def to_markdown(run: Run, order: Sequence[str] = ()) -> str:
     return markdown(sheets(run, order)) or "No rows.\n"
 
 
-_DEVICE = ("clock MHz", "of", "power W", "C", "limits")
+_DEVICE = ("clock MHz", "max MHz", "power W", "temp C", "limits")
 _HOST = ("other cores", "steal")
 
 
@@ -141,10 +141,10 @@ def _conditions(run: Run, device: int) -> Sheet | None:
         heading=heading(run, device),
         caption="conditions: medians of the batches, the highest temperature"
         + (", the mean power of the last second" if has_means else ""),
-        keys=("", "timed"),
-        blocks=(("warmed", "control"), *((_DEVICE,) if has_readings else ()), _HOST),
+        keys=("", "scope"),
+        blocks=(("warm-up", "bursts"), *((_DEVICE,) if has_readings else ()), _HOST),
         rows=tuple(tuple(map(Cell, cells(*line))) for line in lines),
-        left=frozenset({"timed", "limits"}),
+        left=frozenset({"scope", "limits"}),
     )
 
 

@@ -179,8 +179,8 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         for row in gemms:
             for position in _positions(run, row):
                 if known := _known(run, position, row, scope):
-                    kernels = rated.setdefault((device_name(run, position), row.dtype), {})
-                    kernels.setdefault(row.title, []).append((run, row, known))
+                    by_title = rated.setdefault((device_name(run, position), row.dtype), {})
+                    by_title.setdefault(row.title, []).append((run, row, known))
     order = sorted(rated, key=lambda key: key[1] != "float")
     if not order:
         return None, []
@@ -206,8 +206,8 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             lines.append(tuple(Cell(text, is_fastest and text is figure) for text in texts))
             if is_fastest:
                 share = f", {of_peak} of the measured peak" if fraction else ""
-                where = f"{figure} ({dtype}) at {row.problem.title}"
-                sentences.append(f"{name} is the fastest on {device}: {where}{share}.")
+                best = f"{figure} ({dtype}) at {row.problem.title}"
+                sentences.append(f"{name} is the fastest on {device}: {best}{share}.")
     kernels = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
     where = "each device" if len(devices) > 1 else devices[0]
     columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]

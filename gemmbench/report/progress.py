@@ -62,7 +62,9 @@ class Progress:
             if event.is_planned and not event.resumed:
                 self._update(advance=1)
             if self._lines:
-                self._console.print(Text(line(event.row)), soft_wrap=True)
+                text, console = line(event.row), self._console
+                text = units.wrapped(text, console.width) if console.is_terminal else text
+                console.print(Text(text), soft_wrap=True)
 
     def _update(self, advance: float = 0, **fields: Any) -> None:
         if self._bar and self._task is not None:
