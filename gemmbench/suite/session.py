@@ -24,6 +24,7 @@ _LAUNCHES = 250  # and so many of the least work, which show slow wake-ups of th
 _BURSTS = 3  # the fastest counts
 _FRESH_S = 0.1  # so long the burst after a row is also that before the next
 _MOST_FAILURES = 3  # rows that are slow again; then the machine is busy, and no more rows are repeated
+_REPEAT_BUDGETS = 4  # for each row of the run: the time after which no more rows are repeated
 
 
 class Control:
@@ -84,7 +85,8 @@ def run(
 
     Each row is saved before it is yielded; rows already in the file are yielded without measuring. Then rows
     whose control bursts were over 5 % slow are measured again, and saved and yielded if they improved or
-    failed. This stops after three that are still slow. `RunFileError` if `Steps.check` raises it.
+    failed. This stops after three that are still slow, or when it has taken four budgets for each row of the
+    run, so that a smaller budget always takes less time. `RunFileError` if `Steps.check` raises it.
     """
     steps = Steps(devices, policy, file)
     steps.check(plan)
@@ -99,6 +101,7 @@ def run(
     best_s, failures = rates.best_burst(rows), 0
     slow = [(case, row) for case, row in measured if rates.burst_loss(row, best_s) > rates.UNCERTAIN]
     yield from [Planned(len(slow))] if slow else []
+    end = time.monotonic() + _REPEAT_BUDGETS * policy.budget_s * len(measured)
     for case, before in slow:
         yield steps.started(f"{case.label} again: other programs slowed the CPU")
         row = yield from steps.measure(case, worker)
@@ -106,8 +109,8 @@ def run(
         if row.status in FAILED or (row.status == "ok" and loss < rates.burst_loss(before, best_s)):
             yield steps.finished(replace(row, supersedes=True))
         failures += loss > rates.UNCERTAIN
-        if failures == _MOST_FAILURES:
-            return  # the machine is busy
+        if failures == _MOST_FAILURES or time.monotonic() > end:
+            return
 
 
 class Steps:
