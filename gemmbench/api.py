@@ -10,9 +10,11 @@ from __future__ import annotations
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, fields, replace
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -30,7 +32,7 @@ from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
-from gemmbench.model.units import clean, counted, reason_of
+from gemmbench.model.units import clean, counted, reason_of, size
 from gemmbench.opencl.drivers import sentence
 from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
@@ -41,14 +43,15 @@ from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.baseline import BaselineSet
 from gemmbench.regress.check import AAReport, CheckOutcome, aa_report
-from gemmbench.regress.results import sheets
+from gemmbench.regress.results import conclusion, sheets
 from gemmbench.report.progress import Progress, row_label
-from gemmbench.report.table import stack, stdout
+from gemmbench.report.table import Cell, Sheet, html, stack, stdout
 from gemmbench.stats.rates import within_ceiling
 from gemmbench.suite import run as suite
 from gemmbench.suite.run import Measurement, Outcome
 from gemmbench.tune import session as tuning
 from gemmbench.tune.result import Result, result
+from gemmbench.views import sheets as table_sheets
 from gemmbench.views import show as show_table
 
 if TYPE_CHECKING:
@@ -82,6 +85,16 @@ class _Messages(Console):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
+@dataclass(frozen=True, repr=False)
+class Chart:
+    """A chart that a notebook shows."""
+
+    png: bytes
+
+    def _repr_png_(self) -> bytes:
+        return self.png
+
+
 @dataclass(frozen=True, eq=False)
 class Run(run_file.Run):
     """A run's header and rows, with the tables, charts and records that are made of them."""
@@ -99,19 +112,34 @@ class Run(run_file.Run):
         """What `show` prints, for rich."""
         return show_table(self, order_of(self), verbose)
 
-    def plot(self, path: str | Path, kind: str | None = None) -> None:
-        """Draw a chart of the run to a file.
+    def __repr__(self) -> str:
+        counts = Counter(row.status for row in self.rows)
+        rows = ", ".join(f"{count} {status}" for status, count in counts.items()) or "no rows"
+        devices = dict.fromkeys(device.title for device in self.header.devices)
+        return clean(f"<gemmbench.Run {self.header.view}: {rows}; {', '.join(devices) or 'no device'}>")
+
+    def _repr_html_(self) -> str:
+        """The tables of `show`, for a notebook."""
+        return html(table_sheets(self, order_of(self))) or escape(repr(self))
+
+    def plot(self, path: str | Path | None = None, kind: str | None = None) -> Chart | None:
+        """Draw a chart of the run to a file, or return it for a notebook.
 
         Args:
-            path: a .png, .svg or .pdf file; it is replaced.
+            path: a .png, .svg or .pdf file; it is replaced. Without it, the chart is returned.
             kind: one of ``gemmbench plot --kind list``; without it, what suits the run.
 
         Raises:
             UsageError: there is nothing to draw, no such kind, or the file cannot be written.
         """
+        if path is None:
+            from gemmbench import chart_views  # matplotlib takes a second to import
+
+            return Chart(chart_views.png([self], kind or chart_views.default_kind(self), families([self])))
         path = Path(path)
         CHART.check("--plot", path)
         draw([self], kind, path)
+        return None
 
     def report(self, path: str | Path, **values: Any) -> None:
         """Write a page with the run's tables and charts, as ``gemmbench report`` does of saved runs.
@@ -137,18 +165,26 @@ class Run(run_file.Run):
         """
         return exported.to_flat(self) if flat else exported.to_records(self)
 
-    def text(self, format: str) -> str:
-        """The run as text, as ``show --format`` prints it. `UsageError` if there is no such format."""
+    def text(self, format: str, repetitions: bool = False) -> str:
+        """The run as text, as ``show --format`` prints it.
+
+        With `repetitions`, the format ``google-benchmark`` has every batch. Raise `UsageError` for another
+        format, and for an unknown one.
+        """
+        if repetitions:
+            if format != "google-benchmark":
+                raise UsageError(f"--repetitions needs --format google-benchmark, not {format}")
+            return exports.google_benchmark(self, repetitions)
         if format not in exports.FORMATS:
             raise UsageError(f"unknown format {format!r}; there are {', '.join(exports.FORMATS)}")
         return exports.FORMATS[format](self, order_of(self))
 
-    def export(self, path: str | Path, format: str) -> None:
+    def export(self, path: str | Path, format: str, repetitions: bool = False) -> None:
         """Write what `text` returns to a file, replacing it, as ``show --format FORMAT --out FILE`` does.
 
-        Raise `UsageError` if there is no such format, the file is the run's own, or it cannot be written.
+        Raise `UsageError` as `text` does, or if the file is the run's own or cannot be written.
         """
-        write_text(Path(path), self.text(format), _paths([self]))
+        write_text(Path(path), self.text(format, repetitions), _paths([self]))
 
     def check_measured(self) -> None:
         """Raise `NothingMeasured`, with the run, if it has rows on devices but none with status ok.
@@ -177,6 +213,13 @@ class Comparison(comparisons.Comparison):
     def show(self, verbose: bool = False) -> None:
         """Print the table of ``gemmbench compare``."""
         stdout().print(stack(sheets(self, verbose)))
+
+    def __repr__(self) -> str:
+        return f"<gemmbench.Comparison: {conclusion(self)}>"
+
+    def _repr_html_(self) -> str:
+        """The table of `show`, for a notebook."""
+        return html(sheets(self))
 
 
 def _with_table(comparison: comparisons.Comparison) -> Comparison:
@@ -213,7 +256,7 @@ def _command(kind: type[MeasurementOptions]) -> Callable[..., Run]:
         return _measured(build(kind, values))
 
     measure.__name__ = measure.__qualname__ = kind.command.replace("-", "_")
-    measure.__doc__ = kind.__doc__
+    measure.__doc__ = kind.help
     return _takes(kind)(measure)
 
 
@@ -243,10 +286,30 @@ def schema(name: str) -> dict[str, Any]:
     return exported.schema(name)
 
 
-def devices() -> list[DeviceFacts]:
+class Devices(list[DeviceFacts]):
+    """A list that a notebook shows as a table."""
+
+    def _repr_html_(self) -> str:
+        """A table of the devices, for a notebook."""
+        names = ("device", "name", "driver", "type", "compute units", "memory")
+        rows = (
+            (
+                device.index,
+                *device.title.split(" | "),
+                device.type,
+                device.compute_units,
+                size(device.global_mem_bytes),
+            )
+            for device in self
+        )
+        cells = tuple(tuple(Cell(clean(str(text))) for text in row) for row in rows)
+        return html([Sheet(keys=names[:1], blocks=(names[1:],), rows=cells, left=frozenset(names[:4]))])
+
+
+def devices() -> Devices:
     """Every OpenCL device, in the order of ``--device``, from a child process. `UsageError` without any."""
     with Worker(make_machine) as worker:
-        return list(suite.every_device(worker)[0])
+        return Devices(suite.every_device(worker)[0])
 
 
 @_takes(DoctorOptions)

@@ -72,17 +72,15 @@ def sheets(run: Run, order: Sequence[str] = (), verbose: bool = False) -> list[S
 
 
 def _with_remark(run: Run, tables: Sequence[Sheet], verbose: bool) -> list[Sheet]:
-    """Add a note to the last table: how many more kernels exist, what ~ means if it appears, "Details: -v".
+    """Add a note to the last table: how many more kernels exist, "Details: -v".
 
     The last part is missing if `verbose`. Tuning tables stay unchanged.
     """
     if not tables or is_tuning(run):
         return [*tables]
     more = run.header.more_kernels
-    entries = (cell.text for sheet in tables for row in sheet.rows for cell in row)
     texts = (
         f"{counted(more, 'more kernel')}: --kernel all." if more else "",
-        f"{notes.UNCERTAIN} {notes.meaning(run)}" if any(notes.UNCERTAIN in text for text in entries) else "",
         "" if verbose else "Details: -v",
     )
     line = " ".join(filter(None, texts))

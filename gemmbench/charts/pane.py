@@ -116,15 +116,21 @@ def write(paint: Callable[[], Figure], path: Path) -> None:
     suffix = path.suffix.lower()
     if suffix not in SUFFIXES:
         raise ChartError(f"{path}: a chart's name must end in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}")
+    drawn = drawn_as(suffix, paint)
+    try:
+        replace_file(path, drawn)
+    except OSError as error:
+        raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
+
+
+def drawn_as(suffix: str, paint: Callable[[], Figure]) -> bytes:
+    """The figure that `paint` returns, in the format of a suffix such as ``.png``."""
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.filterwarnings("ignore", message=r"Glyph .* missing")  # a driver's name in any script
         picture = paint()
         drawn = BytesIO()
         picture.savefig(drawn, format=suffix[1:], metadata=_METADATA.get(suffix))
-    try:
-        replace_file(path, drawn.getvalue())
-    except OSError as error:
-        raise ChartError(f"cannot write {path}: {reason_of(error)}") from None
+    return drawn.getvalue()
 
 
 def separate_figures(panes: Callable[[], Sequence[Pane]]) -> list[Figure]:

@@ -42,13 +42,16 @@ _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
 
 
-@click.command(cls=Grouped)
-@takes(KernelsOptions)
-def kernels(options: KernelsOptions) -> None:
-    """List the GEMM kernels, or explain one.
+_KERNELS_HELP = """List the GEMM kernels, or explain one.
 
     --device, --kernel and --dtype apply only to --resources.
     """
+
+
+@click.command(cls=Grouped, help=_KERNELS_HELP)
+@takes(KernelsOptions)
+def kernels(options: KernelsOptions) -> None:
+    """``gemmbench kernels``."""
     if new := options.new:
         context = click.get_current_context()
         for param in context.command.params:
@@ -254,7 +257,9 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     ]
     columns = [("group", "most", "multiple"), ("private", "local")]
     columns += [("registers", "spills")] if reported else []
-    advice = [] if reported else [Note("registers", "this driver does not tell registers and spills", "dim")]
+    advice = (
+        [] if reported else [Note("registers", "this driver does not report registers and spills", "dim")]
+    )
     return Sheet(
         heading=heading(run, device),
         caption=f"{dtype}: kernels as built, with the parameters preset for this device",
@@ -284,10 +289,10 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-@click.command(cls=Grouped)
+@click.command(cls=Grouped, help="List the OpenCL devices and their drivers.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices(as_json: bool) -> None:
-    """List the OpenCL devices and their drivers."""
+    """``gemmbench devices``."""
     with Worker(api.make_machine) as worker:
         listed, host = every_device(worker)
     if as_json:

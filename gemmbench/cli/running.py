@@ -98,8 +98,8 @@ def takes(kind: type[Options]) -> Callable[[Command], Command]:
 
 
 def command(kind: type[Options], run: Command | None = None) -> click.Command:
-    """The command of a class, whose docstring is the help; without a function of its own it measures."""
-    return click.command(kind.command, Grouped, help=inspect.getdoc(kind))(takes(kind)(run or measure))
+    """The command of a class, with its help; without a function of its own it measures."""
+    return click.command(kind.command, Grouped, help=inspect.cleandoc(kind.help))(takes(kind)(run or measure))
 
 
 def click_option(kind: type[Options], name: str) -> Callable[[Command], Command]:
@@ -147,7 +147,9 @@ def measure(options: MeasurementOptions) -> None:
     if outcome.interrupted:
         where = "nothing was saved (--save FILE keeps rows as they come)"
         if options.save:
-            where = f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume goes on"
+            where = (
+                f"{counted(rows, 'row')} saved in {options.save}; the same command with --resume continues"
+            )
         api.say(f"gemmbench: interrupted; {where}")
     try:
         api.finish(outcome, run, options, verbose=True)
@@ -184,16 +186,18 @@ def _why_not(row: Row) -> str:
     return "cached" if row.status == "ok" else f"{WORDS[row.status]}: {row.reason}"
 
 
-def rendered(run: api.Run, format: str, verbose: bool, quiet: bool = False) -> RenderableType:
-    """Return a run in a text format, or its tables for the format `table`.
+def rendered(
+    run: api.Run, format: str, verbose: bool, quiet: bool = False, repetitions: bool = False
+) -> RenderableType:
+    """Return a run in a text format, or its tables for the format `table`. `repetitions` is as of `Run.text`.
 
     Print how many rows a text format excludes on stderr, unless `quiet`.
     """
-    if format not in exports.FORMATS:
+    if format not in exports.FORMATS and not repetitions:
         return run.table(verbose)
     if sentence := exports.left_out(run, format):
         api.say(sentence, quiet)
-    return run.text(format)
+    return run.text(format, repetitions)
 
 
 def show(output: RenderableType) -> None:
@@ -202,7 +206,7 @@ def show(output: RenderableType) -> None:
         if isinstance(output, str):
             click.echo(output, nl=not output.endswith("\n"))
         else:
-            stdout().print(output)
+            stdout().print(output, crop=False)  # a kernel's picture is not wrapped
     except BrokenPipeError:
         drop_output()
 

@@ -286,7 +286,7 @@ class CublasLt:
         `NotMeasuredError` (unsupported) for a type, shape or layout that it does not take.
         """
         if lacks := self._lacks(problem, layout):
-            raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only {lacks}")
+            raise NotMeasuredError("unsupported", f"cuBLAS supports {problem.dtype} only {lacks}")
         m, n, k = problem.m, problem.n, problem.k
         matmul = self._made("MatmulDesc", _SUMS_IN_FLOAT, _FLOAT)
         attributes = {_TRANSPOSE_FIRST: ctypes.c_int32(_TRANSPOSED), _FAST_SUMS: ctypes.c_int8(1)}
@@ -380,7 +380,7 @@ class Cublas:
             lengths = ["m"] * problem.trans_a + ["n", "k"] + (["lda", "ldb"] if problem.ld else [])
             *others, last = lengths
             wanted = f"{', '.join(others)} and {last} that are multiples of {form.step}"
-            raise NotMeasuredError("unsupported", f"cuBLAS takes {problem.dtype} only with {wanted}")
+            raise NotMeasuredError("unsupported", f"cuBLAS supports {problem.dtype} only with {wanted}")
         several, number = problem.batch > 1, int if form.scalar is ctypes.c_int32 else float
 
         def matrix(address: int, kind: int, ld: int, rows: int) -> tuple[Any, ...]:

@@ -156,7 +156,7 @@ def _measure_pair(instrument: Instrument, case: Case, device: DeviceFacts | None
     """
     yield Staged("building")
     present = replace(case, former="", former_parameters=None, versus=None)
-    name = case.versus.title if case.versus else "the former kernel"
+    name = case.versus.title if case.versus else "the old kernel"
     refuse_if_too_slow(instrument, present, device, policy)
     if case.versus:
         other, past, on = instrument, case.versus, None if case.versus.device == HOST else device

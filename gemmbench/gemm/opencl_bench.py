@@ -305,7 +305,7 @@ class GemmBench:
             if written:
                 self._fill()
                 if when == "after" and self._rotation.are_shared:
-                    raise NotMeasuredError("failed", f"{written}, by it or by the kernel in turn with it")
+                    raise NotMeasuredError("failed", f"{written}, by it or by the kernel interleaved with it")
                 return instrument.Verified(Check("wrong", {}, (written,)))
         medians = map(statistics.median, zip(*self.timed, strict=True))
         timed = (replace(launch, timed_s=s) for launch, s in zip(self._stamped, medians, strict=True))

@@ -97,8 +97,8 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         raise ValueError(f"{source!r} is no formula") from None
     if isinstance(tree, ast.Compare) != is_rule:
-        what = "compares, as BM % TM == 0 does" if is_rule else "is a number, and compares nothing"
-        raise ValueError(f"{source!r} is no such formula: it {what}")
+        what = "must compare, as BM % TM == 0 does" if is_rule else "must be a number, without a comparison"
+        raise ValueError(f"{source!r} is not the right kind of formula: it {what}")
     _check(tree, source, names)
     code = compile(ast.Expression(tree), "formula", "eval")
 
@@ -108,7 +108,7 @@ def formula(text: Text, names: Collection[str], is_rule: bool = False) -> Formul
         except ZeroDivisionError:
             raise ParameterError(f"{source} divides by zero") from None
         if abs(result) > _MOST_VALUE:
-            raise ParameterError(f"{source} leaves the numbers of 32 bits, which no kernel takes")
+            raise ParameterError(f"{source} exceeds 32-bit integers")
         return result
 
     return value

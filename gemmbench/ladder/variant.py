@@ -289,7 +289,7 @@ class Variant:
         fixed = [f"{name} = {value}" for name, value in (("alpha", 1), ("beta", 0)) if name in without]
         rows = [name[2].upper() for name in without if name.startswith("ld")]
         fixed += [f"rows of {' and '.join(rows)} without gaps"] if rows else []
-        sentence = f"verified for {', '.join(fixed)} alone: it takes no {', '.join(without)}"
+        sentence = f"verified only for {', '.join(fixed)}: it does not support {', '.join(without)}"
         return sentence if fixed else ""
 
     def with_math(self, math: str) -> Variant:

@@ -591,7 +591,7 @@ def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFa
                 return other
         elif (other.platform, other.name) == (device.platform, device.name):
             return other
-    raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
+    raise NotMeasuredError("unsupported", f"{former} does not have the device {device.title}")
 
 
 def named(make: Maker) -> tuple[str, ...]:

@@ -172,11 +172,13 @@ def _warm(run: RunBatch, clock: Clock) -> tuple[int, float]:
 
 @contextmanager
 def nvml_errors() -> Iterator[None]:
-    """Raise NVML's errors as `CounterError`."""
+    """Raise the errors of NVML and of its binding as `CounterError`: a name may not be UTF-8, for example."""
     try:
         yield
     except pynvml.NVMLError as error:
         raise CounterError(f"NVML says: {str(error).lower()}") from None
+    except Exception as error:  # the binding may raise anything
+        raise CounterError(f"NVML failed: {type(error).__name__}: {error}".removesuffix(": ")) from None
 
 
 def board_of(device: DeviceFacts) -> Any:
@@ -187,7 +189,7 @@ def board_of(device: DeviceFacts) -> Any:
     with nvml_errors():
         pynvml.nvmlInit()
         if device.pci:
-            with suppress(pynvml.NVMLError):
+            with suppress(Exception):
                 return pynvml.nvmlDeviceGetHandleByPciBusId(device.pci)
         boards = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
         named = [board for board in boards if pynvml.nvmlDeviceGetName(board) == device.name]
@@ -223,27 +225,27 @@ class NvidiaBoard:
 
     @cached_property
     def _max_mhz(self) -> float | None:
-        return self._number(pynvml.nvmlDeviceGetMaxClockInfo, pynvml.NVML_CLOCK_SM)
+        return self._number("nvmlDeviceGetMaxClockInfo", pynvml.NVML_CLOCK_SM)
 
     def read(self, now: float) -> Reading:
         """The clock, power, temperature and active limits at `now`; None for what NVML does not report."""
-        milliwatts = self._number(pynvml.nvmlDeviceGetPowerUsage)
-        reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksEventReasons)
+        milliwatts = self._number("nvmlDeviceGetPowerUsage")
+        reasons = self._number("nvmlDeviceGetCurrentClocksEventReasons")
         if reasons is None:  # drivers before 535
-            reasons = self._number(pynvml.nvmlDeviceGetCurrentClocksThrottleReasons)
+            reasons = self._number("nvmlDeviceGetCurrentClocksThrottleReasons")
         return Reading(
             now,
-            self._number(pynvml.nvmlDeviceGetClockInfo, pynvml.NVML_CLOCK_SM),
+            self._number("nvmlDeviceGetClockInfo", pynvml.NVML_CLOCK_SM),
             self._max_mhz,
             None if milliwatts is None else milliwatts * 1e-3,
-            self._number(pynvml.nvmlDeviceGetTemperature, pynvml.NVML_TEMPERATURE_GPU),
+            self._number("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
             tuple(name for bits, name in _LIMITS if int(reasons or 0) & bits),
         )
 
-    def _number(self, function: Callable[..., Any], *arguments: object) -> float | None:
-        """What an NVML function returns, as a number; None if it fails."""
-        with suppress(pynvml.NVMLError):
-            return float(function(self._board, *arguments))
+    def _number(self, function: str, *arguments: object) -> float | None:
+        """What a function of NVML returns, as a number; None if it fails."""
+        with suppress(CounterError), nvml_errors():
+            return float(getattr(pynvml, function)(self._board, *arguments))
         return None
 
 

@@ -55,6 +55,9 @@ class DeviceFacts:
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
 
+    def __repr__(self) -> str:
+        return f"DeviceFacts({self.index}, {self.title!r}, {self.type!r}, {self.compute_units} compute units)"
+
     @property
     def address(self) -> str:
         """``platform:device``, as ``--device`` takes it."""

@@ -26,7 +26,7 @@ def folder() -> Path:
     for candidate in (package / "_kernels", package.parent / "kernels"):
         if (candidate / MARK).is_file():
             return candidate
-    raise FileNotFoundError(f"gemmbench's kernels folder is not in {package} nor beside it")
+    raise FileNotFoundError(f"gemmbench's kernels folder is neither in {package} nor next to it")
 
 
 def raw(file: str, root: str = "") -> str:
@@ -107,13 +107,13 @@ class OwnFile:
         if len(blocks) > 1:
             raise KernelFileError(
                 f"{self.name} is described {len(blocks)} times: one /* gemmbench block, or one "
-                f"{Path(self.name).stem}.toml beside it"
+                f"{Path(self.name).stem}.toml next to it"
             )
         if not blocks:
             raise KernelFileError(
-                f"{self.name} does not say what arguments it takes: it needs a block from a line /* gemmbench"
-                f" to a line */, or a {Path(self.name).stem}.toml beside it (gemmbench kernels --new FILE.cl "
-                "writes an example)"
+                f"{self.name} does not say what arguments it has: it needs a block from a line /* gemmbench"
+                f" to a line */, or a {Path(self.name).stem}.toml next to it (gemmbench kernels --new FILE.cl"
+                " writes an example)"
             )
         before = self.text[: blocks[0].start("toml")].count("\n")
         return "\n" * before + re.sub(r"^[^\S\n]*\*(?: |$)", "", blocks[0]["toml"], flags=re.MULTILINE)

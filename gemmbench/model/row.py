@@ -5,7 +5,7 @@ Line 1 is a `Header`, every further line a `Row`. Times are seconds, sizes bytes
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated, Literal
@@ -109,6 +109,15 @@ class Energy:
 
 
 BLAS = "blas"  # the name under which `Row.choice` holds the library that numpy was replaced by
+
+
+EXPORTED: Mapping[str, str] = {"width": "vector_width", "groups": "work_groups"}
+"""Probes' parameters under other names in JSON exports: kernels have WIDTH and GROUPS."""
+
+
+def exported(parameters: Parameters) -> Parameters:
+    """The parameters of a row under their names in JSON exports."""
+    return {EXPORTED.get(name, name): value for name, value in parameters.items()}
 
 
 def titled(variant: str, parameters: Parameters, grid: Iterable[str] = ()) -> str:

@@ -201,6 +201,10 @@ def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         text = str(error)
+        if kind is Row and _is_run(line):
+            raise RunFileError(
+                f"{path}: line {number} starts a second run: pass the runs as separate files"
+            ) from None
         if b"NaN" in line or b"Infinity" in line:
             text = "NaN and Infinity are not allowed: " + text
         raise RunFileError(f"{path}: line {number}: {text}") from None

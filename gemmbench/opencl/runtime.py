@@ -122,7 +122,7 @@ class Runtime:
         group = tuple(shape(most))
         wanted, is_compiled_for = math.prod(group), required == (*group, 1, 1)[:3]
         if wanted > most and not is_compiled_for:  # else it takes it, whatever the driver says of others
-            reason = f"{name} takes work-groups of {most} as compiled here, not of {wanted}"
+            reason = f"{name} supports work-groups of up to {most} work-items, not {wanted}"
             raise NotMeasuredError("unsupported", reason)
         return kernel, group
 
@@ -499,7 +499,7 @@ def _lacks_svm(device: Any, fine: bool) -> str:
     if not has & (kinds.COARSE_GRAIN_BUFFER | kinds.FINE_GRAIN_BUFFER):
         return "the device has no shared virtual memory: --memory mapped is what it may have instead"
     if fine and not has & kinds.FINE_GRAIN_BUFFER:
-        return "the device has no fine-grained shared virtual memory: --memory svm takes coarse-grained"
+        return "the device has no fine-grained shared virtual memory: use --memory svm"
     return ""
 
 

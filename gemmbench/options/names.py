@@ -13,6 +13,7 @@ from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import DeviceFacts, broad_type
+from gemmbench.model.problem import LONGEST
 from gemmbench.model.units import reason_of
 
 _ALIASES = {"int8": "char"}  # other names of data types
@@ -106,7 +107,7 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     words = choose(text, BASELINES, "baseline")
     if _NONE in words:
         if len(words) > 1:
-            raise UsageError(f"--baseline {text}: none stands alone")
+            raise UsageError(f"--baseline {text}: none cannot be combined with other names")
         return ()
     return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
@@ -132,14 +133,15 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     for text in texts:
         name, equals, values = text.partition("=")
         words = [word.strip() for word in values.split(",")]
-        if not equals or not all(map(_is_number, words)):
+        if not equals or not all(map(str.isdecimal, words)):
             raise UsageError(
                 f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
             )
+        numbers = _numbers(f"--param {name}", words)
         if (name := name.strip()) in chosen:
             both = dict.fromkeys([*map(str, chosen[name]), *words])
             raise UsageError(f"--param {name} is given twice: write --param {name}={','.join(both)}")
-        chosen[name] = tuple(dict.fromkeys(map(int, words)))
+        chosen[name] = tuple(dict.fromkeys(numbers))
     return chosen
 
 
@@ -162,11 +164,12 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
     """
     if text is not None:
         words = split(text)
-        if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
+        sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
+        if not all(sizes) or not sizes:
             raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
         if (low, high) != (None, None):
-            raise UsageError("--sizes takes the place of a range: leave out its smallest and largest size")
-        return tuple(sorted({int(word) for word in words}))
+            raise UsageError("use either --sizes or a smallest and largest size")
+        return tuple(sorted(set(sizes)))
     high = usual if high is None else high
     low = min(64, high) if low is None else low
     if low > high:
@@ -175,9 +178,17 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
     return tuple(sorted({low, *powers, high}))
 
 
-def _is_number(word: str) -> bool:
-    """Whether a word is a whole number; nothing that is counted here has more than 18 digits."""
-    return word.isdecimal() and len(word) <= 18
+def _numbers(option: str, words: Sequence[str]) -> list[int]:
+    """The numbers that words of digits are. `UsageError` if one is above `LONGEST`."""
+    for word in words:
+        if len(word.lstrip("0")) > len(str(LONGEST)) or int(word) > LONGEST:
+            raise UsageError(f"{option}: {too_large(word)}")
+    return [int(word) for word in words]
+
+
+def too_large(number: object) -> str:
+    """A sentence on a number above `LONGEST`."""
+    return f"{number} is above the maximum, {LONGEST}"
 
 
 def split(text: str) -> list[str]:

@@ -109,10 +109,10 @@ def _measure_arithmetic(task: _Task) -> Stages:
     with task.race() as race:
         if isinstance(probe, ChainProbe):
             race_chains(race, probe, task.device, case, known)
-            words = {"form": "forms", "chains": "chains"}
+            words = {"form": "variants", "chains": "chains"}
         else:
             race_matrices(race, probe, case, known)
-            words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups a unit"}
+            words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups per unit"}
         yield Staged("checking")
         best = race.ranked()[0].handle
         wrong = "; ".join(best.verify("before").check.reasons)
@@ -172,7 +172,7 @@ def race_chains(race: Race, probe: ChainProbe, device: DeviceFacts, case: Case, 
     for form in probe.usable(device, case.dtype):
         if enter(form.name, depth, counts) and len(counts) > _FAVOURITES:
             counts = tuple(int(entry.choice["chains"]) for entry in race.ranked()[:_FAVOURITES])
-    best = race.ranked("no form of the probe compiles: ")[0].choice
+    best = race.ranked("no variant of the probe compiles: ")[0].choice
     for unroll in depths:
         enter(str(best["form"]), unroll, [int(best["chains"])])
     if won and race.best_rate < _FAR * float(won["rate"]):

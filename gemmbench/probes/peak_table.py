@@ -249,7 +249,11 @@ def _remarks(run: Run, device: int, rows: Sequence[Row], verbose: bool) -> tuple
         Note("not verified", f"{notes.places(alike, _row_name)}: {reason}", "yellow")
         for reason, alike in doubts.items()
     ]
-    remarks += [*notes.uncertain(run, measured), *notes.warnings(run, device), *_energy_notes(rows)]
+    remarks += [
+        *notes.uncertain(run, measured, _row_name),
+        *notes.warnings(run, device),
+        *_energy_notes(rows),
+    ]
     if verbose:
         return (*remarks, *notes.row_notes(rows, _row_name))
     if len(remarks) > _MOST_REMARKS:

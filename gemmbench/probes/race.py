@@ -195,14 +195,14 @@ class Race(AbstractContextManager["Race"]):
         return seconds * scale
 
     def summary(self, **words: str) -> tuple[str, ...]:
-        """Lines such as ``raced chains (G/s): 4: 90, 8: 99``: the best rate of each value of some choices."""
+        """Lines such as ``tried chains (G/s): 4: 90, 8: 99``: the best rate of each value of some choices."""
         lines = []
         for choice, word in words.items():
             best = self._best_of(choice)
             named = any(isinstance(value, str) for value in best)
             order = best if named else sorted(best)
             shown = ", ".join(f"{value}{' ' if named else ': '}{best[value]}" for value in order)
-            lines.append(f"raced {word} (G/s): {shown}")
+            lines.append(f"tried {word} (G/s): {shown}")
         return tuple(lines)
 
     def note(self) -> str:
@@ -211,7 +211,7 @@ class Race(AbstractContextManager["Race"]):
         for name in dict.fromkeys(name for entry in self.entries for name in entry.choice):
             if len(best := self._best_of(name)) > 1:
                 lines.append(f"{name} {', '.join(f'{value}: {rate}' for value, rate in best.items())}")
-        return f"raced (GB/s): {'; '.join(lines) or 'one way only'}"
+        return f"tried (GB/s): {'; '.join(lines) or 'one variant only'}"
 
     def _best_of(self, choice: str) -> dict[int | float | str, str]:
         rates = by_key((entry.choice[choice], entry.rate) for entry in self.entries)

@@ -31,7 +31,7 @@ from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.regress.compare import ComparedRow, Comparison
 from gemmbench.regress.results import rounded_percent, row_name, where
-from gemmbench.report.table import Cell, Note, Sheet
+from gemmbench.report.table import Cell, Note, Sheet, html
 from gemmbench.stats.intervals import Interval
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
@@ -397,6 +397,13 @@ class AAReport:
     """How much the rows of an A/A measurement differ between runs."""
 
     rows: tuple[AARow, ...]
+
+    def __repr__(self) -> str:
+        return f"<AAReport: {counted(len(self.rows), 'row')}, min_threshold {self.min_threshold}>"
+
+    def _repr_html_(self) -> str:
+        """The table of ``check --aa``, for a notebook."""
+        return html(aa_sheets(self))
 
     @property
     def min_threshold(self) -> float | None:

@@ -8,6 +8,7 @@ import sys
 import textwrap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import Any, TextIO, cast
 
 from rich.cells import cell_len
@@ -239,7 +240,7 @@ def entry_page(entry: Entry) -> RenderableType:
     card.add_column(overflow="fold")
     for word, text in entry.facts:
         card.add_row(word, Text(text))
-    pictures = (Text(textwrap.indent(each, "  "), overflow="fold") for each in entry.pictures)
+    pictures = (Text(textwrap.indent(each, "  "), no_wrap=True, overflow="ignore") for each in entry.pictures)
     head = Text(entry.name, style="bold")
     head.append(f"  {entry.family}", style="dim")
     return Group(head, Text(entry.idea), Text(""), *_separated([card, *pictures]))
@@ -254,6 +255,30 @@ def finite(value: object) -> object:
     if isinstance(value, (list, tuple)):
         return [finite(item) for item in value]
     return value
+
+
+def html(sheets: Iterable[Sheet]) -> str:
+    """Tables as HTML without styles, for notebooks."""
+    return "\n".join(map(_sheet_html, sheets))
+
+
+def _sheet_html(sheet: Sheet) -> str:
+    """One table as HTML: heading, caption, rows, and notes as a list."""
+
+    def cell(name: str, cell: Cell, tag: str = "td") -> str:
+        side = "left" if name in (sheet.columns[0], *sheet.left) else "right"
+        text = escape(cell.plain)
+        return f'<{tag} style="text-align:{side}">{f"<b>{text}</b>" if cell.best else text}</{tag}>'
+
+    lines = [f"<p><b>{escape(', '.join(sheet.heading))}</b></p>"] if sheet.heading else []
+    lines += [f"<p>{escape(sheet.caption)}</p>"] if sheet.caption else []
+    if sheet.rows:
+        lines += ["<table>", f"<tr>{''.join(cell(each, Cell(each), 'th') for each in sheet.columns)}</tr>"]
+        lines += [f"<tr>{''.join(map(cell, sheet.columns, row))}</tr>" for row in sheet.rows]
+        lines += ["</table>"]
+    if sheet.notes:
+        lines += ["<ul>", *(f"<li>{escape(note.line)}</li>" for note in sheet.notes), "</ul>"]
+    return "\n".join(lines)
 
 
 def markdown(sheets: Iterable[Sheet]) -> str:

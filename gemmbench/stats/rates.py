@@ -251,18 +251,27 @@ def watts(row: Row) -> float | None:
     return energy.joules * energy.problems / energy.window_s
 
 
-def noise(row: Row) -> float | None:
-    """Noise of the finest scope (half the interval over the median); None if unknown."""
-    scope = finest_scope(row)
-    times = summary(row, scope) if scope else None
+def noise(row: Row, scope: str = "") -> float | None:
+    """Noise of a scope, by default the finest (half the interval over the median); None if unknown."""
+    scope = scope or finest_scope(row) or ""
+    times = summary(row, scope)
     return times.noise if times and math.isfinite(times.noise) else None
 
 
-def is_uncertain(run: Run, row: Row) -> bool:
-    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile."""
-    value = noise(row) if finest_seconds(row) else 0.0
-    is_wide = value is None or value > UNCERTAIN  # it is unknown for one or two samples
-    return is_wide or slowed(run, row) > UNCERTAIN
+def is_uncertain(run: Run, row: Row, scope: str = "") -> bool:
+    """Whether a row is marked ``~``: its interval is wide, or another program slowed the CPU meanwhile.
+
+    The interval is that of a scope (as in `Row.samples`), by default the finest.
+    """
+    return spread(row, scope) > UNCERTAIN or slowed(run, row) > UNCERTAIN
+
+
+def spread(row: Row, scope: str = "") -> float:
+    """The noise of an ok row's scope, by default the finest: infinite below three samples, 0 without any."""
+    if not finest_seconds(row):
+        return 0.0
+    value = noise(row, scope)
+    return math.inf if value is None else value
 
 
 def slowed(run: Run, row: Row) -> float:

@@ -49,8 +49,8 @@ class _Cache(Generic[_T]):
 
     name: ClassVar[str]  # of the sort's folder
     kind: ClassVar[Any]  # of file
-    unread: ClassVar[str]  # "kept peaks cannot be read, so that they are measured again"
-    unwritten: ClassVar[str]  # "peaks are not kept for the next run"
+    unread: ClassVar[str]  # "cannot read cached peaks, so they are measured again"
+    unwritten: ClassVar[str]  # "cannot cache peaks for the next run"
 
     def __init__(self, folder: Path | None = None) -> None:
         """Open nothing yet. A folder is for tests; by default it is the user's own."""
@@ -130,8 +130,8 @@ class CachedPeaks(_Cache[Row]):
 
     name = "peaks"
     kind = _File[Row]
-    unread = "kept peaks cannot be read, so that they are measured again"
-    unwritten = "peaks are not kept for the next run"
+    unread = "cannot read cached peaks, so they are measured again"
+    unwritten = "cannot cache peaks for the next run"
 
     def fill(self, plan: Plan, devices: Sequence[DeviceFacts]) -> Plan:
         """Return the plan with cached rows in place of peak and bandwidth cases, which are not measured then.
@@ -228,8 +228,8 @@ class TunedPresets(_Cache[Preset]):
 
     name = "tuned"
     kind = _File[Preset]
-    unread = "tuned presets cannot be read, so that the shipped ones serve"
-    unwritten = "the tuned preset is not kept"
+    unread = "cannot read tuned presets, so the shipped ones are used"
+    unwritten = "cannot save the tuned preset"
 
     def find(self, device: DeviceFacts, variant: Variant, dtype: str) -> Tuned | None:
         """Return the tuned parameters for a variant and data type, with a note on when they were tuned.
@@ -245,7 +245,7 @@ class TunedPresets(_Cache[Preset]):
                 sizes = ", ".join(problem.shape for problem in preset.problems)
                 gain = f", {number(preset.speedup)} times the shipped preset's rate" if preset.speedup else ""
                 when = f"{preset.found_utc[:10]}, at {sizes}{gain}"
-                where = f"kept in {self.path(device)}; --no-tuned takes the shipped one"
+                where = f"saved in {self.path(device)}; --no-tuned uses the shipped one"
                 return Tuned(parameters, f"preset: tuned {when}, {where}")
         return None
 

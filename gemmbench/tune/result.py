@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from gemmbench.model import units
 from gemmbench.model.row import FAILED, Parameters, Problem, Row, Status
 from gemmbench.model.run_file import Run
-from gemmbench.model.units import by_key, clean, clean_lines
+from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.notes import WORDS
 from gemmbench.report.table import Cell, Note, Sheet, heading
 from gemmbench.stats import intervals
@@ -74,6 +74,9 @@ class Result:
     overall: Interval | None  # speedup over the shipped preset at all problems of the search
     comparisons: tuple[FinalComparison, ...]
     fault: Row | None = None  # a failed row of the winner, alternating with the shipped preset
+
+    def __repr__(self) -> str:
+        return f"<Result: {counted(len(self.attempts), 'configuration')}, winner {self.winner}>"
 
     @property
     def default(self) -> Attempt | None:

@@ -177,7 +177,7 @@ def test_the_page_fits_and_its_words_can_be_read(page: Page, three: Path, width:
     page.colours("light")
 
 
-def test_a_screen_reader_is_told_everything(page: Page, three: Path) -> None:
+def test_a_screen_reader_reads_everything(page: Page, three: Path) -> None:
     page.open(three)
     nodes = [node for node in page.call("Accessibility.getFullAXTree")["nodes"] if not node["ignored"]]
 

@@ -11,11 +11,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 from gemmbench import api
+from gemmbench.cli import COMMANDS, load_command
 from gemmbench.model.run_file import load
+from gemmbench.options import Whole
 from tests.cli import fake_machine
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import repetitions, save
@@ -154,6 +157,18 @@ def test_one_sentence_and_nothing_overwritten(
     golden(name, "\n".join(lines))
 
 
+@pytest.mark.parametrize("number", [2**31, 2**63, 2**64, 10**30])
+def test_every_whole_number_has_a_maximum_that_is_named(number: int) -> None:
+    commands = map(load_command, COMMANDS)
+    numbers = [
+        param.type for command in commands for param in command.params if isinstance(param.type, Whole)
+    ]
+    assert len(numbers) > 20
+    for kind in numbers:
+        with pytest.raises(click.BadParameter, match=rf"{number} is .*(2147483647|65535|8)\.?$"):
+            kind.convert(str(number), None, None)
+
+
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     monkeypatch.setattr(
@@ -190,7 +205,7 @@ def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 2
 
 
-def test_an_unsupported_type_is_rows_beside_others(call: Call) -> None:
+def test_an_unsupported_type_has_rows_and_others_are_measured(call: Call) -> None:
     result = call("square", "--device", "pocl", "--dtype", "float,half", *QUICK)
     assert result.exit_code == 0
     assert "not supported" in result.stdout

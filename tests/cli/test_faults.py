@@ -197,7 +197,7 @@ def test_ctrl_c_prints_the_table_so_far(save: bool, start: Start, tmp_path: Path
     assert "tiled" in lines
     assert "register" not in lines
     if save:
-        where = "2 rows saved in run.jsonl; the same command with --resume goes on"
+        where = "2 rows saved in run.jsonl; the same command with --resume continues"
         assert len(keys(tmp_path / "run.jsonl")) == 2
     else:
         where = "nothing was saved (--save FILE keeps rows as they come)"

@@ -61,7 +61,7 @@ def test_all_measures_every_probe_there_is(call: Call) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        ("--only memory --all", "--only chooses families and --all takes every one of them: choose one"),
+        ("--only memory --all", "--only and --all cannot be combined"),
         ("--only memroy", "unknown family 'memroy'; did you mean memory?"),
         ("--only ,", "no family is given; there are compute, memory, transfer, latency"),
         ("--only memory --types float", "--types is for the compute family, which --only leaves out"),
@@ -106,11 +106,14 @@ def test_describe_explains_each(name: str, call: Call, monkeypatch: pytest.Monke
     result = call("peak", "--describe", name)
     assert (result.exit_code, result.stderr) == (0, "")
     assert result.stdout.startswith(f"{name}  ")
-    assert max(map(len, result.stdout.splitlines())) <= 60  # a drawing may stay wider than the terminal
+    card = result.stdout.partition("\n  ")[0]  # the kernels' comments are not wrapped
+    assert max(map(len, card.splitlines())) <= 40
 
 
 def test_describe_shows_the_picture(call: Call) -> None:
     assert "PATTERN_GRID    0 1 2 3 | 0 1 2 3" in call("peak", "--describe", "global-copy").stdout
+    text = call("peak", "--describe", "flops").stdout
+    assert "(x*a+b)*a+b -> ...            one multiplication and one addition a step and lane," in text
 
 
 # --- kept peaks ---------------------------------------------------------------------------------------------
@@ -186,7 +189,7 @@ def test_a_sweep_uses_the_bandwidth_that_peak_all_has_cached(call: Call, tmp_pat
 
 
 @pytest.mark.usefixtures("sourced")
-def test_remeasure_measures_anew_and_keeps_that(call: Call, tmp_path: Path) -> None:
+def test_remeasure_measures_again_and_caches_the_result(call: Call, tmp_path: Path) -> None:
     call(*SQUARE)
     path = tmp_path / "run.jsonl"
     call(*SQUARE, "--remeasure", "--save", str(path))
@@ -219,6 +222,6 @@ def test_a_cache_that_cannot_be_used_costs_a_note(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     result = call(*SQUARE)
     assert result.exit_code == 0
-    assert result.stderr.startswith("peaks are not kept for the next run: ")
+    assert result.stderr.startswith("cannot cache peaks for the next run: ")
     assert "naive" in result.stdout
     assert call(*SQUARE, "-q").stderr == ""

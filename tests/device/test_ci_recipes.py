@@ -347,7 +347,7 @@ def test_reframe_fails_for_a_row_that_could_not_run(measured: Run, tmp_path: Pat
     rows = [replace(row, variant="gone") if row.variant == "tiled" else row for row in measured.rows]
     status, printed = reframe(tmp_path, replace(measured, rows=tuple(rows)))
     assert status == 1
-    assert re.search(r"gone_float_16: unsupported this gemmbench has no kernel gone", printed)
+    assert re.search(r"gone_float_16: unsupported this version has no kernel gone", printed)
 
 
 def test_reframe_without_a_base_says_so(measured: Run, tmp_path: Path) -> None:

@@ -80,7 +80,7 @@ def test_without_a_fault_nothing_is_suspected_of_the_results(device: DeviceFacts
     assert not any("seed" in reason or "stored" in reason for reason in row.check.reasons)
 
 
-def test_chains_merged_for_their_equal_seeds_are_told(device: DeviceFacts, plant: Plant) -> None:
+def test_chains_merged_for_their_equal_seeds_are_detected(device: DeviceFacts, plant: Plant) -> None:
     """No compiler here merges them: the planted kernel does what one that merges would do."""
     plant("(item * CHAINS + c) % (SEEDS / WIDTH)", "item * CHAINS % (SEEDS / WIDTH)")
     plant("for (int c = 0; c < CHAINS; c++) {\n                STEP(c);", "{\n                STEP(0);")

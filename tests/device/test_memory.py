@@ -38,7 +38,7 @@ def test_answers_are_right_and_rows_whole(device: DeviceFacts, name: str) -> Non
             assert rates.byte_rate(row)
             assert row.choice["items"]
             assert row.check.figures.keys() == {"doubling", "event_over_wall"}
-            assert row.race[-1].startswith("raced (GB/s): ")
+            assert row.race[-1].startswith("tried (GB/s): ")
         if probe.kind == "latency":
             assert row.work.bytes == 0
         if probe.kind == "transfer":

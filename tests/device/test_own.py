@@ -69,7 +69,7 @@ WRONG: dict[str, tuple[str, str]] = {  # what is replaced, by what
 
 
 @pytest.mark.parametrize("fault", WRONG)
-def test_a_wrong_kernel_is_told_where(tmp_path: Path, runs: GemmExecutor, fault: str) -> None:
+def test_a_wrong_kernel_reports_where_it_is_wrong(tmp_path: Path, runs: GemmExecutor, fault: str) -> None:
     row = measured(tmp_path, runs, [WRONG[fault]], Gemm(16, 16, 16))
     assert row.status == "wrong"
     assert row.samples == {}

@@ -188,7 +188,7 @@ _WRITES = {
 
 @pytest.mark.parametrize("memory", ["mapped", "staged"])
 @pytest.mark.parametrize("reason", _WRITES)
-def test_what_one_kernel_writes_is_no_fault_of_the_one_in_turn_with_it(
+def test_what_one_kernel_writes_is_no_fault_of_the_interleaved_kernel(
     device: DeviceFacts, reason: str, memory: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     replaced(monkeypatch, (_BEGIN, _BEGIN + f"if (m > 200 && row == 0) {_WRITES[reason]}"))

@@ -254,9 +254,7 @@ def test_who_shares_operands_is_prepared_again_with_them(child: Worker) -> None:
     assert second.verify("before").check.figures["shares"] == 0.0  # what they were is gone
 
 
-def test_nothing_is_read_any_more_once_a_handle_is_released(
-    child: Worker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_released_handle_reads_nothing(child: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """A window that failed was read on, every 10 ms, beside the rows that followed."""
     handle, closed = prepared(child), list[int]()
     handle.watch.begin()
@@ -566,7 +564,7 @@ def test_the_device_of_another_version() -> None:
     assert matching_device("/before", fake_runs.CPU, [fake_runs.POCL, fake_runs.CPU]) == fake_runs.CPU
     assert matching_device("driver:libpocl.so", fake_runs.CPU, [fake_runs.CPU, pocl]) == pocl
     for former in ("/before", "driver:libpocl.so"):
-        with pytest.raises(NotMeasuredError, match=f"{former} has no such device as "):
+        with pytest.raises(NotMeasuredError, match=f"{former} does not have the device "):
             matching_device(former, fake_runs.CPU, [fake_runs.GPU])
 
 

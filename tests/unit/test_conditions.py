@@ -197,6 +197,13 @@ def test_what_a_board_does_not_support_is_not_known(monkeypatch: pytest.MonkeyPa
     assert gauge(monkeypatch).read(0.0) == Reading(0.0)
 
 
+def test_a_reading_that_the_binding_lacks_is_not_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = gauge(monkeypatch, **HOT)
+    monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons")
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda *_: b"54 degrees")
+    assert board.read(5.0) == Reading(5.0, 1440.0, 1980.0, 692.0, None, ("power",))
+
+
 def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pynvml, "nvmlInit", raises(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND))
     monitor = Monitor(fake.GPU, look=lambda now: None)

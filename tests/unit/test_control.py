@@ -185,7 +185,7 @@ def test_five_percent_is_no_disturbance() -> None:
     assert not rates.is_uncertain(Run(fake.header(["square"]), rows), rows[1])
 
 
-def test_a_row_is_held_against_bursts_that_came_later() -> None:
+def test_a_row_is_compared_with_later_bursts() -> None:
     machine = Machine(1.2, 1.2, 1, 1)
     run(machine, cases(0, 0))
     assert asked(machine) == [64, 128, 64]
@@ -236,7 +236,7 @@ def test_without_a_control_kernel_rows_have_no_bursts() -> None:
     assert len(machine.candidates) == 1  # it is tried once
 
 
-def test_a_case_is_told_the_largest_smaller_problem_that_was_measured_with_its_kernel() -> None:
+def test_a_case_gets_the_largest_smaller_problem_measured_with_its_kernel() -> None:
     machine = Machine()
     small, middle, large = cases(0, 0, 0)
     other = replace(large, variant="tiled")

@@ -101,7 +101,7 @@ def test_operands_may_be_stored_transposed(
 def test_integers_come_in_fours_along_stored_rows(install: Install) -> None:
     install()
     reason = refusal(problem=Gemm(7, 8, 8, "char", trans_a=True)).reason
-    assert reason == "cuBLAS takes char only with m, n and k that are multiples of 4"
+    assert reason == "cuBLAS supports char only with m, n and k that are multiples of 4"
 
 
 @pytest.mark.parametrize(("dtype", "ld"), [("float", (33, 18, 19)), ("char", (40, 20, 19))])
@@ -118,7 +118,7 @@ def test_integers_come_in_fours(install: Install, shape: tuple[int, int, int]) -
     found = refusal(problem=Gemm(*shape, "char"))
     assert (found.status, found.reason) == (
         "unsupported",
-        "cuBLAS takes char only with n and k that are multiples of 4",
+        "cuBLAS supports char only with n and k that are multiples of 4",
     )
 
 
@@ -402,7 +402,7 @@ def test_nvidias_packages_come_before_the_systems(monkeypatch: pytest.MonkeyPatc
 def test_only_nvidias_gpus_are_planned() -> None:
     (planned,) = gemm_plan([fake_runs.CPU], [CUBLAS], [Gemm(8, 8, 8)])
     assert isinstance(planned, Skip)
-    assert (planned.row.status, planned.row.reason) == ("unsupported", "cuBLAS runs on NVIDIA GPUs alone")
+    assert (planned.row.status, planned.row.reason) == ("unsupported", "cuBLAS runs only on NVIDIA GPUs")
     (planned,) = gemm_plan([DEVICE], [CUBLAS], [Gemm(8, 8, 8, "half")])
     assert isinstance(planned, Case), "NVIDIA's OpenCL lists no half, cuBLAS has it"
     assert (planned.device, planned.source) == (0, "")
@@ -434,7 +434,7 @@ def test_other_fp8_is_refused_with_what_it_takes(install: Install, problem: Gemm
     install()
     found = refusal(problem=problem)
     assert (found.status, found.restart) == ("unsupported", False)
-    assert found.reason == f"cuBLAS takes {problem.dtype} only {only}"
+    assert found.reason == f"cuBLAS supports {problem.dtype} only {only}"
 
 
 def test_descriptions_of_fp8_are_given_back(install: Install) -> None:

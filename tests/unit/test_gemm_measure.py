@@ -214,7 +214,7 @@ def test_a_kernel_that_is_wrong_after_the_last_batch_has_no_rate() -> None:
     assert instrument.log[-1] == ("release", 0)
 
 
-def test_either_of_two_in_turn_is_verified_after_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_both_interleaved_kernels_are_verified_after_the_last_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("random.random", lambda: 0.1)  # the present one first
     for is_former in (False, True):
         instrument = WrongAfter(int(is_former))
@@ -358,7 +358,7 @@ def paired(**scripts: float) -> FakeInstrument:
     return FakeInstrument(seconds=seconds, prepared=Prepared(("device", "host"), built=Built(source="old")))
 
 
-def test_two_versions_of_gemmbench_are_two_instruments_in_turn() -> None:
+def test_two_versions_of_gemmbench_are_two_interleaved_instruments() -> None:
     """A checkout's kernel runs in a process of its own, on operands of its own, with its own presets."""
     here = paired(naive=0.002)
     there = FakeInstrument(
@@ -429,7 +429,7 @@ def test_a_kernel_that_does_nothing_the_second_time_is_wrong_by_its_ceiling() ->
     assert beside(800e9, case()).status == "ok"
 
 
-def test_a_kernel_is_held_against_the_ceiling_of_its_units() -> None:
+def test_a_kernel_is_compared_with_the_theoretical_peak_of_its_units() -> None:
     plain, matrix = (
         replace(case(), dtype=dtype, ran_on=cast(Any, units))
         for dtype, units in (("double", "device"), ("double", "matrix"))
@@ -603,7 +603,7 @@ def test_the_hosts_blas_takes_turns_in_the_scopes_that_it_has() -> None:
     assert len(samples["host"].seconds) > 2 * len(samples["device"].seconds)
 
 
-def test_a_gpus_kernel_beside_the_hosts_blas_is_settled() -> None:
+def test_a_gpu_kernel_with_the_host_blas_is_in_a_steady_state() -> None:
     """Its device scope was sampled from the first batch on, on a cool device."""
 
     instrument = WithHost()
@@ -624,7 +624,7 @@ def test_the_result_that_is_written_is_the_cases_own() -> None:
         assert sorted(map(str, written)) == ["None", "c.npy"]
 
 
-def test_in_turn_the_c_that_is_looked_at_is_the_kernels_own() -> None:
+def test_interleaved_the_c_that_is_checked_is_the_kernels() -> None:
     """They share it: who is verified after the last batch has just written it."""
     for wanted in (against(), OLD):
         instrument = paired()
@@ -662,7 +662,7 @@ def test_where_the_other_kernel_cannot_run_a_case_is_measured_alone_and_says_so(
     assert prepared == {entry[1] for entry in instrument.log if entry[0] == "release"}
 
 
-def test_a_wrong_kernel_is_wrong_beside_another_too() -> None:
+def test_a_wrong_kernel_is_wrong_with_another_too() -> None:
     class Troubled(FakeInstrument):
         def verify(self, handle: int, when: str) -> Verified:
             return Verified(WRONG if self._cases[handle][0].variant == "naive" else Check("ok"))

@@ -111,7 +111,7 @@ def test_an_event_clock_is_believed_near_the_wall_clock() -> None:
     assert not any(map(events_agree, (0.4, 1.2, math.nan)))
 
 
-def test_results_that_differ_are_told() -> None:
+def test_results_that_differ_are_reported() -> None:
     expected = np.array([1.0, 2.0, 3.0])
     row = DTYPES["float"]
     assert compare_results(expected.astype(np.float32), expected, row) == ""

@@ -285,7 +285,7 @@ def test_a_file_of_shapes_says_how_they_are_stored(tmp_path: Path) -> None:
     ][:2]
     assert shapes[0].name.startswith("shapes.csv:2 = shapes.csv:4")
     path.write_text("m,n,k,lda,trans_a\n4,5,6,5,0\n")
-    with pytest.raises(UsageError, match="line 2: lda 5 is less than the row that it leads: A has k = 6"):
+    with pytest.raises(UsageError, match="line 2: lda 5 is less than a row: A has k = 6"):
         build(measuring.WorkloadsOptions, {"file": path})
 
 

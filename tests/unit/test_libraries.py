@@ -166,7 +166,7 @@ def test_a_run_without_gemms_has_no_say_in_the_scope() -> None:
     assert rates.view_scope(run, fake.fake_peak()) == "host"
 
 
-def test_a_kernel_beside_a_library_counts_with_the_gaps_between_its_launches() -> None:
+def test_a_kernel_with_a_library_includes_the_gaps_between_its_launches() -> None:
     kernel, library = with_gaps(fake.gemm_row("register", SIZE, 330.0), 1.25), library_row(300.0)
     run = fake.fake_square()
     run = replace(run, rows=(kernel, library))

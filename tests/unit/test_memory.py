@@ -74,7 +74,7 @@ def test_names_are_unique() -> None:
     assert [name for name, count in Counter(probe.name for probe in PROBES).items() if count > 1] == []
 
 
-def test_the_fingerprint_tells_kernels_and_widths_apart() -> None:
+def test_the_fingerprint_distinguishes_kernels_and_widths() -> None:
     prints = [BY_NAME[name].fingerprint(width) for name in ("global-read", "global-copy") for width in (1, 4)]
     assert len(set(prints)) == 4
 

@@ -111,7 +111,7 @@ def test_the_top_has_a_sentence_a_chart_and_six_rows() -> None:
         "register is the fastest on Intel Xeon Processor: 258 GFLOPS (float) at m = n = k = 2048, "
         "75 % of the measured peak.",
         "Fastest measured: numpy up to m = 512, register from 1024.",
-        "With transfers, register beats numpy for m >= 938.",
+        "With transfers, register beats numpy from m = 938.",
     )
     assert page.chart is not None
     assert page.chart.kind == "throughput"
@@ -233,7 +233,7 @@ def test_runs_of_one_device_stand_side_by_side() -> None:
     assert sheet.columns == ("size", "type", "slow", "fast")
     assert sheet.rows
     for row in sheet.rows:
-        assert [cell.best for cell in row[2:]] == [False, True]
+        assert not any(cell.best for cell in row)  # intervals say nothing about other runs
         slower, faster = (float(cell.text.split()[0]) for cell in row[2:])
         assert faster == pytest.approx(3 * slower, rel=0.05)
 

@@ -40,7 +40,7 @@ def fill(folder: Path, *steps: Case, device: DeviceFacts = fake.CPU) -> Plan:
     return found
 
 
-def test_a_kept_row_takes_the_place_of_its_case(tmp_path: Path) -> None:
+def test_a_cached_row_replaces_its_case(tmp_path: Path) -> None:
     kept_in(tmp_path)
     (step,) = fill(tmp_path)
     assert isinstance(step, Skip)
@@ -215,7 +215,7 @@ def test_a_corrupt_file_costs_a_note(tmp_path: Path, text: str) -> None:
     store = CachedPeaks(tmp_path)
     assert store.fill((CASE,), [fake.CPU]) == (CASE,)
     (note,) = store.notes
-    assert note.startswith(f"kept peaks cannot be read, so that they are measured again: {path}: ")
+    assert note.startswith(f"cannot read cached peaks, so they are measured again: {path}: ")
     store.keep(run_of(ROW), now=NOW)  # and the next run finds a good one
     assert isinstance(fill(tmp_path)[0], Skip)
 

@@ -65,7 +65,7 @@ def test_the_fastest_wins_by_its_operations() -> None:
         assert found.best_rate == pytest.approx(1600 / 3e-6)
 
 
-def test_unrolling_is_told_for_the_same_candidate_at_another_depth() -> None:
+def test_unrolling_compares_the_same_candidate_at_another_depth() -> None:
     fake = instrument()
     fake.trip_s = lambda candidate: 5e-6 if candidate["form"] == "mad" else 1e-6
     with race(fake) as found:
@@ -81,9 +81,9 @@ def test_unrolling_is_told_for_the_same_candidate_at_another_depth() -> None:
 def test_the_best_rate_of_each_form_and_number_of_chains_is_shown() -> None:
     with race() as found:
         found.enter([scripted(1e-6), scripted(2e-6, "mad")])
-        forms, chains = found.summary(form="forms", chains="chains")
-    assert forms == "raced forms (G/s): fma 0.400, mad 0.200"
-    assert chains == "raced chains (G/s): 2: 0.400"
+        forms, chains = found.summary(form="variants", chains="chains")
+    assert forms == "tried variants (G/s): fma 0.400, mad 0.200"
+    assert chains == "tried chains (G/s): 2: 0.400"
 
 
 def test_what_a_compiler_refuses_is_left_out() -> None:
@@ -144,9 +144,9 @@ def test_the_final_is_run_with_the_work_that_is_sampled() -> None:
 def test_the_note_has_each_choice_that_differed() -> None:
     with race() as found:
         found.enter([scripted(1e-6), scripted(1e-6)])
-        assert found.note() == "raced (GB/s): one way only"
+        assert found.note() == "tried (GB/s): one variant only"
         found.enter([scripted(2e-6, "mad")])
-        expected = "raced (GB/s): form fma: 0.400, mad: 0.200; seconds 1e-06: 0.400, 2e-06: 0.200"
+        expected = "tried (GB/s): form fma: 0.400, mad: 0.200; seconds 1e-06: 0.400, 2e-06: 0.200"
         assert found.note() == expected
 
 
@@ -163,7 +163,7 @@ def test_a_smaller_budget_doubts_a_doubling_for_less_time(
     assert sum(entry[0] == "batch" for entry in fake.log) == 2 * runs
 
 
-def test_twice_the_work_is_told_from_work_that_is_not_done() -> None:
+def test_twice_the_work_differs_from_work_that_is_not_done() -> None:
     assert doubling(handle(1e-6), 10_000, 0.05, 1.0) == pytest.approx(2.0)
     fake = instrument()
     folded = fake.prepare(Case("peak", 0, "flops", "float", scripted(1e-6)), DEVICE, POLICY)

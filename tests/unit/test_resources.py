@@ -42,7 +42,7 @@ def test_the_compilers_log_is_read_kernel_by_kernel() -> None:
     assert registers_and_spills("", "naive") == (None, None)
 
 
-def test_a_kernel_that_spills_and_one_that_was_not_built_are_told_apart() -> None:
+def test_a_kernel_that_spills_differs_from_one_that_was_not_built() -> None:
     run = fake_square()
     row = next(row for row in run.rows if row.kind == "gemm" and row.device == 0)
     spilling = Resources("big", "multiply", 128, 256, 32, 0, 33028, 255, 128)
@@ -88,7 +88,7 @@ def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: p
     built, notes = built_for(monkeypatch, "naive")
     assert built.choice == {"WX": 8, "WY": 4}
     assert [(kernel.group, kernel.most) for kernel in built.resources] == [(32, 32)]
-    assert notes == ("work-groups of 8x4 instead of 16x16: the driver takes no more as compiled",)
+    assert notes == ("work-groups of 8x4 instead of 16x16: the compiled kernel supports no more",)
     monkeypatch.setattr(SmallKernel, "most", 256)
     built, notes = built_for(monkeypatch, "naive")
     assert (built.choice, notes) == ({}, ())
@@ -96,7 +96,7 @@ def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: p
 
 
 def test_groups_that_were_asked_for_stay(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(NotMeasuredError, match="naive takes work-groups of 32 as compiled here, not of 128"):
+    with pytest.raises(NotMeasuredError, match="naive supports work-groups of up to 32 work-items, not 128"):
         built_for(monkeypatch, "naive", {"WX": 8})
 
 

@@ -84,7 +84,7 @@ def test_what_is_said_of_a_shipped_preset_without_a_rate(status: str, verdict: s
     assert ("as a preset" in text) == ("is saved" in verdict)
 
 
-def test_a_winner_that_was_wrong_in_the_rounds_is_told() -> None:
+def test_a_winner_that_was_wrong_in_the_rounds_is_reported() -> None:
     run = fake_tune()
     last = replace(run.rows[-1], status="wrong", reason="residual 3.1 times the bound", samples={})
     text = flat(printed(replace(run, rows=(*run.rows[:-1], last))))

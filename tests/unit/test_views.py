@@ -91,7 +91,7 @@ def test_verbose_shows_no_table_twice() -> None:
     assert len({*captions}) == len(captions)
 
 
-def test_peaks_beside_gemms_are_left_to_verbose() -> None:
+def test_peaks_of_a_run_with_gemms_are_shown_with_verbose() -> None:
     run = seen_as("square", fake.fake_square())
     assert "Arithmetic" not in text(show(run, fake.ORDER))
     assert "Arithmetic" in text(show(run, fake.ORDER, verbose=True))
