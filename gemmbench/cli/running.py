@@ -26,8 +26,8 @@ from gemmbench.options.measuring import MeasurementOptions
 from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
-from gemmbench.suite.estimate import estimate
 from gemmbench.suite.run import prepared
+from gemmbench.suite.session import estimate
 
 Command = Callable[..., Any]
 _LINE = 48  # columns for the text of an option

@@ -431,7 +431,7 @@ class GemmCommandOptions(MeasurementOptions):
 
     @property
     def draws_roofline(self) -> bool:
-        """Whether the bandwidth is measured: for --bandwidth, --report, or a chart of a single kernel and shape.
+        """Whether the bandwidth is measured: for --bandwidth, --report, or the chart of a single point.
 
         Otherwise no output shows it, and a run only gets it from the cache.
         """

@@ -226,7 +226,7 @@ def time_ratio(
 
     The ratio of the minima or the median of the pairs' ratios counts, whichever is less `off`. The median is
     better if the whole machine changes its speed. It stops when the ratio is within `tolerance`, after 24
-    runs, or after six budgets, at most 2 s. For runs below 0.2 ms the minima count, and it does not stop early.
+    runs, or after six budgets, at most 2 s. For runs below 0.2 ms the minima count, whatever the tolerance.
     """
     firsts: list[float] = []
     seconds: list[float] = []
@@ -249,8 +249,8 @@ def doubling(
 ) -> float:  # fmt: skip
     """The time of twice the work over the time of the work: 2 unless a loop does less than it should.
 
-    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock. On a machine whose
-    speed varies this takes six budgets, at most 2 s.
+    The single work's time is a mean of several `launches`. `seconds` reads a batch's clock. On a machine
+    whose speed varies this takes six budgets, at most 2 s.
     """
     clock = handle.prepared.clocks[0]
     return time_ratio(

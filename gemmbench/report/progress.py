@@ -99,7 +99,7 @@ def line(row: Row) -> str:
 
 
 def brief_line(row: Row) -> str:
-    """A measured row in a few words: ``naive 64: 9.97 GFLOPS``, ``flops float width 4: ~123 GFLOPS, suspect``.
+    """A measured row in a few words: ``naive 64: 9.97 GFLOPS``, ``flops int width 4: ~88.0 GIOPS, suspect``.
 
     The type is omitted if it is float. ``~`` marks a wide interval: other rows are not known yet.
     """

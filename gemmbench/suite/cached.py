@@ -153,11 +153,11 @@ class CachedPeaks(_Cache[Row]):
     def keep(self, run: Run, resumed: Collection[RowKey] = (), now: datetime | None = None) -> None:
         """Write the verified peaks and bandwidths that this run measured itself to the cache, by device.
 
-        Resumed rows are excluded, and a slower rate never replaces a cached one of the same sources. Uncertain
-        rows are cached too: without them, every run on a noisy machine would measure again. They keep their
-        mark. A device whose GEMMs exceeded 1.02 of a peak loses the peaks of this run instead, so that the
-        next run measures them. `now` is the time to record, by default the current one. A write error adds a
-        note.
+        Resumed rows are excluded, and a slower rate never replaces a cached one of the same sources.
+        Uncertain rows are cached with their mark, because otherwise every run on a noisy machine would
+        measure again. If a GEMM exceeds 1.02 of a device's peak, this run's peaks leave the cache instead,
+        and the next run measures them. `now` is the time to record, by default the current one. A write
+        error adds a note.
         """
         moment = (now or datetime.now(timezone.utc)).isoformat(timespec="seconds")
         for index, device in enumerate(run.header.devices):

@@ -167,7 +167,7 @@ def test_the_bandwidth_is_measured_only_where_it_is_shown(
 
 
 @pytest.mark.usefixtures("sourced")
-def test_kernels_are_measured_before_the_peaks_that_they_are_compared_with(call: Call, tmp_path: Path) -> None:
+def test_kernels_are_measured_before_the_peaks(call: Call, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     call(*SWEEP, "--dtype", "float,double", "--bandwidth", "--save", str(path))
     assert list(dict.fromkeys(kinds(path))) == ["gemm", "peak", "bandwidth"]

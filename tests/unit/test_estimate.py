@@ -13,7 +13,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.model.run_file import load
 from gemmbench.options import build, measuring
-from gemmbench.suite.estimate import Estimate, estimate
+from gemmbench.suite.session import Estimate, estimate
 
 ROOT = Path(__file__).parents[2]
 CPU = load(ROOT / "plots/cpu-intel-square.jsonl").header.devices[0]
@@ -27,7 +27,11 @@ LANGUAGE_MODEL = [  # m, n, k of a language model's layers for several numbers o
 ]
 
 
-def predicted(device: DeviceFacts, kind: Any, policy: Policy = Policy(), **options: Any) -> Estimate:
+POLICY = Policy()
+NAIVE = {"sizes": "64", "kernels": "naive", "baseline": "none", "peak": False}
+
+
+def predicted(device: DeviceFacts, kind: Any, policy: Policy = POLICY, **options: Any) -> Estimate:
     plan = build(kind, options).plan([device], lambda *_: None)
     return estimate(tuple(step for step in plan if step_kind(step) != "bandwidth"), [device], policy)
 
@@ -41,7 +45,7 @@ def step_kind(step: Case | Skip) -> str:
     [
         (CPU, measuring.SquareOptions, {"max": 2048}, 86),
         (CPU, measuring.SquareOptions, {"sizes": "64,512", "peak": False}, 21),
-        (CPU, measuring.SquareOptions, {"sizes": "64", "kernels": "naive", "baseline": "none", "peak": False}, 2),
+        (CPU, measuring.SquareOptions, NAIVE, 2),
         (CPU, measuring.PeakOptions, {}, 29),
         (GPU, measuring.SquareOptions, {"max": 4096, "baseline": "cublas"}, 82),
         (GPU, measuring.SweepKOptions, {}, 68),
@@ -59,7 +63,7 @@ def test_rows_with_much_data_take_long_and_those_over_budget_are_counted(tmp_pat
     file = tmp_path / "llm.csv"
     lines = [",".join(map(str, shape)) for shape in LANGUAGE_MODEL]
     file.write_text("\n".join(["m,n,k", *lines]))
-    options = {"file": str(file), "kernels": "cpu-packed", "baseline": "none", "peak": False}
+    options: dict[str, Any] = {"file": str(file), "kernels": "cpu-packed", "baseline": "none", "peak": False}
     result = predicted(CPU, measuring.WorkloadsOptions, **options)
     assert 69 / RIGHT < result.seconds < 69 * RIGHT
     assert result.over_budget == 8
@@ -76,7 +80,7 @@ def test_a_kernel_is_built_once_and_interleaved_rows_take_at_least_a_second() ->
     small, large = (Case("gemm", 0, "naive", "float", {}, Gemm(m, 8, 8)) for m in (8, 16))
 
     def seconds(*cases: Case) -> float:
-        return estimate(cases, [CPU], Policy()).seconds
+        return estimate(cases, [CPU], POLICY).seconds
 
     one_s = seconds(small)
     further_s = seconds(small, large) - one_s
@@ -86,4 +90,4 @@ def test_a_kernel_is_built_once_and_interleaved_rows_take_at_least_a_second() ->
 
 def test_nothing_to_measure_takes_no_time() -> None:
     skipped = Skip(Case("gemm", 0, "naive", "float", {}, Gemm(8, 8, 8)).row("skipped", "why"))
-    assert estimate((skipped,), [CPU], Policy()) == Estimate(0, 0)
+    assert estimate((skipped,), [CPU], POLICY) == Estimate(0, 0)

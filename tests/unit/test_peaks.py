@@ -127,7 +127,7 @@ def test_a_peak_of_another_chip_of_the_model_is_measured_again(tmp_path: Path) -
     assert fill(tmp_path, device=replace(known, chip="b")) == (CASE,)
 
 
-def test_a_peak_beside_busy_programs_is_cached_so_that_the_next_run_does_not_pay_again(tmp_path: Path) -> None:
+def test_a_peak_measured_with_busy_programs_is_cached(tmp_path: Path) -> None:
     run = run_of(ROW)
     busy = replace(run, header=replace(run.header, host=replace(run.header.host, busy=1.1)))
     CachedPeaks(tmp_path).keep(busy, now=NOW)

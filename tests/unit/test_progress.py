@@ -48,7 +48,8 @@ def test_a_terminal_sees_label_stage_count_and_time() -> None:
 
 
 def test_a_terminal_sees_each_new_figure_as_it_comes() -> None:
-    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown(terminal=True)).splitlines()]
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown(terminal=True))
+    lines = [line.rstrip() for line in text.splitlines()]
     assert lines.count("register 512: 38.2 GFLOPS") == 1
     assert not any("skipped" in line or "noise" in line for line in lines)
     assert "register 512: 38.2 GFLOPS" not in shown(terminal=True, verbose=1)
@@ -62,7 +63,10 @@ def test_a_terminal_sees_each_new_figure_as_it_comes() -> None:
         (replace(ROW, label="fc6"), "register fc6 512: 38.2 GFLOPS"),
         (replace(ROW, samples={"kernel": fake.scope(1e-3, spread=0.5)}), "register 512: ~199 GFLOPS"),
         (fake.peak_row(4, 88.0, dtype="int"), "flops int width 4: 88.0 GIOPS"),
-        (replace(fake.peak_row(4, 88.0), check=Check("suspect")), "flops float width 4: 88.0 GFLOPS, suspect"),
+        (
+            replace(fake.peak_row(4, 88.0), check=Check("suspect")),
+            "flops float width 4: 88.0 GFLOPS, suspect",
+        ),
     ],
 )
 def test_brief_lines(row: Row, words: str) -> None:
