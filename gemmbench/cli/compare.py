@@ -116,7 +116,7 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """``gemmbench check``."""
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
-            running.print_plan(job.plan, job.header.devices, job.policy)
+            running.print_plan(job.plan, job.header.devices, job.policy, options.aa or 1)
             return
         made = api.follow_check(job, options)
     if job.file:

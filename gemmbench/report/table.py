@@ -213,7 +213,8 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     if dtype is None:
         return pieces
     peaks = (
-        f"{dtype} {'tensor core peak' if matrix else 'peak'} {units.rate(top.rate, rates.is_integer(dtype))}"
+        f"{dtype} {'tensor core peak' if matrix else 'peak'} {'~' * rates.is_uncertain(top.run, top.row)}"
+        f"{units.rate(top.rate, rates.is_integer(dtype))}"
         for matrix in rates.units_used(run, device, dtype)
         if (top := rates.peak(run, device, dtype, matrix))
     )

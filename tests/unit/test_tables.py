@@ -16,7 +16,7 @@ from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
-from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Parameters, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
 from gemmbench.probes import peak_table
@@ -417,7 +417,7 @@ def test_parameters_tell_series_of_one_variant_apart() -> None:
 
 def test_a_kernel_that_was_measured_again_keeps_its_name() -> None:
     def rows(edge: int) -> tuple[Row, ...]:
-        given = {"TS": edge, "PAD": 1}
+        given: Parameters = {"TS": edge, "PAD": 1}
         return tuple(fake.gemm_row("tiled", Problem(n, n, n), 2.0, parameters=given) for n in (64, 64, 128))
 
     table = text(sweep(Run(fake.header(("square",)), rows(8)), "m"), 120)

@@ -4,7 +4,7 @@
 
 ``--distribute=all`` makes it one test for each node. The base is a saved run on one node, of all its devices:
 
-    gemmbench square --sizes 1024,4096 --kernel best --device all --budget 1 --save once.jsonl
+    gemmbench square --sizes 1024,4096 --kernel best --device all --budget 1 --no-peak --save once.jsonl
     gemmbench check once.jsonl --aa 10 --device all --save base.jsonl
 
 gemmbench measures each case once, and ReFrame compares. Each row is a performance variable, such as
