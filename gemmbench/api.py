@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
+from gemmbench.charts import load_matplotlib
 from gemmbench.doctor import Diagnosis, examine
 from gemmbench.doctor.machine import ExaminedMachine, Finding
 from gemmbench.exports import records as exported
@@ -531,6 +532,7 @@ def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path
     The default path is in the current folder: the first source that has a name, with .html. More than three
     runs with charts print a message on stderr. Raise `UsageError` if a source is invalid or no run has rows.
     """
+    load_matplotlib()
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
 
@@ -567,9 +569,9 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
 
     Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
     """
+    PAGE.check("--out", path)
     from gemmbench.pages import report_html  # matplotlib takes a second to import
 
-    PAGE.check("--out", path)
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
     write_text(path, report_html(runs, wanted), _paths(runs))
