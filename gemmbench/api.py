@@ -37,7 +37,7 @@ from gemmbench.options import CHART, PAGE, Options, build, command_line, compari
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
 from gemmbench.options.names import check_folder, check_overwriting, choose
-from gemmbench.plan import select
+from gemmbench.plan import matching
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.baseline import BaselineSet
@@ -273,7 +273,7 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
-            chosen = select(listed, selector) if listed else ()
+            chosen = matching(listed, selector) if listed else ()
         except WorkerError as error:
             trouble = str(error)
         except UsageError as error:

@@ -102,7 +102,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     a call. So the processes of devices are stopped while the BLAS works, and the other way round.
     """
 
-    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang while the devices are listed
+    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang, and devices without a context
     problems: tuple[drivers.Problem, ...] = ()  # these, and other drivers that show no device
 
     def __init__(
@@ -472,6 +472,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
         opened = self._listed()
+        self.failing += tuple(problem for device in opened.devices for problem in device.problems)
         self.problems = (*self.failing, *opened.problems)
         host = self._host.opened().host
         assert host is not None
