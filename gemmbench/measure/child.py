@@ -88,6 +88,27 @@ def _scratch_file() -> IO[bytes]:
         return os.fdopen(os.memfd_create("gemmbench"), "w+b")
 
 
+POCL_CACHE = "POCL_CACHE_DIR"
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[dict[str, str]]:
+    """A folder for what PoCL writes, which is deleted; a variable that names it. {} if there is none.
+
+    Without its compile cache PoCL leaves every program that a killed process has built in the user's folder.
+    If the user chose another folder, it is made there.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(
+            prefix="gemmbench-", dir=os.environ.get(POCL_CACHE) or None, ignore_cleanup_errors=True
+        )
+    except OSError:
+        yield {}
+        return
+    with folder:
+        yield {POCL_CACHE: folder.name}
+
+
 class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
@@ -119,6 +140,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = _scratch_file()  # what drivers print; lives as long as this
+        self._scratch = contextlib.ExitStack()  # of the process: what it leaves behind
         self._is_host = is_host
         self._is_active = False  # whether its process may run; a new one does until it is first used
         self._is_cold = False  # whether its process was stopped since its last batch
@@ -395,6 +417,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             env={
                 **for_threads(),
                 **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
+                **({} if self._is_host else self._scratch.enter_context(_scratch_folder())),
                 **self._environment,
                 "PYTHONPATH": os.pathsep.join(filter(None, [str(self._checkout or ""), *sys.path])),
             },
@@ -441,6 +464,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 process.wait()
         if pipe is not None:
             pipe.close()
+        self._scratch.close()
 
     def kill(self) -> None:
         """End the process from another thread; the thread that waits for an answer cleans up."""
