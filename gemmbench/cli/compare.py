@@ -11,7 +11,7 @@ import click
 from rich.console import Group, RenderableType
 
 from gemmbench import UsageError, api
-from gemmbench.charts import named
+from gemmbench.charts import load_matplotlib, named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import Grouped, click_option, takes
 from gemmbench.exports import records
@@ -211,6 +211,7 @@ _PLOT_HELP = """Draw charts of saved runs.
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     """``gemmbench plot``."""
+    load_matplotlib()
     from gemmbench import chart_views  # matplotlib takes a second to import
 
     if kind == "list":

@@ -97,11 +97,14 @@ def _property(thing: Any, name: str, default: Any = None) -> Any:
     keys = cl.platform_info if isinstance(thing, cl.Platform) else cl.device_info
     try:
         return thing.get_info(getattr(keys, name))
-    except Exception:  # drivers and the binding raise anything here, undecodable text included
+    except UnicodeDecodeError as error:  # a name in Latin-1, for example
+        return error.object.decode("utf-8", "replace")
+    except Exception:  # drivers and the binding raise anything here
         return default
 
 
 def _text(thing: Any, name: str) -> str:
+    """A property that is text. Bytes that are not UTF-8 become replacement characters."""
     return str(_property(thing, name, "")).strip("\0 ")
 
 
@@ -146,8 +149,19 @@ def _facts(
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
         dtypes=tuple(name for name in DEVICE_DTYPES if _has_dtype(device, name, extensions)),
         **_limits(device),
+        trouble=_trouble(device, driver.library),
         **_kind_of_processor(device, platform, warnings),
     )
+
+
+def _trouble(device: Any, library: str) -> drivers.Problem | None:
+    """Why no context can be made on a CPU, and what to do; None if one can. A GPU's would take seconds."""
+    if _number(device, "TYPE") & cl.device_type.CPU:
+        try:
+            cl.Context([device])
+        except cl.Error as error:
+            return drivers.no_context(library, error)
+    return None
 
 
 def _limits(device: Any) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources, Status
 from gemmbench.model.units import ceil_div
 from gemmbench.opencl.discovery import c_function, handle
+from gemmbench.opencl.drivers import no_context, sentence
 
 STANDARD = "-cl-std=CL1.2"  # the least that the kernels need, and the most that Oclgrind takes
 
@@ -68,7 +69,11 @@ class Runtime:
                 self.device = handle(facts)
             except LookupError as error:
                 raise NotMeasuredError("failed", str(error), restart=True) from None
-            self.context = cl.Context([self.device])
+            try:
+                self.context = cl.Context([self.device])
+            except cl.Error as error:
+                why = sentence(no_context(facts.library, error))
+                raise NotMeasuredError("failed", why, restart=True) from None
             self.plain_queue = cl.CommandQueue(self.context, self.device)
             self.queue, self.origin_ns = _timing_queue(self.context, self.device, self.plain_queue)
         self.has_clock = self.origin_ns > 0

@@ -155,7 +155,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 def device_name(run: Run, position: int) -> str:
     """A device's name; for CPUs that of the processor, because drivers spell it differently."""
     device = run.header.devices[position]
-    name = run.header.host.cpu if device.type == "cpu" else device.name
+    name = run.header.host.cpu if device.type == "cpu" else device.label
     return clean(re.sub(r"\(R\)|\(TM\)|@ [\d.]+ ?GHz$", "", name)) or f"device {position}"
 
 

@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import pytest
 from rich.cells import cell_len
@@ -19,6 +20,7 @@ from gemmbench.model.device import Conditions
 from gemmbench.model.row import Check, Energy, Parameters, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
+from gemmbench.pages import Wanted, report_html
 from gemmbench.probes import peak_table
 from gemmbench.report.table import Cell, Entry, Sheet, _split_columns, catalogue, entry_page, stack
 from gemmbench.stats import rates
@@ -627,3 +629,33 @@ def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
     (tiled,) = [row for row in rows if row["variant"] == "tiled" and row["m"] == 2048]
     assert {tiled[name] for name in tiled if name.startswith("versus")} == {None}
     assert "versus,versus_ratio,versus_low,versus_high,versus_scope" in to_csv(fake.fake_square())
+
+
+NAMELESS = ["", " ", "\t\x01\n", "\u202e\ufeff", "\ud800", "a | b"]
+
+
+@pytest.mark.parametrize("name", NAMELESS, ids=map(ascii, NAMELESS))
+@pytest.mark.parametrize("field", ["name", "platform", "driver", "cpu"])
+def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
+    run = fake.fake_square()
+    device, host = run.header.devices[0], run.header.host
+    if field == "cpu":
+        host = replace(host, cpu=name)
+    else:
+        device = replace(device, **cast(Any, {field: name}))
+    run = replace(run, header=replace(run.header, devices=(device,), host=host))
+    pages = [text(show(run, fake.ORDER, verbose)) for verbose in (False, True)]
+    pages += [
+        to_markdown(run, fake.ORDER),
+        text(devices_table([device], host)),
+        report_html([run], Wanted(charts=())),
+    ]
+    assert all(pages)
+    assert ", ," not in pages[0]
+    assert "  ," not in pages[3]
+    if field == "name" and not clean(name):
+        stand_in = "Intel(R) Corporation"
+        assert pages[0].startswith(f"{stand_in}, Intel OpenCL 2026.22, 2 compute units, ")
+        assert f"0  {stand_in}, cpu" in pages[3]
+        assert to_csv(run).count(stand_in) == sum(row.device >= 0 for row in run.rows)
+        assert replace(device, vendor=name).label == "unnamed device"
