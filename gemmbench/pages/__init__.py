@@ -165,8 +165,9 @@ def _devices(run: Run) -> list[str]:
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
     """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
 
-    A single device or type is in the caption, and has no column. Each kernel is shown at its best problem. Tuning runs and runs of several unrelated shapes do not count.
-    The result is None and [] without any rate. `runs` also provide peaks.
+    A single device or type is in the caption, and has no column. Each kernel is shown at its best problem.
+    Tuning runs and runs of several unrelated shapes do not count. The result is None and [] without any rate.
+    `runs` also provide peaks.
     """
     scope, best = rates.view_scope(*shown), dict[tuple[str, str], dict[str, tuple[float, Run, Row]]]()
     for run in shown:
