@@ -286,7 +286,7 @@ def errors() -> Iterator[None]:
         status: Status = "failed"
         what = "the device ran out of memory" if name in _MEMORY else "the driver reported an error"
         if name == _UNNAMED:
-            what = "the device can no longer be used by this process, because a kernel left its buffers"
+            what = "a kernel left its buffers, so this process cannot use the device again"
         elif name == "OUT_OF_RESOURCES" and "clEnqueueNDRangeKernel" in str(error):
             status = "unsupported"
             what = "the device has too few registers or too little local memory for such a work-group"
