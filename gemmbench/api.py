@@ -32,7 +32,7 @@ from gemmbench.model import run_file
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
-from gemmbench.model.units import clean, counted, reason_of, size
+from gemmbench.model.units import clean, counted, reason_of, size, wrapped
 from gemmbench.opencl.drivers import sentence
 from gemmbench.options import CHART, PAGE, Options, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
@@ -73,9 +73,11 @@ def stderr() -> Console:
 
 
 def say(sentence: str, quiet: bool = False) -> None:
-    """Print a line on stderr, unless `quiet`."""
+    """Print a line on stderr, unless `quiet`. A terminal's line is wrapped at spaces."""
     if not quiet:
-        stderr().print(sentence, soft_wrap=True)
+        console = stderr()
+        text = wrapped(sentence, console.width) if console.is_terminal else sentence
+        console.print(text, soft_wrap=True)
 
 
 class _Messages(Console):

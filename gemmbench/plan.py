@@ -253,7 +253,8 @@ def _gemm_case(
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
     reason = "" if broken else _unsupported(device, variant, problem, full, given)
-    notes = tuple(filter(None, (tuned_preset.note if tuned_preset else "", variant.limits)))
+    tuned_note = tuned_preset.note if tuned_preset else ""
+    notes = tuple(filter(None, (tuned_note, variant.limits, _conversion(variant, problem.dtype))))
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
         notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
@@ -272,6 +273,15 @@ def _gemm_case(
         return Skip(case.row("unsupported", reason))
     reason = _too_large(device, variant, problem, full) or _lacks_host_memory(device, variant, problem, full)
     return Skip(case.row("skipped", reason)) if reason else case
+
+
+def _conversion(variant: Variant, dtype: str) -> str:
+    """A note on who makes shorter numbers of the operands, and how; "" if nobody does."""
+    if not DTYPES[dtype].dropped:
+        return ""
+    if variant.library:
+        return f"{variant.name} rounds operands to {dtype}, to nearest"
+    return f"the tensor cores cut operands off to {dtype}: up to twice the error of rounding"
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
@@ -373,8 +383,8 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
         return f"{name} has more than 2^31 elements, and so exceeds 32-bit indexing"
     buffers = {**problem.bytes_of, **temporaries}
     name, largest = max(buffers.items(), key=lambda item: item[1])
-    if largest > device.max_alloc_bytes:
-        return f"{name} needs {size(largest)}, the device allows {size(device.max_alloc_bytes)} in one buffer"
+    if largest > (most := device.largest_buffer_bytes):
+        return f"{name} needs {size(largest)}, the device allows {size(most)} in one buffer"
     total = sum(buffers.values())
     if total > device.global_mem_bytes:
         return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"

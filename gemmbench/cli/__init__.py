@@ -9,6 +9,7 @@ import importlib
 import io
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
@@ -128,10 +129,18 @@ def load_command(name: str) -> click.Command:
 
 
 def _print_error(sentence: str, status: int) -> int:
-    """Print an error as one line on stderr, if that can be written. Return the exit status."""
+    """Print an error on stderr, if that can be written. Return the exit status.
+
+    It is one line, which is wrapped at spaces on a terminal.
+    """
     line = re.sub(r"\d{40,}", lambda digits: f"{digits[0][:20]}...", " ".join(sentence.split()))
+    line = f"gemmbench: {line}"
+    if sys.stderr.isatty():
+        from gemmbench.model.units import wrapped
+
+        line = wrapped(line, shutil.get_terminal_size().columns)
     with contextlib.suppress(OSError):
-        click.echo(f"gemmbench: {line}", err=True)
+        click.echo(line, err=True)
     return status
 
 

@@ -60,7 +60,7 @@ def kernels(options: KernelsOptions) -> None:
                 word = max(param.opts, key=len)
                 raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
-        click.echo(
+        running.say(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return

@@ -174,9 +174,9 @@ def _forget(options: TuneOptions) -> None:
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
         gone = tuning.forget(device, names, dtypes)
         for preset in gone:
-            click.echo(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
+            running.say(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
         if not gone:
-            click.echo(f"Nothing is saved for this in {TunedPresets().path(device)}.")
+            running.say(f"Nothing is saved for this in {TunedPresets().path(device)}.")
 
 
 def _print_space(prepared: tuning.Tuning, options: TuneOptions) -> None:

@@ -206,9 +206,15 @@ def show(output: RenderableType) -> None:
         if isinstance(output, str):
             click.echo(output, nl=not output.endswith("\n"))
         else:
-            stdout().print(output, crop=False)  # a kernel's picture is not wrapped
+            stdout().print(output)
     except BrokenPipeError:
         drop_output()
+
+
+def say(sentence: str) -> None:
+    """Print a sentence on stdout. A terminal's line is wrapped at spaces."""
+    console = stdout()
+    click.echo(units.wrapped(sentence, console.width) if console.is_terminal else sentence)
 
 
 def write(path: Path, output: RenderableType, quiet: bool = False, inputs: Sequence[Path] = ()) -> None:

@@ -25,7 +25,7 @@ from gemmbench.model.case import Case, Operands, Policy
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.dtypes import DTYPES, HostArray
 from gemmbench.model.instrument import NotMeasuredError
-from gemmbench.model.kernel_files import TRANSPOSED, shared_options
+from gemmbench.model.kernel_files import TRANSPOSED, shared_options, shown_name
 from gemmbench.model.problem import Gemm
 from gemmbench.model.row import NO_CLOCK, Status
 from gemmbench.opencl.runtime import SVM, BuiltProgram, Runtime, choose, errors, resources_of
@@ -130,6 +130,8 @@ class GemmExecutor:
                     raise NotMeasuredError("unsupported", why)
             built = (options, root, variant.compilation.target) if file in multiply else (shared, root, "")
             programs[file] = self.runtime.build(file, *built)
+        for step in variant.launches.passes if variant.own else ():
+            _check_name(step, programs[step.file])
         return programs
 
     def bind(
@@ -224,6 +226,17 @@ class GemmExecutor:
             cl.enqueue_copy(queue, result, buffers["C"])  # never empty: guard cells stand behind it
             queue.finish()
         return result
+
+
+def _check_name(step: Pass, built: BuiltProgram) -> None:
+    """Raise `NotMeasuredError`, with the names of the program's kernels, if it lacks that of a pass."""
+    try:
+        names = built.program.get_info(cl.program_info.KERNEL_NAMES).split(";")
+    except cl.Error:  # OpenCL 1.1 has no names
+        return
+    if step.kernel not in names:
+        what = f"{shown_name(step.file)} has no kernel {step.kernel}, but {', '.join(names) or 'none'}"
+        raise NotMeasuredError("failed", f'{what}: kernel = "NAME" in the description says which is launched')
 
 
 def _check_arguments(kernel: Any, step: Pass, known: Mapping[str, Any]) -> None:

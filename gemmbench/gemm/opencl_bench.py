@@ -141,7 +141,9 @@ class QueuedBatch:
         with errors():
             self._events[-1][1].wait()
             end = time.perf_counter()
-            stamps = [(role, event.profile.start, event.profile.end) for role, event in self._events]
+            # NVIDIA's stamps are Unix time in ns, which as double seconds have steps of 238 ns.
+            origin = self._bench.runtime.origin_ns
+            stamps = [(r, e.profile.start - origin, e.profile.end - origin) for r, e in self._events]
         steps = len(stamps) // (self._count - self._silent)
         # Beside others the one on an erased C is not timed; of two or three, the first is slower by more.
         first, last = bool(self._silent), bool(self._check_last) and self._count > _FEW
@@ -390,7 +392,7 @@ class GemmBench:
         }
         for buffer in held.values():
             pattern = np.uint32(0xFFFFFFFF) if buffer.size % 4 == 0 else np.uint8(0xFF)
-            cl.enqueue_fill_buffer(self.runtime.queue, buffer, pattern, 0, buffer.size)
+            self.runtime.fill(buffer, pattern, buffer.size)
 
     def _device_batch(self, count: int) -> Batch | QueuedBatch:
         """Enqueue `count` problems back to back; on a CPU also wait for them.

@@ -95,8 +95,8 @@ _STEPS = (
 )  # fmt: skip
 _SPECIAL = ("thin", "nv-thin", "nv-mma", "nv-wgmma", "naive-fp8")  # few rows, types of tensor cores
 DEFAULT: Mapping[str, tuple[str, ...]] = {
-    "cpu": (*_STEPS, "cpu-packed", *_SPECIAL, "intel-block"),
-    "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL),
+    "cpu": (*_STEPS, "cpu-packed", *_SPECIAL),
+    "gpu": (*_STEPS, "gpu-tile", "nv-async", "small", *_SPECIAL, "intel-block"),
 }
 """By type of device, the kernels that are measured without ``--kernel``, as far as the device runs them."""
 

@@ -105,7 +105,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
     `judge` tests: it may make the row suspect or wrong. If the policy asks for energy, an ok row gets it.
     """
     probe, case, known = PROBES[task.case.variant], task.case, task.known
-    yield Staged("racing")
+    yield Staged("trying variants")
     with task.race() as race:
         if isinstance(probe, ChainProbe):
             race_chains(race, probe, task.device, case, known)
@@ -113,7 +113,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
         else:
             race_matrices(race, probe, case, known)
             words = {"chains": "chains", "unroll": "unroll depths", "groups": "groups per unit"}
-        yield Staged("checking")
+        yield Staged("verifying")
         best = race.ranked()[0].handle
         wrong = "; ".join(best.verify("before").check.reasons)
         yield Staged("timing")
@@ -214,12 +214,12 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
     has many sizes. `judge` may make the row suspect or wrong.
     """
     case, device = task.case, task.device
-    yield Staged("racing")
+    yield Staged("trying variants")
     without_candidate = f"{device.local_mem_bytes} bytes of local memory hold no array to read"
     with task.race(_HOPELESS, without_candidate) as race:
         race.enter(candidates(probe, device, case.parameters))
         winner = race.final(_FINALISTS, "the probe cannot be run: ")
-        yield Staged("checking")
+        yield Staged("verifying")
         wrong = "; ".join(winner.verify("before").check.reasons)
         single, tolerance = replace(winner, work=1), races.MEMORY.tolerance
         twice = races.doubling(single, winner.work // 2, tolerance, task.policy.budget_s, launches=2)
@@ -262,12 +262,12 @@ def _measure_transfer(task: _Task, probe: MemoryProbe) -> Stages:
     Yields stages. If mapping moves nothing, the row has 0 bytes and a note.
     """
     case = task.case
-    yield Staged("racing")
+    yield Staged("trying variants")
     with task.race() as race:
         race.enter(candidates(probe, task.device, case.parameters))
         best = race.ranked()[0]
         moved = probe.bench != "map" or _mapping_moves_data(task, probe)
-        yield Staged("checking")
+        yield Staged("verifying")
         check = best.handle.verify("before").check
         race.survivor = best.handle
 

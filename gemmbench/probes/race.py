@@ -279,7 +279,7 @@ class EvidenceSubject:
     unrolling: float = 1.15
 
 
-ARITHMETIC = EvidenceSubject(0.05, "trips", ", which is used instead")
+ARITHMETIC = EvidenceSubject(0.05, "loop count", ", which is used instead")
 MATRIX = replace(ARITHMETIC, unrolling=1.03)
 # More than for arithmetic: memory and the last cache are shared with neighbours.
 MEMORY = EvidenceSubject(0.1, "work")
@@ -316,7 +316,7 @@ def judge(evidence: Evidence) -> Check:
     if evidence.unrolling is not None and not evidence.unrolling <= subject.unrolling:
         reasons.append(
             f"unrolling makes steps {evidence.unrolling:.2f} times as fast, where {subject.unrolling:g} is "
-            "the most: a compiler folds several into one"
+            "the most: the compiler optimised some away"
         )
     if not events_agree(evidence.event_over_wall):
         reasons.append(

@@ -223,7 +223,7 @@ def places(rows: Sequence[Row], where: Where, every: int = 0, each: str = "size"
     if all(row.kind != "gemm" for row in rows):
         # "float, width 2" and "float, width 4" are "float, width 2, 4"
         alike = by_key(where(row).rpartition(" ")[::2] for row in rows)
-        return "; ".join(f"{words} {', '.join(last)}".strip() for words, last in alike.items())
+        return "; ".join(f"{words} {', '.join(dict.fromkeys(last))}".strip() for words, last in alike.items())
     groups = by_key((clean(row.title), where(row)) for row in rows)
     by_place = by_key((_at([*dict.fromkeys(labels)], every, each), name) for name, labels in groups.items())
     return "; ".join(f"{', '.join(_counted(names))} at {text}" for text, names in by_place.items())

@@ -65,7 +65,9 @@ class Progress:
             if is_new:
                 self._update(advance=1)
             if self._lines:
-                self._console.print(Text(line(row)), soft_wrap=True)
+                text, console = line(row), self._console
+                text = units.wrapped(text, console.width) if console.is_terminal else text
+                console.print(Text(text), soft_wrap=True)
             elif self._bar and is_new and row.status == "ok" and row.samples and not row.phase:
                 self._console.print(Text(brief_line(row)), soft_wrap=True)
 

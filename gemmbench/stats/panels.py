@@ -104,8 +104,9 @@ def series(
 ) -> tuple[Series, ...]:
     """Group rows of one device (and the host) and one data type into series over size, by their title.
 
-    If a title has several rows of a size, each set of parameters becomes a series, named in its label. Series
-    follow `order` (variants), then the order of the rows; those of the host are last.
+    If a title has several rows of a size, each set of parameters becomes a series, with those that differ in
+    its label; the last row of a size counts. Series follow `order` (variants), then the order of the rows;
+    those of the host are last.
     """
     variants = by_key(((row.device, row.title), row) for row in sorted(rows, key=size_of))
     rank = {name: number for number, name in enumerate(order)}
@@ -118,9 +119,13 @@ def series(
         if len({size_of(row) for row in own_rows}) == len(own_rows):
             result.append(Series(title, variant, device, {size_of(row): row for row in own_rows}))
             continue
+        sets = [row.kernel_parameters for row in own_rows]
+        every = dict.fromkeys(name for each in sets for name in each)
+        differing = [name for name in every if len({each.get(name) for each in sets}) > 1]
         by_parameters: dict[str, dict[int, Row]] = {}
-        for row in own_rows:
-            by_parameters.setdefault(listed(row.kernel_parameters), {})[size_of(row)] = row
+        for row, each in zip(own_rows, sets, strict=True):
+            text = listed({name: each[name] for name in differing if name in each})
+            by_parameters.setdefault(text, {})[size_of(row)] = row
         for parameters, same in by_parameters.items():
             result.append(Series(f"{title} {parameters}".strip(), variant, device, same))
     return tuple(result)

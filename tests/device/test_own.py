@@ -58,6 +58,7 @@ def test_the_kernel_to_start_from_is_right(tmp_path: Path, runs: GemmExecutor) -
     assert row.samples.keys() >= {"kernel", "host"}
 
 
+BEGIN = "__kernel void "
 BARRIER = "barrier(CLK_LOCAL_MEM_FENCE);"
 WRONG: dict[str, tuple[str, str]] = {  # what is replaced, by what
     "ldc is ignored": ("row * ldc", "row * n"),
@@ -97,6 +98,31 @@ def test_layouts_are_brought_to_the_kernel(tmp_path: Path, runs: GemmExecutor) -
     assert [launch.name for launch in row.launches] == ["pad", "transpose", "pad", "sgemm", "unpad"]
 
 
+def test_headers_are_those_beside_the_file(
+    tmp_path: Path, runs: GemmExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The current folder has a header of the same name that would be wrong."""
+    for name, text in {
+        "elsewhere/part.h": "#define PART(x) 7\n",
+        "part.h": "#pragma once\nstruct part { int a; };\n#define PART(x) (x)\n",
+        "both.h": '#include "part.h"\n#include <part.h>\n',
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    branch = '#ifndef __OPENCL_VERSION__\n#include "lost.h"\n#endif\n'
+    begin, product = "__kernel void sgemm", "a[y][q] * b[q][x]"
+    changes = [
+        (begin, f'#include "part.h" // here\n#include "both.h"\n{branch}{begin}'),
+        (product, f"PART({product})"),
+    ]
+    assert measured(tmp_path, runs, changes, Gemm(16, 16, 16)).status == "ok"
+    changes.append((branch, branch.replace("ifndef", "ifdef")))
+    with pytest.raises(NotMeasuredError) as caught:
+        measured(tmp_path, runs, changes, Gemm(16, 16, 16))
+    assert caught.value.reason.count("mine.cl includes 'lost.h' on line ") == 1
+
+
 def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
     """docs/own-kernels.md as written, at a small size: wrong, mended, and guarded against its old version."""
     page = (Path(__file__).parents[2] / "docs" / "own-kernels.md").read_text(encoding="utf-8")
@@ -133,6 +159,42 @@ def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor)
         measured(tmp_path, runs, swapped, Gemm(8, 8, 8))
     with pytest.raises(NotMeasuredError, match="sgemm takes 11 arguments, and arguments names 10"):
         measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        (
+            [("__kernel void", "__kernel __attribute__((reqd_work_group_size(4, 4, 1))) void")],
+            "sgemm requires work-groups of 4 x 4, work_group says 8 x 8",
+        ),
+        (
+            [
+                ("idea ", 'kernel = "mm_f64"\nidea '),
+                (BEGIN, f"#define CAT(a, b) a##b\n{BEGIN}"),
+                ("sgemm(", "CAT(mm_, f32)("),
+            ],
+            'mine.cl has no kernel mm_f64, but mm_f32: kernel = "NAME" in the description says which is '
+            "launched",
+        ),
+    ],
+)
+def test_what_the_built_kernel_is_not_is_one_sentence(
+    tmp_path: Path, runs: GemmExecutor, changes: list[tuple[str, str]], sentence: str
+) -> None:
+    with pytest.raises(NotMeasuredError) as caught:
+        measured(tmp_path, runs, changes, Gemm(8, 8, 8))
+    assert (caught.value.status, caught.value.reason) == ("failed", sentence)
+
+
+def test_a_name_that_macros_make_is_launched(tmp_path: Path, runs: GemmExecutor) -> None:
+    changes = [
+        ("idea ", 'kernel = "mm_f32"\nidea '),
+        (BEGIN, f"#define CAT(a, b) a##b\n{BEGIN}"),
+        ("sgemm(", "CAT(mm_, f32)("),
+    ]
+    row = measured(tmp_path, runs, changes, Gemm(16, 16, 16))
+    assert (row.status, [launch.name for launch in row.launches]) == ("ok", ["mm_f32"])
 
 
 def test_a_padded_c_is_erased_before_a_check(tmp_path: Path, runs: GemmExecutor) -> None:

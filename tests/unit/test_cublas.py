@@ -98,6 +98,12 @@ def test_operands_may_be_stored_transposed(
     assert (row.status, row.reason) == ("ok", "")
 
 
+def test_n_may_be_anything_where_b_is_stored_transposed(install: Install) -> None:
+    install()
+    row = measured(Gemm(9, 7, 8, "char", trans_b=True))
+    assert (row.status, row.reason) == ("ok", "")
+
+
 def test_integers_come_in_fours_along_stored_rows(install: Install) -> None:
     install()
     reason = refusal(problem=Gemm(7, 8, 8, "char", trans_a=True)).reason
@@ -228,7 +234,7 @@ def test_integers_that_do_not_fill_their_rows_are_refused_before_cublas_answers_
 ) -> None:
     install()
     executor = CublasExecutor(DEVICE)
-    with pytest.raises(NotMeasuredError, match="multiples of 4"):
+    with pytest.raises(NotMeasuredError, match="in multiples of 4"):
         executor._library.enqueue(Gemm(8, 8, 7, "char"), Layout(8, 8, 8), 0, 0, 0)
 
 

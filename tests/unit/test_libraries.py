@@ -106,6 +106,12 @@ def test_the_default_kernels_of_a_cpu() -> None:
     assert statuses("default", "dot-v4") == {**planned, "dot-v4": "runs"}
 
 
+def test_a_kernel_for_intels_gpus_is_a_default_of_gpus_only() -> None:
+    """Intel's CPU driver can run it, too, where it says nothing about a CPU."""
+    for device, is_default in ((fake.CPU, False), (fake.GPU, True)):
+        assert ("intel-block" in names.of_groups("default", "none", (), device)) == is_default
+
+
 @pytest.mark.parametrize(
     ("libraries", "library"), [((), []), (("clblast",), ["clblast"]), (("cublas", "clblast"), ["cublas"])]
 )

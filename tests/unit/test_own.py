@@ -29,6 +29,11 @@ HEAD = {"arguments": ALL, "work_group": '["TS", "TS"]', "tile": '["TS", "2 * TS"
 CODE = "__kernel void f(int m) { }\n"
 
 
+LOCAL = "__kernel void f(int m, __local float *a) { }\n"
+SIZED = "__kernel void f(int m) { int n = get_global_size(0); }\n"
+CAT = "#define CAT2(a, b) a##_##b\n#define CAT(a, b) CAT2(a, b)\n"
+
+
 def described(
     folder: Path, file: str = "mine.cl", code: str = CODE, parameters: str = "TS = [16, 8]", **keys: str
 ) -> Path:
@@ -208,7 +213,28 @@ REFUSED: list[tuple[dict[str, str], str]] = [
         {"parameters": "\n".join(f"{name} = {list(range(9))}" for name in ("TS", *"ABCDEF"))},
         "parameters have 4,782,969 combinations, at most 250,000",
     ),
+    ({"arguments": '["A", "B", "C"]'}, "arguments: m, n, k are missing: gemmbench runs a kernel at several"),
+    ({"arguments": '["A", "lda", "B", "ldb", "C", "ldc"]'}, "arguments: m, n, k are missing"),
+    ({"arguments": '["m", "n", "A", "lda", "B", "ldb", "C", "ldc"]'}, "arguments: k is missing"),
+    ({"arguments": '["A", "B", "C", "n", "k"]'}, "arguments: m is missing"),
+    ({"arguments": '["A", "B", "C", "k"]', "pad": "true"}, "arguments: n is missing"),
+    ({"arguments": '["A", "B", "C", "k"]', "pad": "true", "order": '"column-major"'}, "m is missing"),
+    ({"arguments": '["A", "B", "C"]', "pad": "true", "code": SIZED}, "arguments: k is missing"),
     ({"code": "void f() {}"}, "has no __kernel void"),
+    (
+        {"code": "#define K __kernel void\nK f(int m) {}"},
+        "has no __kernel void that is plain to see: kernel = ",
+    ),
+    (
+        {"code": f"{CAT}__kernel void CAT(mm, f32)(int m) {{ }}"},
+        'a macro makes the name of the kernel: kernel = "',
+    ),
+    ({"code": "#define f mm\n" + CODE}, "a macro makes the name of the kernel"),
+    ({"code": CODE, "options": '["-Df=mm"]'}, "a macro makes the name of the kernel"),
+    ({"code": LOCAL}, "f: local memory as an argument is not supported; declare it in the kernel"),
+    ({"code": LOCAL, "arguments": ALL.replace('"ldc"', '"ldc", "LA"')}, "f: local memory as an argument"),
+    ({"code": "#define S __local\n" + LOCAL.replace("__local", "S")}, "f: local memory as an argument"),
+    ({"code": LOCAL.replace(" f(", " CAT(f, g)("), "kernel": '"CAT"'}, "CAT: local memory as an argument"),
     ({"code": CODE + CODE.replace("f(", "g(")}, "has 2 kernels (f, g)"),
 ]
 
@@ -222,6 +248,62 @@ def test_a_description_that_cannot_be_used_is_one_sentence(
     assert str(caught.value).startswith("mine.cl")
     assert sentence in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "__kernel void mm(",
+        "kernel void mm (",
+        "void __kernel mm(",
+        "void kernel\nmm(",
+        "__kernel __attribute__((reqd_work_group_size(16, 16, 1))) void mm(",
+        "__kernel void __attribute__((reqd_work_group_size(((TS)), (TS) * (1), 1))) mm(",
+        "__attribute__((vec_type_hint(float4))) __kernel void mm(",
+        "void __attribute__((vec_type_hint(float4))) __kernel __attribute__((aligned(8))) mm(",
+        "static int helper(int kernels) { return 0; }\n__kernel /* the one */ void // of them\nmm(",
+        "#define GROUP(x, y) __attribute__((reqd_work_group_size(x, y, 1)))\n__kernel GROUP(16, 16) void mm(",
+        "#if A\n#define S 1\n#endif\n__kernel\n#if B\nvoid\n#else\nvoid\n#endif\nmm(",
+        "__kernel void mm(int m);\n__kernel void mm(",
+        "__kernel void old(__local int *x);\n#define KERNEL mm\n//kernel = mm\n__kernel void mm(",
+    ],
+)
+def test_a_kernel_is_known_in_every_order_of_its_signature(tmp_path: Path, signature: str) -> None:
+    keys = {"kernel": '"mm"'} if "old(" in signature else {}
+    made = own_kernel(described(tmp_path, code=f"{signature}int m) {{ }}\n", **keys))
+    assert [step.kernel for step in made.launches.passes] == ["mm"]
+
+
+@pytest.mark.parametrize(
+    ("code", "options"),
+    [
+        (f"{CAT}__kernel void CAT(mm, f32)(int m) {{ }}", "[]"),
+        ("__kernel void NAME(int m) { }", '["-DNAME=mm_f32"]'),
+        ("#define K(name) __kernel void name##_f32(int m) { }\nK(mm)", "[]"),
+        (
+            "#ifdef A\n__kernel void mm_f32(local int *a) {}\n#else\n__kernel void mm_f32(int m) { }\n#endif",
+            "[]",
+        ),
+    ],
+)
+def test_the_program_is_asked_for_a_kernel_that_is_described(tmp_path: Path, code: str, options: str) -> None:
+    made = own_kernel(described(tmp_path, code=code, options=options, kernel='"mm_f32"'))
+    assert [step.kernel for step in made.launches.passes] == ["mm_f32"]
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"arguments": '["A", "B", "C", "n", "k"]', "pad": "true"},
+        {"arguments": '["A", "B", "C", "m", "k"]', "pad": "true", "order": '"column-major"'},
+        {"arguments": '["A", "lda", "B", "ldb", "C", "ldc", "k"]', "pad": "true"},
+        {"arguments": '["A", "B", "C", "n", "k"]', "tile": '["1", "TS"]'},
+        {"arguments": '["A", "B", "C", "n", "k"]', "code": SIZED},
+        {"arguments": '["A", "B", "C", "ceil_div(m, TS)", "n * 4", "k - 1"]'},
+    ],
+)
+def test_a_length_may_come_from_elsewhere(tmp_path: Path, keys: dict[str, str]) -> None:
+    assert own_kernel(described(tmp_path, **keys)).name == "mine"
 
 
 def test_a_file_that_cannot_be_read_is_one_sentence(tmp_path: Path) -> None:

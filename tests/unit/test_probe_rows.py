@@ -139,7 +139,7 @@ def test_a_form_that_does_not_compile_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"ignored_past": 20}, "doubling the trips multiplies the time by 1.00, not by 2"),
+        ({"ignored_past": 20}, "doubling the loop count multiplies the time by 1.00, not by 2"),
         ({"event_share": 1 / 70}, "event clock says 0.014 times the wall clock, which is used instead"),
         (
             {"trip_s": lambda entry: 1e-6 * 0.8 ** (entry["unroll"] == 16) * unfolded(entry)},
