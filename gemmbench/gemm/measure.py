@@ -402,7 +402,8 @@ def verified_row_after(row: Row, handle: Handle) -> Row:
     """Verify after the batches, and add the check to the row. A wrong row loses its samples and energy."""
     verified = handle.verify("after")
     check = verified.check
-    row = replace(row, check_after=check, launches=verified.launches or row.launches)
+    notes = (*row.notes, *verified.notes)
+    row = replace(row, check_after=check, launches=verified.launches or row.launches, notes=notes)
     if check.verdict != "wrong":
         return row
     bare = replace(row, samples={}, former=None, parts={}, cycle={}, energy=Energy())

@@ -25,6 +25,7 @@ from gemmbench.gemm.operands import (
     operand_sets,
     same_bits,
 )
+from gemmbench.gemm.verify import PLAIN, Terms
 from gemmbench.ladder.variant import Layout, Variant
 from gemmbench.model import instrument
 from gemmbench.model.case import Case, Policy
@@ -88,7 +89,7 @@ class Timed:
     notes: tuple[str, ...] = ()
     sums: str = ""  # the data type that sums are kept in, if it is not C's
     without: tuple[str, ...] = ()  # "alpha", "beta": what the kernel does not take
-    tile: tuple[int, int] | None = None  # rows and columns of C that a work-group computes, if known
+    terms: Terms = PLAIN  # of the kernel, for sentences about C
 
 
 class Rotation:
@@ -238,7 +239,7 @@ class GemmBench:
         """Bind the launches of both scopes for every operand set, and reset what was measured or verified."""
         layout = Layout.of(self._problem)
         self._timed = timed
-        self._answers = Answers(case, self._values, timed.sums, timed.without, timed.tile)
+        self._answers = Answers(case, self._values, timed.sums, timed.without, timed.terms)
         self._stamped: tuple[Launch, ...] = ()
         self._comparer: ResultComparer | None = None
         self._batches, self._wrong = 0, Check()  # batches that began; what was seen in one

@@ -124,6 +124,7 @@ class Verified:
     check: Check
     launches: tuple[Launch, ...] = ()  # the device's stamps of one run; none if they are not known
     matrices: dict[str, Elements] = field(default_factory=dict)  # see `Row.matrices`
+    notes: tuple[str, ...] = ()  # for the row
 
 
 @dataclass(frozen=True)
