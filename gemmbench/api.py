@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 from rich.console import Console
 
 from gemmbench import NothingMeasured, UsageError, exports
+from gemmbench.charts import load_matplotlib
 from gemmbench.doctor import Diagnosis, examine
 from gemmbench.doctor.machine import ExaminedMachine, Finding
 from gemmbench.exports import records as exported
@@ -38,7 +39,7 @@ from gemmbench.options import CHART, PAGE, Options, Text, build, command_line, c
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
 from gemmbench.options.names import check_folder, check_overwriting, choose, choose_measured, listed_sizes
-from gemmbench.plan import select
+from gemmbench.plan import matching
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.baseline import BaselineSet
@@ -372,7 +373,7 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
-            chosen = select(listed, selector) if listed else ()
+            chosen = matching(listed, selector) if listed else ()
         except WorkerError as error:
             trouble = str(error)
         except UsageError as error:
@@ -631,6 +632,7 @@ def reported(sources: Sequence[Source], chosen: comparing.ReportOptions) -> Path
     The default path is in the current folder: the first source that has a name, with .html. More than three
     runs with charts print a message on stderr. Raise `UsageError` if a source is invalid or no run has rows.
     """
+    load_matplotlib()
     from gemmbench import chart_views
     from gemmbench.pages import Wanted
 
@@ -667,9 +669,9 @@ def write_report(runs: Sequence[run_file.Run], path: Path, wanted: Wanted | None
 
     Raise `UsageError` if no run has rows, the page would replace a run, or it cannot be written.
     """
+    PAGE.check("--out", path)
     from gemmbench.pages import report_html  # matplotlib takes a second to import
 
-    PAGE.check("--out", path)
     if not any(run.rows for run in runs):
         raise UsageError(f"{', '.join(run.path for run in runs) or 'the run'} has no rows to report")
     write_text(path, report_html(runs, wanted), _paths(runs))

@@ -21,6 +21,7 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import LONGEST, Gemm
 from gemmbench.model.row import MATH, Row
 from gemmbench.model.units import clean, listed, size
+from gemmbench.opencl.drivers import sentence
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
@@ -253,7 +254,8 @@ def _gemm_case(
     full = {**parameters, **variant.chosen(problem, device, parameters)}
     broken = variant.broken(parameters, problem.dtype) if grid else ""
     reason = "" if broken else _unsupported(device, variant, problem, full, given)
-    notes = tuple(filter(None, (tuned_preset.note if tuned_preset else "", variant.limits)))
+    tuned_note = tuned_preset.note if tuned_preset else ""
+    notes = tuple(filter(None, (tuned_note, variant.limits, _conversion(variant, problem.dtype))))
     if reason and not given and (smaller := _smaller_preset(device, variant, problem, parameters)):
         changed = {name: value for name, value in smaller.items() if value != parameters[name]}
         notes = (*notes, f"{listed(changed)} instead of the preset's, which {reason}")
@@ -272,6 +274,15 @@ def _gemm_case(
         return Skip(case.row("unsupported", reason))
     reason = _too_large(device, variant, problem, full) or _lacks_host_memory(device, variant, problem, full)
     return Skip(case.row("skipped", reason)) if reason else case
+
+
+def _conversion(variant: Variant, dtype: str) -> str:
+    """A note on who makes shorter numbers of the operands, and how; "" if nobody does."""
+    if not DTYPES[dtype].dropped:
+        return ""
+    if variant.library:
+        return f"{variant.name} rounds operands to {dtype}, to nearest"
+    return f"the tensor cores cut operands off to {dtype}: up to twice the error of rounding"
 
 
 def _host_case(variant: Variant, problem: Gemm, operands: Operands | None) -> Case | Skip:
@@ -373,8 +384,8 @@ def _too_large(device: DeviceFacts, variant: Variant, problem: Gemm, parameters:
         return f"{name} has more than 2^31 elements, and so exceeds 32-bit indexing"
     buffers = {**problem.bytes_of, **temporaries}
     name, largest = max(buffers.items(), key=lambda item: item[1])
-    if largest > device.max_alloc_bytes:
-        return f"{name} needs {size(largest)}, the device allows {size(device.max_alloc_bytes)} in one buffer"
+    if largest > (most := device.largest_buffer_bytes):
+        return f"{name} needs {size(largest)}, the device allows {size(most)} in one buffer"
     total = sum(buffers.values())
     if total > device.global_mem_bytes:
         return f"needs {size(total)} of device memory, the device has {size(device.global_mem_bytes)}"
@@ -416,6 +427,18 @@ _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless ti
 
 
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
+    """Return the devices that a selector names, as `matching` does. `UsageError` if one cannot be used."""
+    return usable(matching(devices, selector))
+
+
+def usable(devices: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
+    """Return the devices. `UsageError` if no context can be made on one of them."""
+    for problem in (problem for device in devices for problem in device.problems):
+        raise UsageError(sentence(problem))
+    return devices
+
+
+def matching(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
     """Return the devices that a selector names, in its order, none twice. `UsageError` if a term names none.
 
     Terms are separated by commas, each one of
@@ -429,7 +452,7 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
 
     Empty: the best device. GPUs come before accelerators and CPUs, discrete GPUs before integrated ones, the
     maker's driver before another one, and simulators last. Of a CPU's drivers those with the fewest warnings
-    come first, then Intel's, then PoCL.
+    come first, then Intel's, then PoCL. Devices that cannot be used come last, and are not part of ``all``.
     """
     if not devices:
         raise UsageError("there is no OpenCL device to select from")
@@ -441,8 +464,8 @@ def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, 
     return tuple({device.index: device for device in chosen}.values())
 
 
-def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
-    """Return the sort key that orders devices from best to worst, as documented in `select`."""
+def _rank(device: DeviceFacts) -> tuple[bool, bool, int, bool, int, int]:
+    """Return the sort key that orders devices from best to worst, as documented in `matching`."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)
@@ -451,11 +474,12 @@ def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
     else:
         family = int(any(word in maker for word in _OTHERS_DRIVERS))
     is_integrated = device.type == "gpu" and device.unified_memory
-    return any(word in words for word in _SIMULATORS), kind, is_integrated, len(device.warnings), family
+    is_simulator = any(word in words for word in _SIMULATORS)
+    return bool(device.trouble), is_simulator, kind, is_integrated, len(device.warnings), family
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
-    """Return the device that a term names as `select` says; `all` names several. `UsageError` if none."""
+    """Return the device that a term names as `matching` says; `all` names several. `UsageError` if none."""
 
     def driver_words(device: DeviceFacts) -> str:
         version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
@@ -463,6 +487,7 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
 
     if term.lower() == "all":
         best = {device.pci or str(device.index): device for device in reversed(ranked)}
+        devices = [device for device in devices if not device.trouble] or devices
         return [device for device in devices if best[device.pci or str(device.index)] is device]
     matches = [device for device in devices if term in (str(device.index), device.address)]
     if not matches and term.lower() in _KINDS:

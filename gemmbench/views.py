@@ -11,7 +11,7 @@ from rich.text import Text
 
 from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
-from gemmbench.model.device import HOST, POWER, Conditions, Readings
+from gemmbench.model.device import HOST, MEAN, POWER, Conditions, Readings
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run, is_tuning
 from gemmbench.model.units import clean, counted
@@ -130,6 +130,7 @@ def _conditions(run: Run, device: int) -> Sheet | None:
     if not lines:
         return None
     has_readings = any(window.clock_mhz or window.power_w for *_, window in lines)
+    has_means = any(state.power == MEAN for _, state, *_ in lines)
 
     def cells(row: Row, state: Conditions, clock: str, window: Readings) -> Iterator[str]:
         """Format a line: warm-up, control bursts, medians of readings, the highest temperature."""
@@ -151,7 +152,8 @@ def _conditions(run: Run, device: int) -> Sheet | None:
 
     return Sheet(
         heading=heading(run, device),
-        caption="conditions: medians of the batches, the highest temperature",
+        caption="conditions: medians of the batches, the highest temperature"
+        + (", the mean power of the last second" if has_means else ""),
         keys=("", "scope"),
         blocks=(("warm-up", "bursts"), *((_DEVICE,) if has_readings else ()), _HOST),
         rows=tuple(tuple(map(Cell, cells(*line))) for line in lines),

@@ -11,7 +11,7 @@ import click
 from rich.console import Group, RenderableType
 
 from gemmbench import UsageError, api
-from gemmbench.charts import named
+from gemmbench.charts import load_matplotlib, named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import Grouped, click_option, takes
 from gemmbench.exports import records
@@ -116,7 +116,7 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     """``gemmbench check``."""
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
-            running.print_plan(job.plan, job.header.devices, job.policy)
+            running.print_plan(job.plan, job.header.devices, job.policy, options.aa or 1)
             return
         made = api.follow_check(job, options)
     if job.file:
@@ -220,6 +220,7 @@ _PLOT_HELP = """Draw charts of saved runs.
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
     """``gemmbench plot``."""
+    load_matplotlib()
     from gemmbench import chart_views  # matplotlib takes a second to import
 
     if kind == "list":

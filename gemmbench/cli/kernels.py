@@ -313,7 +313,7 @@ def devices_table(
     """
     blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
     if host is not None:
-        title = f"host  {clean(host.cpu)}, {units.counted(host.cores, 'core')}"
+        title = f"host  {host.label}, {units.counted(host.cores, 'core')}"
         system = f"{units.size(host.memory_bytes)}, {clean(host.system)}, Python {clean(host.python)}"
         blocks.append(_block(title, system, f"{BASELINE} {clean(host.numpy)}, {clean(host.blas)}"))
     blocks += [Text(f"{clean(sentence(problem))}.", "yellow") for problem in problems]
@@ -332,8 +332,8 @@ def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
     cache = f", cache {units.size(device.cache_bytes)}" if device.cache_bytes else ""
     local = f"local {units.size(device.local_mem_bytes)}{emulated}"
     return (
-        f"{device.index}  {clean(device.name)}, {clean(device.type)}, {unit} ({device.address})",
-        f"{clean(driver_name(device))}, {clean(device.origin)}",
+        f"{device.index}  {device.label}, {clean(device.type)}, {unit} ({device.address})",
+        f"{driver_name(device)}, {clean(device.origin)}",
         f"{units.size(device.global_mem_bytes)}{shared}, {local}{cache}",
         _types(device),
     )

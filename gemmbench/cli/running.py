@@ -27,6 +27,7 @@ from gemmbench.report.notes import WORDS
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import stdout
 from gemmbench.suite.run import prepared
+from gemmbench.suite.session import estimate
 
 Command = Callable[..., Any]
 _LINE = 48  # columns for the text of an option
@@ -162,10 +163,11 @@ def measure(options: MeasurementOptions) -> None:
         raise click.exceptions.Exit(EXIT_WRONG)
 
 
-def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> None:
+def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy, times: int = 1) -> None:
     """Print the planned cases and skipped rows by device, with reasons.
 
-    Then print the number of cases and the estimated time.
+    Then print the number of cases, how many are probably over budget, and the estimated time of measuring the
+    plan `times` times.
     """
     lines = by_key(
         (step.device, step.label)
@@ -176,24 +178,16 @@ def print_plan(plan: Plan, devices: Sequence[DeviceFacts], policy: Policy) -> No
     for device, labels in lines.items():
         title = "Host" if device == HOST else devices[device].title
         stdout().print(Text("\n  ".join([title, *labels])))
-    cases = [step for step in plan if isinstance(step, Case)]
-    seconds = sum(_estimated_s(case, policy) for case in cases)
-    stdout().print(Text(f"{counted(len(cases), 'result')}, about {units.age(seconds)}"))
+    count = times * sum(isinstance(step, Case) for step in plan)
+    expected = estimate(plan, devices, policy)
+    text = f"{counted(count, 'result')}, about {units.age(times * expected.seconds)}"
+    if expected.over_budget:
+        text += f", {times * expected.over_budget} probably over budget"
+    stdout().print(Text(text))
 
 
 def _why_not(row: Row) -> str:
     return "cached" if row.status == "ok" else f"{WORDS[row.status]}: {row.reason}"
-
-
-_OVERHEAD_S = 0.25  # of a row: operands, builds and verification, measured on two cores
-_RACE_S = 1.5  # of a row of a peak, bandwidth or latency, on the same machine
-_ENERGY_S = 2.5  # of a row with ``--energy``
-
-
-def _estimated_s(case: Case, policy: Policy) -> float:
-    if case.kind != "gemm":
-        return _RACE_S
-    return policy.budget_s + _OVERHEAD_S + _ENERGY_S * policy.energy
 
 
 def rendered(

@@ -167,7 +167,7 @@ def device_names(run: Run, row: Row) -> dict[str, str]:
     device = run.device(row)
     if device is None:
         return {"device_name": run.header.host.cpu, "driver": run.header.host.blas}
-    return {"device_name": device.name, "driver": f"{device.platform} {device.driver}"}
+    return {"device_name": device.label, "driver": f"{device.platform} {device.driver}"}
 
 
 def _derived(run: Run, row: Row) -> dict[str, object]:

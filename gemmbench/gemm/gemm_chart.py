@@ -23,6 +23,7 @@ from gemmbench.charts.marks import (
     bars_height,
     draw_bars,
     draw_lines,
+    intervals_note,
     looks,
     name_ends,
     size_axis,
@@ -205,7 +206,7 @@ def _over_size(
             axes.set_ylim(0, None)
         axes.set_xlabel(sweep.panel.shape)
         axes.set_ylabel(name)
-        pane.titles(axes, sweep.title, sweep.below)
+        pane.titles(axes, sweep.title, f"{sweep.below} {intervals_note(drawn)}".strip())
         name_ends(axes, drawn)
 
     shown = (sweep.having(values) for sweep in _sweeps(runs, families))
@@ -304,7 +305,7 @@ def _host_device(axes: Axes, sweep: Sweep) -> None:
     pane.log_ticks(axes.yaxis, units.number)
     axes.set_xlabel(sweep.panel.shape)
     axes.set_ylabel(derive.unit(sweep.panel.dtype))
-    pane.titles(axes, f"{sweep.title}, with and without transfers")
+    pane.titles(axes, f"{sweep.title}, with and without transfers", intervals_note(drawn))
     name_ends(axes, drawn)
 
 

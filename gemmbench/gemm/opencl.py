@@ -17,7 +17,7 @@ import pyopencl as cl
 
 from gemmbench.gemm import verify
 from gemmbench.gemm.opencl_bench import Bind, GemmBench, PreparedLaunch, Step, Timed, WallBench
-from gemmbench.gemm.verify import BATCH, ExactTest, edge_problem
+from gemmbench.gemm.verify import BATCH, ExactTest, Terms, edge_problem
 from gemmbench.ladder import variant_of
 from gemmbench.ladder.variant import Group, Layout, Pass, Variant, round_up
 from gemmbench.model import instrument
@@ -66,7 +66,7 @@ class GemmExecutor:
                 (*self.notes, *([] if self.runtime.has_clock else [NO_CLOCK]), *smaller_notes(smaller)),
                 variant.needs.sums.get(case.dtype, ""),
                 variant.launches.without,
-                self._tile(variant, case.gemm, parameters),
+                self._terms(variant, case.gemm, parameters),
             )
             if like is not None:
                 return like.sharing(timed, case)
@@ -187,30 +187,36 @@ class GemmExecutor:
         """What is wrong on small problems with guard cells, and NaN where nothing may be read; "" if nothing.
 
         The result is cached. A user's kernel gets more room behind its operands, because it may lack checks.
+        It may read C if the case's beta is not 0.
         """
         dtype, root, ops = case.dtype, case.former, case.gemm.ops
         batch = BATCH if case.gemm.batch > 1 else 1
         numbers = tuple(sorted(parameters.items()))
-        key = (variant.name, variant.files, variant.compilation.flags, dtype, ops, batch, numbers, root)
+        may_read_c = variant.own is not None and case.gemm.beta != 0
+        flags = variant.compilation.flags
+        key = (variant.name, variant.files, flags, dtype, ops, batch, numbers, root, may_read_c)
         if key not in self._exact:
             edge = variant.launches.edge(parameters)
             kernel = verify.Kernel(
                 partial(self._result, bind=bind),
                 edge,
                 variant.launches.without,
-                self._tile(variant, edge_problem(dtype, edge), parameters),
+                self._terms(variant, edge_problem(dtype, edge), parameters),
                 # A kernel that nobody has looked at under a simulator may reach far past its operands.
                 edge if variant.own else 0,
                 ops,
                 batch,
+                may_read_c=may_read_c,
             )
-            self._exact[key] = verify.exact_test_error(kernel, dtype)
+            error = verify.exact_test_error(kernel, dtype)
+            doubt = variant.launches.doubt if error else ""
+            self._exact[key] = "; ".join(filter(None, (error, doubt)))
         return self._exact[key]
 
-    def _tile(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> tuple[int, int] | None:
-        """Rows and columns of C that a work-group computes; None if its groups are no tiles."""
+    def _terms(self, variant: Variant, problem: Gemm, parameters: Mapping[str, int]) -> Terms:
+        """How sentences name elements of C: with the tile of a work-group, unless its groups are no tiles."""
         chosen = variant.chosen(problem, self.runtime.facts, parameters)
-        return variant.tile_of({**parameters, **chosen})
+        return Terms(variant.tile_of({**parameters, **chosen}), variant.launches.by_columns)
 
     def _result(self, test: ExactTest, bind: Bind) -> HostArray:
         """Run an exact test's problem in new buffers, and wait; returns C, flat, with the guard cells."""

@@ -62,6 +62,7 @@ _COMMENT = re.compile(r"/\*.*?\*/|//[^\n]*", re.DOTALL)
 _DIRECTIVE = re.compile(r"^\s*#(?:\\\n|[^\n])*", re.MULTILINE)
 _KERNEL, _WORD = re.compile(r"\b(?:__)?kernel\b"), re.compile(r"\s*([A-Za-z_]\w*)\s*")
 _LOCAL_MACRO = re.compile(r"#\s*define\s+(\w+)\s[^\n]*\b(?:__)?local\b")
+_SECOND = re.compile(r"\b(get_(?:global|group)_id)\s*\(\s*1\s*\)")
 _ASKS_SIZE = re.compile(r"\bget_(?:global_size|num_groups)\b")
 _MOST_TEXT, _MOST_VALUE = 200, 2**31 - 1
 _MOST_VALUES = 100
@@ -245,6 +246,8 @@ class _Reader:
                 extents=self.extents,
                 temporaries=self.temporaries,
                 edge=lambda values: min(max(_LEAST_EDGE, *(each(values) for each in tile)), _MOST_EDGE),
+                by_columns=described.order == "column-major",
+                doubt=self._doubt(),
                 without=self._without(),
                 tile=lambda values: (sides[0](values), sides[1](values)),
             ),
@@ -404,6 +407,14 @@ class _Reader:
         made = self._formula("arguments", text, (*known, *parameters))
         self.extents[text] = lambda values: made(_renamed(values, known))
         return text
+
+    def _doubt(self) -> str:
+        """A sentence if work_group has one direction, and the code asks for its place in a second one."""
+        asked = _SECOND.search(_COMMENT.sub(" ", self.file.text))
+        if len(self.of.work_group) > 1 or not asked:
+            return ""
+        group = f"[{self.of.work_group[0]}, 1]"
+        return f"{asked[1]}(1) is always 0, because work_group has one direction; {group} has two"
 
     def _check_lengths(self) -> None:
         """`ValueError` if the kernel does not get m, n or k, and cannot do without it.

@@ -207,6 +207,8 @@ class Launches:
     edge: Formula = lambda _: 16  # the largest tile edge: shapes around it exercise the edges
     tile: Callable[[Values], tuple[int, int] | None] | None = None  # rows and columns of C; see `tile_of`
     batches: bool = False  # whether it computes a batch in one launch: see `batched`
+    by_columns: bool = False  # a user's kernel is column-major: it gets the transposed product
+    doubt: str = ""  # what may be wrong with a user's description, for the reason of a wrong result
     without: tuple[str, ...] = ()  # of alpha, beta, lda, ldb, ldc, what it takes for 1, 0 and tight rows
     either: tuple[str, ...] = ()  # operands that its kernels read as they are stored, transposed or not
 

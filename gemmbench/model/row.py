@@ -38,6 +38,8 @@ GRAPH = "graph"  # samples of a CUDA graph of launches, in saved runs that compa
 MATH = "math"  # the parameter that a row has in addition to its kernel's own with --math
 NO_CLOCK = "the driver has no event times, so the host's clock timed the kernel"  # a row's note
 
+ADDS_IN_HALF = "adds in half"  # how a row's note begins if that has cost a saved result much
+
 # How OpenCL kernels are compiled: ``fast`` with ``-cl-fast-relaxed-math``, ``strict`` without. Either may
 # contract a multiplication and an addition to one FMA, rounded once: the kernels allow it.
 MATHS: tuple[str, ...] = ("strict", "fast")

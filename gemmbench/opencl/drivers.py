@@ -404,6 +404,19 @@ def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, .
     return tuple(listed)
 
 
+def no_context(library: str, error: object) -> Problem:
+    """What a failure to create a context on a listed device means, by the driver's library.
+
+    Intel's CPU runtime finds its own files only if no folder in its path has a space.
+    """
+    folders = {str(Path(path).parent) for path in (library, os.path.realpath(library)) if _is_path(library)}
+    spaced = next((folder for folder in folders if len(folder.split()) > 1), "")
+    if spaced and _LIBRARIES["intel"] in Path(library).name:
+        why = f"Intel's runtime does not work from a folder whose path has a space, {spaced}"
+        return why, "Install it, with gemmbench, in a folder without one"
+    return f"the driver lists it, but {error}", "Choose another --device, or install its driver again"
+
+
 def no_device_message(problems: Iterable[Problem]) -> str:
     """The message for a machine without OpenCL devices: the problems, and how to install a driver."""
     sentences = ["no OpenCL device was found", *map(sentence, problems)]

@@ -91,10 +91,15 @@ class Output(File):
         self.metavar, self._suffixes, self._what = metavar, suffixes, what
 
     def check(self, option: str, path: Path) -> None:
-        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission."""
+        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission.
+
+        Also raise it if the file has charts, and matplotlib cannot be imported.
+        """
         if self._suffixes and path.suffix.lower() not in self._suffixes:
             raise UsageError(f"{option} {path}: {self._what}")
         names.check_folder(option, path)
+        if self._suffixes:
+            charts.load_matplotlib()
 
 
 class Flag(click.types.BoolParamType):

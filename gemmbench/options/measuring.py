@@ -291,8 +291,6 @@ class PeakOptions(MeasurementOptions):
 class GemmCommandOptions(MeasurementOptions):
     """What is measured of the GEMM kernels, and how it is shown."""
 
-    has_bandwidth: ClassVar[bool] = True  # the bandwidth is measured with the peaks
-
     kernels: str = kernels_option()
     kernel_files: tuple[Path, ...] = kernel_files_option()
     dtype: str | None = dtype_option()
@@ -342,10 +340,13 @@ class GemmCommandOptions(MeasurementOptions):
         click.Choice((*SCOPES, "all")),
     )
     peak: bool = flag(
-        "Measure peak and bandwidth first, unless they are cached.",
+        "Measure the device's peak after the kernels, unless it is cached.",
         default=True,
         flags=("--peak/--no-peak",),
         group=TIMING,
+    )
+    bandwidth: bool = flag(
+        "Measure the memory bandwidth too, for the roofline chart. --report does so.", group=TIMING
     )
     remeasure: bool = flag("Measure peak and bandwidth even if they are cached.", group=TIMING)
 
@@ -417,18 +418,25 @@ class GemmCommandOptions(MeasurementOptions):
         return Operands()
 
     def plan(self, devices: Sequence[DeviceFacts], find_tuned: FindTuned) -> Plan:
-        """Plan the bandwidth once, except for `gemm`. Then, for each type, plan its peaks and its GEMMs.
+        """Plan the GEMMs of each type, then the peaks that they are compared with, then the bandwidth.
 
-        No peak is repeated. Bandwidth and peaks are omitted with --no-peak or if every shape is empty.
+        Figures of kernels come first, because the user waits for them. No peak is repeated: every fp8 type
+        has the same. Without peaks (--no-peak, or empty shapes) the bandwidth is planned only if requested.
         """
+        steps = tuple(step for dtype in self.dtypes for step in self._gemms(devices, dtype, find_tuned))
         has_peaks = self.peak and any(shape.m and shape.n and shape.k for shape in self.shapes)
-        steps: Plan = bandwidth_plan(devices) if has_peaks and self.has_bandwidth else ()
-        for dtype in self.dtypes:
-            if has_peaks:
-                peaks = self._peaks(devices, dtype)
-                steps += tuple(step for step in peaks if step not in steps)  # every fp8 has the same
-            steps += self._gemms(devices, dtype, find_tuned)
-        return steps
+        for dtype in self.dtypes if has_peaks else ():
+            steps += tuple(step for step in self._peaks(devices, dtype) if step not in steps)
+        return steps + (bandwidth_plan(devices) if has_peaks or self.draws_roofline else ())
+
+    @property
+    def draws_roofline(self) -> bool:
+        """Whether the bandwidth is measured: for --bandwidth, --report, or the chart of a single point.
+
+        Otherwise no output shows it, and a run only gets it from the cache.
+        """
+        is_single = len(self.shapes) == len(self.variants) == 1 and self.chart is None
+        return self.bandwidth or bool(self.report) or (self.plot is not None and is_single)
 
     def _peaks(self, devices: Sequence[DeviceFacts], dtype: str) -> Plan:
         """Plan the short peak measurements that these kernels are compared with.
@@ -604,7 +612,6 @@ class GemmOptions(GemmCommandOptions):
     time of every scope and launch. --plot draws the kernels as bars against the measured peak.
     """
     chart: ClassVar[str | None] = "ladder"
-    has_bandwidth: ClassVar[bool] = False
 
     m: int | None = _length(f"Rows of op(A) and C.  [default: {_DEFAULT_SIZE}]", flags=("-m",), common=True)
     n: int | None = _length("Columns of op(B) and C.  [default: m]", flags=("-n",), common=True)

@@ -155,7 +155,7 @@ def names_of(runs: Sequence[Run]) -> list[str]:
 def device_name(run: Run, position: int) -> str:
     """A device's name; for CPUs that of the processor, because drivers spell it differently."""
     device = run.header.devices[position]
-    name = run.header.host.cpu if device.type == "cpu" else device.name
+    name = run.header.host.cpu if device.type == "cpu" else device.label
     return clean(re.sub(r"\(R\)|\(TM\)|@ [\d.]+ ?GHz$", "", name)) or f"device {position}"
 
 
@@ -167,9 +167,9 @@ def _devices(run: Run) -> list[str]:
 def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, list[str]]:
     """The fastest kernels of each device and type: a table of at most six rows, and a sentence for the best.
 
-    Each kernel is shown at its best problem. The sentence is missing if two kernels cannot be told apart.
-    Tuning runs and runs of several unrelated shapes do not count. The result is None and [] without any rate.
-    `runs` also provide peaks.
+    Each kernel is shown at its best problem. The sentence is missing if two kernels cannot be told apart. A
+    single device or type is in the caption, and has no column. Tuning runs and runs of several unrelated
+    shapes do not count. The result is None and [] without any rate. `runs` also provide peaks.
     """
     scope, rated = rates.view_scope(*shown), dict[tuple[str, str], dict[str, list[_Top]]]()
     for run in shown:
@@ -179,19 +179,20 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
         for row in gemms:
             for position in _positions(run, row):
                 if known := _known(run, position, row, scope):
-                    kernels = rated.setdefault((device_name(run, position), row.dtype), {})
-                    kernels.setdefault(row.title, []).append((run, row, known))
+                    by_title = rated.setdefault((device_name(run, position), row.dtype), {})
+                    by_title.setdefault(row.title, []).append((run, row, known))
     order = sorted(rated, key=lambda key: key[1] != "float")
     if not order:
         return None, []
+    devices, dtypes = (list(dict.fromkeys(names)) for names in zip(*order, strict=True))
     lines, sentences = [], []
     for device, dtype in order[:_TOP_ROWS]:
-        kernels = rated[device, dtype]
-        tops = sorted(map(_top, kernels.values()), key=lambda top: -top[2].median)
+        by_kernel = rated[device, dtype]
+        tops = sorted(map(_top, by_kernel.values()), key=lambda top: -top[2].median)
         # Intervals say nothing about the difference between runs.
-        is_one_run = len({id(run) for each in kernels.values() for run, *_ in each}) == 1
+        is_one_run = len({id(run) for each in by_kernel.values() for run, *_ in each}) == 1
         first = tops[0][1].title
-        others = [known for title, each in kernels.items() if title != first for *_, known in each]
+        others = [known for title, each in by_kernel.items() if title != first for *_, known in each]
         is_known = is_one_run and bool(others) and tops[0][2].is_above_all(others)
         for run, row, known in tops[: max(1, _TOP_ROWS // len(order))]:
             fraction = rates.peak_fraction(run, row, scope, _peak_runs(run, runs))
@@ -199,17 +200,22 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
             rate, name = units.rate(known.median, rates.is_integer(dtype)), clean(row.title)
             figure = notes.marked(run, row, rate, rates.shown_samples(row, scope))
             assert row.problem is not None  # it has a rate
-            texts = [name, figure, row.problem.size, of_peak, dtype]
+            named = [device] * (len(devices) > 1) + [name]
+            texts = [*named, figure, row.problem.size, of_peak, *[dtype] * (len(dtypes) > 1)]
             is_fastest = is_known and row.title == first
-            lines.append((Cell(device), *(Cell(text, is_fastest and text is figure) for text in texts)))
+            lines.append(tuple(Cell(text, is_fastest and text is figure) for text in texts))
             if is_fastest:
                 share = f", {of_peak} of the measured peak" if fraction else ""
-                where = f"{figure} ({dtype}) at {row.problem.title}"
-                sentences.append(f"{name} is the fastest on {device}: {where}{share}.")
+                best = f"{figure} ({dtype}) at {row.problem.title}"
+                sentences.append(f"{name} is the fastest on {device}: {best}{share}.")
+    kernels = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
+    where = "each device" if len(devices) > 1 else devices[0]
+    columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]
+    columns += ["type"] * (len(dtypes) > 1)
     return Sheet(
-        caption=f"Fastest kernels of each device, {SCOPE_WORDS[scope]}. * is the fastest.",
-        keys=("device",),
-        blocks=(("kernel", "best rate", "size", "of peak", "type"),),
+        caption=f"Fastest {kernels} of {where}, {SCOPE_WORDS[scope]}. * is the fastest.",
+        keys=(columns[0],),
+        blocks=(tuple(columns[1:]),),
         rows=tuple(lines),
         left=frozenset({"kernel", "type"}),
     ), sentences

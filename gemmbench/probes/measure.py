@@ -137,7 +137,7 @@ def _measure_arithmetic(task: _Task) -> Stages:
         evidence = Evidence(
             case.dtype,
             rate=work.flops / min(samples.seconds),
-            doubling=races.doubling(winner, 1, subject.tolerance, seconds=seconds),
+            doubling=races.doubling(winner, 1, subject.tolerance, task.policy.budget_s, seconds=seconds),
             event_over_wall=agreement,
             wrong_result=wrong,
             ceiling=upper_bound(task.device, case.dtype, case.ran_on == "matrix", row.max_mhz),
@@ -221,7 +221,8 @@ def _measure_memory(task: _Task, probe: MemoryProbe) -> Stages:
         winner = race.final(_FINALISTS, "the probe cannot be run: ")
         yield Staged("verifying")
         wrong = "; ".join(winner.verify("before").check.reasons)
-        twice = races.doubling(replace(winner, work=1), winner.work // 2, races.MEMORY.tolerance, launches=2)
+        single, tolerance = replace(winner, work=1), races.MEMORY.tolerance
+        twice = races.doubling(single, winner.work // 2, tolerance, task.policy.budget_s, launches=2)
         race.survivor = winner
     prepared, is_latency = winner.prepared, probe.kind == "latency"
     work = Work(bytes=prepared.unit.bytes * winner.work)

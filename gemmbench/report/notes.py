@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from gemmbench.model import units
 from gemmbench.model.device import HOST
 from gemmbench.model.instrument import is_too_slow
-from gemmbench.model.row import CHAIN, FAILED, NO_CLOCK, Row, Status
+from gemmbench.model.row import ADDS_IN_HALF, CHAIN, FAILED, NO_CLOCK, Row, Status
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean, clean_lines, counted
 from gemmbench.report.table import Cell, Note
@@ -137,6 +137,8 @@ def remarks(
     lines += [*doubts(rows, where, each), *uncertain(run, rows, where, scope), *_above_peak(run, rows, scope)]
     if any(NO_CLOCK in row.notes for row in rows if row.status == "ok"):
         lines.append(Note("", f"{NO_CLOCK[0].upper()}{NO_CLOCK[1:]}.", "dim"))
+    halves = dict.fromkeys((row.title, note) for row in rows for note in row.notes if ADDS_IN_HALF in note)
+    lines += [Note("", f"{clean(title)} {clean(note)}.", "yellow") for title, note in halves]
     if slow:
         budget = int(max(row.needs_s or 0.0 for row in slow)) + 1
         about = units.age(len(slow) * budget)

@@ -17,7 +17,7 @@ from rich.table import Table
 from rich.text import Text
 
 from gemmbench.model import units
-from gemmbench.model.device import HOST
+from gemmbench.model.device import HOST, driver_name
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
 from gemmbench.stats import rates
@@ -205,15 +205,16 @@ def heading(run: Run, device: int, dtype: str | None = None) -> tuple[str, ...]:
     With a data type, also the measured peaks that fractions refer to.
     """
     if device == HOST:
-        return (clean(run.header.host.cpu), "host", clean(run.header.host.blas))
+        return (run.header.host.label, "host", clean(run.header.host.blas))
     facts = run.header.devices[device]
-    name, driver = map(clean, facts.title.split(" | ", 1))
-    driver = _VERSION.sub(r"\1", driver.removeprefix(f"{name.split()[0]} "))
-    pieces = (name, driver, counted(facts.compute_units, "compute unit"))
+    driver = driver_name(facts).removeprefix(f"{facts.label.split()[0]} ")
+    driver = _VERSION.sub(r"\1", driver)
+    pieces = (facts.label, driver, counted(facts.compute_units, "compute unit"))
     if dtype is None:
         return pieces
     peaks = (
-        f"{dtype} {'tensor core peak' if matrix else 'peak'} {units.rate(top.rate, rates.is_integer(dtype))}"
+        f"{dtype} {'tensor core peak' if matrix else 'peak'} {'~' * rates.is_uncertain(top.run, top.row)}"
+        f"{units.rate(top.rate, rates.is_integer(dtype))}"
         for matrix in rates.units_used(run, device, dtype)
         if (top := rates.peak(run, device, dtype, matrix))
     )

@@ -280,8 +280,11 @@ def slowed(run: Run, row: Row) -> float:
 
 
 def burst_loss(row: Row, best_s: float) -> float:
-    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 for cached rows."""
-    bursts = row.conditions.control_s if row.conditions and not row.measured_utc else ()
+    """How much longer a row's slower control burst took than ``best_s``, as a fraction; 0 without bursts.
+
+    That of a cached row is high if the machine was slower when it was measured than it is now.
+    """
+    bursts = row.conditions.control_s if row.conditions else ()
     return max(0.0, max(bursts) / best_s - 1) if bursts else 0.0
 
 

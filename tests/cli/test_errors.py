@@ -8,6 +8,7 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -160,9 +161,8 @@ def test_one_sentence_and_nothing_overwritten(
 @pytest.mark.parametrize("number", [2**31, 2**63, 2**64, 10**30])
 def test_every_whole_number_has_a_maximum_that_is_named(number: int) -> None:
     commands = map(load_command, COMMANDS)
-    numbers = [
-        param.type for command in commands for param in command.params if isinstance(param.type, Whole)
-    ]
+    types = [param.type for command in commands for param in command.params]
+    numbers = [kind for kind in types if isinstance(kind, Whole)]
     assert len(numbers) > 20
     for kind in numbers:
         with pytest.raises(click.BadParameter, match=rf"{number} is .*(2147483647|65535|8)\.?$"):
@@ -195,6 +195,24 @@ def test_drivers_that_fail_while_they_are_listed(
     result = call("devices")
     assert result.stderr == f"gemmbench: listing the OpenCL devices failed: {sentence}\n"
     assert (result.exit_code, result.stdout) == (2, "")
+
+
+def test_a_device_without_a_context_is_named_and_another_is_measured(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = load("plots/cpu-intel-square.jsonl")
+    device = replace(run.header.devices[0], trouble=("it failed", "Mend it"))
+    save(str(tmp_path / "broken.jsonl"), replace(run, header=replace(run.header, devices=(device,))))
+    sentence = f"device 0 ({device.title}) cannot be used: it failed. Mend it"
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", f"{tmp_path}/broken.jsonl pocl")
+    assert sentence in " ".join(call("devices").stdout.split())
+    assert sentence[1:] in " ".join(call("doctor").stdout.split())
+    result = call("square", *QUICK)
+    assert result.stderr.startswith(f"{sentence}.\n")
+    assert "PoCL" in result.stdout
+    for command in ("square", "tune", "kernels --resources"):
+        result = call(*command.split(), "--kernel", "naive", "--device", "0")
+        assert (result.stderr, result.exit_code) == (f"gemmbench: {sentence}\n", 2)
 
 
 def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -106,7 +106,7 @@ REFUSED = {
     "schema of a file":   ("show run.jsonl --schema row",            "--schema takes no FILE"),
     "schema and sizes":   ("show --schema row --sizes 8",            "--schema takes no FILE"),
     "other kernel":       ("show run.jsonl --kernel cpu-packed",     "--kernel cpu-packed was not measured"),
-    "unknown kernel":     ("show run.jsonl --kernel nothing",        "--kernel nothing was not measured; there are"),
+    "unknown kernel":     ("show run.jsonl --kernel nothing",        "--kernel nothing was not measured"),
     "no kernel":          ("show run.jsonl --kernel ,",              "--kernel ',' was not measured"),
     "other size":         ("show run.jsonl --sizes 7",               "--sizes 7 was not measured; there"),
     "no size":            ("show run.jsonl --sizes many",            "--sizes takes whole numbers"),

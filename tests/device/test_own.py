@@ -76,6 +76,7 @@ def test_a_wrong_kernel_reports_where_it_is_wrong(tmp_path: Path, runs: GemmExec
     assert row.samples == {}
     assert "on the exact test; " in row.reason
     assert "(m 19, n 13, k 9, " in row.reason
+    assert row.reason.startswith("reads C although beta is 0: C held NaN; ") == (fault == "beta = 0 reads C")
     if "cells outside" not in row.reason:
         assert "in the tile of rows 0 to 7 and columns 0 to 7 " in row.reason
 
@@ -91,11 +92,58 @@ LAYOUT = [
 ]
 
 
+def test_a_kernel_may_read_c_if_another_beta_is_asked_for(tmp_path: Path, runs: GemmExecutor) -> None:
+    changes = [WRONG["beta = 0 reads C"]]
+    assert measured(tmp_path, runs, changes, Gemm(16, 16, 16, beta=0.5)).status == "ok"
+    assert measured(tmp_path, runs, changes, Gemm(16, 16, 16)).status == "wrong"
+
+
+def test_a_launch_in_one_direction_is_named_if_the_kernel_asks_for_two(
+    tmp_path: Path, runs: GemmExecutor
+) -> None:
+    """Only the tiles of the first row of tiles are computed."""
+    doubt = "; get_global_id(1) is always 0, because work_group has one direction; [8, 1] has two"
+    flat = [('work_group = ["TS", "TS"]', "work_group = [8]"), ('tile       = ["TS", "TS"]', "tile = [1, 8]")]
+    loop = measured_loop(tmp_path, runs, flat)
+    assert (loop.status, loop.reason.endswith(doubt)) == ("wrong", True)
+    assert measured_loop(tmp_path, runs, [*flat, ("[8]", "[8, 1]")]).status == "ok"
+
+
+def measured_loop(folder: Path, runs: GemmExecutor, changes: list[tuple[str, str]]) -> Row:
+    """A kernel without local memory, whose work-items are elements of C."""
+    text = MINE.replace("[8, 16]", "[8]")
+    for old, new in changes:
+        assert old in text
+        text = text.replace(old, new)
+    (folder / "mine.cl").write_text(text, encoding="utf-8")
+    (step,) = gemm_plan([runs.runtime.facts], [own_kernel(folder / "mine.cl")], [Gemm(16, 16, 16)])
+    assert isinstance(step, Case)
+    return in_process.measured(runs, step, QUICK)
+
+
 def test_layouts_are_brought_to_the_kernel(tmp_path: Path, runs: GemmExecutor) -> None:
     """Column-major, B transposed, no guard anywhere."""
     row = measured(tmp_path, runs, LAYOUT, Gemm(21, 13, 11, alpha=2.0, beta=0.5, ld=(11, 22, 23)))
     assert row.status == "ok", row.reason
     assert [launch.name for launch in row.launches] == ["pad", "transpose", "pad", "sgemm", "unpad"]
+
+
+def test_a_wrong_column_major_kernel_is_described_as_it_was_called(
+    tmp_path: Path, runs: GemmExecutor
+) -> None:
+    changes = [
+        ("tile ", 'order = "column-major"\ntile '),
+        ("row = get_global_id(1)", "row = get_global_id(0)"),
+        ("column = get_global_id(0)", "column = get_global_id(1)"),
+        ("A[row * lda + p]", "A[p * lda + row]"),
+        ("B[p * ldb + column]", "B[column * ldb + p]"),
+        ("C[row * ldc + column]", "C[column * ldc + row]"),
+    ]
+    assert measured_loop(tmp_path, runs, changes).status == "ok"
+    row = measured_loop(tmp_path, runs, [*changes, ("= sum;", "= sum + (row == 5 && column == 10);")])
+    assert "; C[5][10] is " in row.reason  # m is 13 and n is 19: the row-major product has 19 rows of 13
+    assert "in the tile of rows 0 to 7 and columns 8 to 15 (m 13, n 19, k 9, alpha 1, beta 0, " in row.reason
+    assert row.reason.endswith("lda 18, ldb 12, ldc 20)")
 
 
 def test_headers_are_those_next_to_the_file(

@@ -14,7 +14,7 @@ from rich.cells import cell_len
 from gemmbench import api
 from gemmbench.cli import main, running
 from gemmbench.ladder import order_of
-from gemmbench.model.row import NO_CLOCK
+from gemmbench.model.row import ADDS_IN_HALF, NO_CLOCK
 from gemmbench.model.run_file import load
 from gemmbench.report import table
 from gemmbench.report.progress import Progress
@@ -129,3 +129,10 @@ def test_lines_break_between_words_only(width: int, monkeypatch: pytest.MonkeyPa
 def test_a_message_in_a_file_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     api.say(SENTENCE)
     assert capsys.readouterr().err == f"{SENTENCE}\n"
+
+
+def test_a_saved_result_that_sums_of_half_have_changed_is_one_remark() -> None:
+    run = load(ROOT / "plots" / "cpu-intel-square.jsonl")
+    note = f"{ADDS_IN_HALF}: C is up to 50 % off"
+    noted = tuple(replace(row, notes=(note,)) if row.variant == "naive" else row for row in run.rows)
+    assert text(show(replace(run, rows=noted), order_of(run)), 80).count(f"naive {note}.\n") == 1

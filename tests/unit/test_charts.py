@@ -23,8 +23,9 @@ from matplotlib.text import Text
 from gemmbench import chart_views
 from gemmbench.charts import SUFFIXES, named
 from gemmbench.charts import pane as charts
-from gemmbench.charts.marks import size_axis, spread, thinned
+from gemmbench.charts.marks import looks, size_axis, spread, thinned
 from gemmbench.gemm import gemm_chart
+from gemmbench.ladder.variant import OWN
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.row import Check, Problem, Resources
 from gemmbench.model.run_file import Run
@@ -263,15 +264,47 @@ def named_lines(axes: Axes) -> set[str]:
 
 
 def test_at_most_eight_lines_have_a_colour_and_a_name() -> None:
+    """The best of the slowest family gives way to the second fastest kernel."""
     axes = only(draw(fake.fake_ladder(), "throughput"))
-    best = {"prefetch", "block4x4-v4", "image-4x8", "nv-mma"}  # of each family
+    best = {"prefetch", "image-4x8", "nv-mma", "nv-async"}
     assert named_lines(axes) == {"naive", *best, "numpy", "clblast", "cublas"}
     assert {"naive", *best, "numpy (host)", "clblast", "cublas"} <= set(texts(axes))
     assert not {"tiled", "coarse", "gpu-tile"} & set(texts(axes))
-    assert "Grey: 20 other kernels." in texts(axes)
+    assert "Grey: 20 other kernels. Pale bars: 95 % intervals." in texts(axes)
     lines = {str(line.get_label()): line for line in axes.lines}
     assert {str(lines[name].get_color()) for name in ("numpy", "clblast", "cublas")} == {"#000000"}
     assert len({str(lines[name].get_color()) for name in ("naive", *best)}) == 5
+
+
+def test_no_line_is_grey_while_a_colour_is_left() -> None:
+    """A sweep of four families and one library, whose second fastest kernel is of the fastest's family."""
+    names = (
+        "naive",
+        "tiled",
+        "register",
+        "prefetch",
+        "dot-v4",
+        "gpu-tile",
+        "nv-async",
+        "numpy",
+        "small",
+        "rect",
+    )
+    best = {name: float(number) for number, name in enumerate(names)}
+    shown = looks(best, {name: name for name in names}, fake.FAMILIES)
+    assert len(shown) == 8
+    assert {"naive", "small", "rect", "numpy", "nv-async"} <= shown.keys()
+    own = {**dict.fromkeys(("own1", "own2", "own3"), 0.5), **best}
+    families = {**fake.FAMILIES, **dict.fromkeys(("own1", "own2", "own3"), OWN)}
+    assert "own1" in looks(own, {name: name for name in own}, families)
+
+
+@pytest.mark.parametrize("kind", ["throughput", "host-device", "time"])
+def test_pale_bars_are_explained_where_they_are_drawn(kind: str) -> None:
+    note = "Pale bars: 95 % intervals."
+    run = fake.fake_square()
+    assert note in " ".join(texts(only(draw(run, kind))))
+    assert note not in " ".join(texts(only(draw(fake.fake_ladder_k(), "energy"))))
 
 
 def test_close_sizes_become_categories() -> None:

@@ -22,6 +22,7 @@ from gemmbench.measure import child as child_module
 from gemmbench.measure import machine
 from gemmbench.measure.child import (
     BUILD_OPTIONS,
+    POCL_CACHE,
     Pipe,
     Worker,
     WorkerError,
@@ -176,6 +177,11 @@ def on_host(child: Worker, variant: str = "plain") -> Handle:
 
 def pid(handle: Handle) -> int:
     return int(handle.batch("device", 1).seconds["pid"])
+
+
+@pytest.mark.parametrize(("dtype", "load"), [("float", ""), ("half", "plain half")])
+def test_a_handle_names_its_load_unless_it_is_of_float(child: Worker, dtype: str, load: str) -> None:
+    assert child.prepare(replace(case(), dtype=dtype), fake_runs.CPU, POLICY).load == load
 
 
 def test_it_says_what_it_is_and_what_a_driver_prints_is_no_answer(child: Worker) -> None:
@@ -385,6 +391,37 @@ def test_build_options_of_the_environment_do_not_reach_the_child(monkeypatch: py
         worker.opened()
     assert seen["GEMMBENCH_OTHER"] == "kept"
     assert BUILD_OPTIONS not in seen
+
+
+@pytest.mark.parametrize("chosen", ["", "folder", "missing"])
+def test_what_pocl_leaves_behind_is_deleted_with_the_process(
+    chosen: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PoCL kept each program that a killed process had built, though its compile cache was off."""
+    usual, users = tmp_path / "usual", tmp_path / chosen
+    (tmp_path / "folder").mkdir()
+    usual.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(usual))
+    monkeypatch.setenv(POCL_CACHE, str(users) if chosen else "")
+    seen: list[Path] = []
+
+    def popen(*_: object, env: dict[str, str], **__: object) -> None:
+        seen.append(Path(env[POCL_CACHE]))
+        if chosen != "missing":
+            (seen[0] / "uncached").mkdir()
+            (seen[0] / "uncached" / "program.bc").write_bytes(b"0")
+        raise FileNotFoundError
+
+    monkeypatch.setattr("gemmbench.measure.child.subprocess", subprocess)
+    monkeypatch.setattr(subprocess, "Popen", popen)
+    with Worker(make) as worker, pytest.raises(FileNotFoundError):
+        worker.opened()
+    (folder,) = seen
+    assert not folder.exists()
+    if chosen == "missing":
+        assert folder == users  # PoCL makes it
+    else:
+        assert folder.parent == (users if chosen else usual)
 
 
 # --- the host's BLAS has a process of its own ---------------------------------------------------------------

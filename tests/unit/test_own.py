@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from gemmbench import ladder
 from gemmbench.gemm import verify
-from gemmbench.gemm.verify import ExactTest
+from gemmbench.gemm.verify import ExactTest, Terms
 from gemmbench.ladder.own import formula, own_kernel, variant_of
 from gemmbench.ladder.variant import OWN, ParameterError
 from gemmbench.measure.child import decode, encode
@@ -442,7 +443,7 @@ def simulated(
 
 
 def kernel(run: verify.Run, without: tuple[str, ...] = ()) -> verify.Kernel:
-    return verify.Kernel(run, 16, without, (16, 16), room=16)
+    return verify.Kernel(run, 16, without, Terms((16, 16)), room=16)
 
 
 def whole(length: int) -> int:
@@ -470,6 +471,8 @@ FAULTS: dict[str, verify.Run] = {
 def test_a_wrong_kernel_is_wrong_on_the_exact_test(fault: str) -> None:
     reason = verify.exact_test_error(kernel(FAULTS[fault]), "float")
     assert "on the exact test; " in reason
+    cause = "reads C although beta is 0: C held NaN; "
+    assert reason.startswith(cause) == (fault == "reads C")
 
 
 @pytest.mark.parametrize("odd_k", [False, True])
@@ -489,6 +492,32 @@ def test_a_right_kernel_has_no_fault() -> None:
         lambda test: simulated(test, {"ldc": test.problem.n}, 1.0, 0.0), without=("alpha", "beta", "ldc")
     )
     assert verify.exact_test_error(bare, "float") == ""
+
+
+def test_a_kernel_that_reads_c_is_right_for_a_user_who_asks_for_another_beta() -> None:
+    reads = replace(kernel(FAULTS["reads C"]), may_read_c=True)
+    assert verify.exact_test_error(reads, "float") == ""
+    wrong = replace(kernel(FAULTS["no beta"]), may_read_c=True)
+    assert "on the exact test; " in verify.exact_test_error(wrong, "float")
+    nothing = replace(kernel(FAULTS["nothing"]), may_read_c=True)
+    assert "on the exact test; " in verify.exact_test_error(nothing, "float")
+
+
+def test_a_column_major_kernel_is_spoken_of_in_its_own_terms() -> None:
+    terms = Terms((16, 32), by_columns=True)
+    test = ExactTest.of(Gemm(35, 69, 17, alpha=2.0, beta=-1.0))
+    described = "m 69, n 35, k 17, alpha 2, beta -1, lda 74, ldb 20, ldc 76"
+
+    result = simulated(test)
+    result[20 * test.layout.ldc + 40] += 1  # row 40 and column 20 of the kernel's C
+    reason = test.error(result, terms)
+    assert "; C[40][20] is " in reason
+    assert reason.endswith(f", in the tile of rows 32 to 63 and columns 16 to 31 ({described})")
+
+    result = simulated(test)
+    result[69] = -1
+    reason = test.error(result, terms)
+    assert f"the first is C[69][0], -1, where C has 69 rows of 35 ({described})" in reason
 
 
 def test_the_first_wrong_element_is_shown_with_its_tile() -> None:

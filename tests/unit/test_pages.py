@@ -117,9 +117,27 @@ def test_the_top_has_a_sentence_a_chart_and_six_rows() -> None:
     assert page.chart.kind == "throughput"
     assert page.table is not None
     assert len(page.table.rows) == 6
-    assert [cell.best for cell in page.table.rows[0]] == [False, False, True, False, False, False]
+    assert [cell.best for cell in page.table.rows[0]] == [False, True, False, False]
     shown = Parsed(report_html([fake.fake_square()], Wanted(charts=("throughput", "ladder"))))
     assert len([tag for tag, _ in shown.tags if tag == "svg"]) == 2, "no chart is there twice"
+
+
+@pytest.mark.parametrize(
+    ("run", "caption", "columns"),
+    [
+        (fake.fake_square(), "Fastest float kernels of Intel Xeon Processor, ", []),
+        (fake.fake_many(), "Fastest kernels of Intel Xeon Processor, ", ["type"]),
+    ],
+)
+def test_one_device_or_type_has_no_column(run: Run, caption: str, columns: list[str]) -> None:
+    table = content.page([run], NO_CHARTS).table
+    assert table is not None
+    assert table.caption.startswith(caption)
+    assert list(table.columns) == ["kernel", "best rate", "size", "of peak", *columns]
+    both = content.page([run, on_another(fake.fake_square(), 3.0)], NO_CHARTS).table
+    assert both is not None
+    assert both.columns[0] == "device"
+    assert both.caption.split(" of ")[1].startswith("each device, ")
 
 
 def test_runs_without_a_fastest_kernel_have_a_table() -> None:

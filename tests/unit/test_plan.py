@@ -12,6 +12,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.options.measuring import SquareOptions
 from gemmbench.plan import alternating_with, gemm_plan, peak_plan, quick_widths
+from tests import fake_runs
 
 DEVICE = DeviceFacts(
     index=0,
@@ -83,6 +84,21 @@ def test_variants_are_interleaved_problem_by_problem() -> None:
     assert {name for _, _, name, *_ in keys} == {variant.name for variant in VARIANTS}
 
 
+@pytest.mark.parametrize(
+    ("name", "dtype", "notes"),
+    [
+        ("nv-mma", "tf32", ["the tensor cores cut operands off to tf32: up to twice the error of rounding"]),
+        ("cublas", "tf32", ["cublas rounds operands to tf32, to nearest"]),
+        ("nv-mma", "half", []),
+    ],
+)
+def test_rows_of_tf32_say_who_makes_the_operands_shorter(name: str, dtype: str, notes: list[str]) -> None:
+    nvidia = replace(fake_runs.GPU, compute_capability=(9, 0))
+    (case,) = gemm_plan([nvidia], [BY_NAME[name]], [Gemm(64, 64, 64, dtype)])
+    assert isinstance(case, Case)
+    assert list(case.notes) == notes
+
+
 def test_the_host_is_measured_once_for_several_devices() -> None:
     plan = gemm_plan([DEVICE, DEVICE], [BY_NAME["naive"], BY_NAME["numpy"]], SQUARE)
     assert [step.device for step in plan if isinstance(step, Case)] == [0, -1, 1]
@@ -134,6 +150,10 @@ def test_what_does_not_fit_is_skipped_before_it_runs() -> None:
     assert "C needs 381 MiB, the device allows 256 MiB" in skipped(DEVICE, one_buffer, "naive")
     in_all = replace(DEVICE, max_alloc_bytes=1 << 30)
     assert "of device memory, the device has" in skipped(in_all, Gemm(11_000, 11_000, 11_000), "naive")
+    # NVIDIA's driver allocates more than it reports, up to what is free.
+    nvidia = replace(DEVICE, platform="NVIDIA CUDA", type="gpu")
+    (step,) = gemm_plan([nvidia], [BY_NAME["naive"]], [Gemm(8500, 8500, 8500)])
+    assert isinstance(step, Case)
     roomy = replace(DEVICE, max_alloc_bytes=1 << 50, global_mem_bytes=1 << 50)
     assert "32-bit indexing" in skipped(roomy, Gemm(60_000, 60_000, 1), "naive")
 

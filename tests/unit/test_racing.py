@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.instrument import Handle, LostError, NotMeasuredError
 from gemmbench.model.row import Parameters, Work
+from gemmbench.probes import race as race_module
 from gemmbench.probes.race import Race, doubling, trips_for
 from tests.fake_probes import FakeProbes, refusal
 from tests.unit.test_plan import DEVICE
@@ -148,10 +150,23 @@ def test_the_note_has_each_choice_that_differed() -> None:
         assert found.note() == expected
 
 
+@pytest.mark.parametrize(("budget_s", "runs"), [(0.005, 4), (0.05, 12), (0.3, 24), (10.0, 24)])
+def test_a_smaller_budget_doubts_a_doubling_for_less_time(
+    budget_s: float, runs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A pair of launches takes 30 ms. Six budgets, of at most 24 pairs."""
+    fake = instrument()
+    folded = fake.prepare(Case("peak", 0, "flops", "float", scripted(1e-6)), DEVICE, POLICY)
+    fake.ignored_past = 15_000
+    monkeypatch.setattr(race_module, "time", SimpleNamespace(perf_counter=fake.clock))
+    assert doubling(folded, 10_000, 0.05, budget_s) == pytest.approx(1.5)
+    assert sum(entry[0] == "batch" for entry in fake.log) == 2 * runs
+
+
 def test_twice_the_work_differs_from_work_that_is_not_done() -> None:
-    assert doubling(handle(1e-6), 10_000, 0.05) == pytest.approx(2.0)
+    assert doubling(handle(1e-6), 10_000, 0.05, 1.0) == pytest.approx(2.0)
     fake = instrument()
     folded = fake.prepare(Case("peak", 0, "flops", "float", scripted(1e-6)), DEVICE, POLICY)
     fake.ignored_past = 10_000
-    assert doubling(folded, 10_000, 0.05) == pytest.approx(1.0)
-    assert doubling(folded, 1000, 0.05, launches=2) == pytest.approx(2.0)
+    assert doubling(folded, 10_000, 0.05, 1.0) == pytest.approx(1.0)
+    assert doubling(folded, 1000, 0.05, 1.0, launches=2) == pytest.approx(2.0)

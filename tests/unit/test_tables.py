@@ -5,6 +5,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any, cast
 
 import pytest
 from rich.cells import cell_len
@@ -16,9 +17,10 @@ from gemmbench.gemm import shape_tables, sweep_table
 from gemmbench.model import units
 from gemmbench.model.case import Policy
 from gemmbench.model.device import Conditions
-from gemmbench.model.row import Check, Energy, Partner, Problem, Row, Scope, Work
+from gemmbench.model.row import Check, Energy, Parameters, Partner, Problem, Row, Scope, Work
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, clean_lines
+from gemmbench.pages import Wanted, report_html
 from gemmbench.probes import peak_table
 from gemmbench.report.table import Cell, Entry, Sheet, _split_columns, catalogue, entry_page, stack
 from gemmbench.stats import rates
@@ -245,7 +247,7 @@ def test_what_several_rows_lack_in_time_is_said_once() -> None:
 
 def test_names_of_others_are_no_markup() -> None:
     table = text(show(fake.fake_troubled()), 120)
-    assert '[bold]x[/], <b>&"$x^2$`' in table
+    assert '[bold]x[/] | <b>&"$x^2$`' in table
     assert "[/nope] `x` | unknown" in table
     assert "\x1b" not in table
 
@@ -417,7 +419,7 @@ def test_parameters_tell_series_of_one_variant_apart() -> None:
 
 def test_a_kernel_that_was_measured_again_keeps_its_name() -> None:
     def rows(edge: int) -> tuple[Row, ...]:
-        given: dict[str, int | float | str] = {"TS": edge, "PAD": 1}
+        given: Parameters = {"TS": edge, "PAD": 1}
         return tuple(fake.gemm_row("tiled", Problem(n, n, n), 2.0, parameters=given) for n in (64, 64, 128))
 
     table = text(sweep(Run(fake.header(("square",)), rows(8)), "m"), 120)
@@ -627,3 +629,33 @@ def test_exports_have_the_ratio_and_null_where_there_is_none() -> None:
     (tiled,) = [row for row in rows if row["variant"] == "tiled" and row["m"] == 2048]
     assert {tiled[name] for name in tiled if name.startswith("versus")} == {None}
     assert "versus,versus_ratio,versus_low,versus_high,versus_scope" in to_csv(fake.fake_square())
+
+
+NAMELESS = ["", " ", "\t\x01\n", "\u202e\ufeff", "\ud800", "a | b"]
+
+
+@pytest.mark.parametrize("name", NAMELESS, ids=map(ascii, NAMELESS))
+@pytest.mark.parametrize("field", ["name", "platform", "driver", "cpu"])
+def test_a_device_may_have_any_name_or_none(field: str, name: str) -> None:
+    run = fake.fake_square()
+    device, host = run.header.devices[0], run.header.host
+    if field == "cpu":
+        host = replace(host, cpu=name)
+    else:
+        device = replace(device, **cast(Any, {field: name}))
+    run = replace(run, header=replace(run.header, devices=(device,), host=host))
+    pages = [text(show(run, fake.ORDER, verbose)) for verbose in (False, True)]
+    pages += [
+        to_markdown(run, fake.ORDER),
+        text(devices_table([device], host)),
+        report_html([run], Wanted(charts=())),
+    ]
+    assert all(pages)
+    assert ", ," not in pages[0]
+    assert "  ," not in pages[3]
+    if field == "name" and not clean(name):
+        stand_in = "Intel(R) Corporation"
+        assert pages[0].startswith(f"{stand_in}, Intel OpenCL 2026.22, 2 compute units, ")
+        assert f"0  {stand_in}, cpu" in pages[3]
+        assert to_csv(run).count(stand_in) == sum(row.device >= 0 for row in run.rows)
+        assert replace(device, vendor=name).label == "unnamed device"
