@@ -208,12 +208,12 @@ def _fastest(shown: Sequence[Run], runs: Sequence[Run]) -> tuple[Sheet | None, l
                 share = f", {of_peak} of the measured peak" if fraction else ""
                 best = f"{figure} ({dtype}) at {row.problem.title}"
                 sentences.append(f"{name} is the fastest on {device}: {best}{share}.")
-    kernels = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
+    ranked = "kernels" if len(dtypes) > 1 else f"{dtypes[0]} kernels"
     where = "each device" if len(devices) > 1 else devices[0]
     columns = ["device"] * (len(devices) > 1) + ["kernel", "best rate", "size", "of peak"]
     columns += ["type"] * (len(dtypes) > 1)
     return Sheet(
-        caption=f"Fastest {kernels} of {where}, {SCOPE_WORDS[scope]}. * is the fastest.",
+        caption=f"Fastest {ranked} of {where}, {SCOPE_WORDS[scope]}. * is the fastest.",
         keys=(columns[0],),
         blocks=(tuple(columns[1:]),),
         rows=tuple(lines),
