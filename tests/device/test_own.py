@@ -146,7 +146,7 @@ def test_a_wrong_column_major_kernel_is_described_as_it_was_called(
     assert row.reason.endswith("lda 18, ldb 12, ldc 20)")
 
 
-def test_headers_are_those_beside_the_file(
+def test_headers_are_those_next_to_the_file(
     tmp_path: Path, runs: GemmExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The current folder has a header of the same name that would be wrong."""

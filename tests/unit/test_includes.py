@@ -194,7 +194,7 @@ def test_common_clh_is_there_once(tmp_path: Path) -> None:
     assert live(text)[-1] == "REAL r;"
 
 
-def test_a_header_is_found_beside_the_file_that_includes_it(tmp_path: Path) -> None:
+def test_a_header_is_found_next_to_the_file_that_includes_it(tmp_path: Path) -> None:
     headers = {"lib/a.h": '#include "b.h"\n', "lib/b.h": "int inner;\n", "b.h": "int outer;\n"}
     text = own_file(written(tmp_path, '#include "lib/a.h"\n', headers)).text
     assert live(text) == ["int inner;"]
