@@ -223,7 +223,7 @@ def test_a_reading_that_the_binding_lacks_is_not_known(monkeypatch: pytest.Monke
     board = gauge(monkeypatch, **HOT)
     monkeypatch.delattr(pynvml, "nvmlDeviceGetCurrentClocksEventReasons")
     monkeypatch.setattr(pynvml, "nvmlDeviceGetTemperature", lambda *_: b"54 degrees")
-    assert board.read(5.0) == Reading(5.0, 1440.0, 1980.0, 692.0, None, ("power",))
+    assert board.read(5.0) == Reading(5.0, 1440.0, 1980.0, 692.0, None, ("power",), "mean")
 
 
 def test_without_nvml_a_gpu_is_watched_blindly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +240,7 @@ def test_a_cpus_rows_are_warmed_up_for_half_the_time_of_a_gpus() -> None:
 
 def test_only_a_device_that_reports_limits_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     board = gauge(monkeypatch, **HOT)
-    assert (Monitor(fake.CPU).limit_s, Monitor(fake.GPU, board.read).limit_s) == (0.0, 0.3)
+    assert (Monitor(fake.CPU).limit_s, Monitor(fake.GPU, board.read).limit_s) == (0.0, 0.35)
 
 
 def test_the_coarser_of_two_timers_counts() -> None:
