@@ -11,7 +11,7 @@ import pytest
 from gemmbench.gemm.opencl_bench import GemmBench
 from gemmbench.ladder import BY_NAME
 from gemmbench.measure import machine
-from gemmbench.measure.child import Worker
+from gemmbench.measure.child import POCL_CACHE, Worker
 from gemmbench.measure.sampling import alone, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -104,7 +104,7 @@ def test_the_hosts_clock_holds_the_devices_batch(device: DeviceFacts) -> None:
 def test_the_measuring_process_leaves_no_file(
     device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(POCL_CACHE, str(tmp_path))
     with Worker(machine.default) as worker:
         here = next(each for each in worker.devices()[0] if each.address == device.address)
         (case,) = gemm_plan([here], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
