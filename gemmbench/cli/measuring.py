@@ -12,7 +12,6 @@ from gemmbench import api
 from gemmbench.cli import EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import Grouped, takes
 from gemmbench.gemm.workloads import SETS
-from gemmbench.ladder import LADDER
 from gemmbench.model.dtypes import GEMM_DTYPES
 from gemmbench.model.kernel_files import opening
 from gemmbench.model.units import age, clean, counted, listed
@@ -167,12 +166,12 @@ def tune(options: TuneOptions) -> None:
 def _forget(options: TuneOptions) -> None:
     """Delete the device's tuned presets and print each, or say that there are none.
 
-    Without --kernel, forget all built-in kernels; without --dtype, all types. --device must match one device.
+    Without --kernel, forget all kernels; without --dtype, all types. --device must match one device.
     """
-    names = (options.variant.name,) if options.variant else LADDER
+    name = options.variant.name if options.variant else None
     dtypes = GEMM_DTYPES if options.dtype is None else (options.only_dtype,)
     with tuning.selected(options.device, api.make_machine) as (_, device, _host):
-        gone = tuning.forget(device, names, dtypes)
+        gone = tuning.forget(device, name, dtypes)
         for preset in gone:
             running.say(f"Forgot {preset.variant} {preset.dtype}: {listed(preset.parameters)}")
         if not gone:

@@ -102,11 +102,6 @@ def share(fraction: float | None) -> str:
     return f"{fraction * 100:.{0 if fraction >= 0.0995 else 1}f} %"
 
 
-def ratio(value: float) -> str:
-    """One time over another, near 1 as a rule: ``1.023``."""
-    return f"{value:.3f}" if math.isfinite(value) else "-"
-
-
 _MOST_LINES = 6
 _HIDDEN = {"Cc", "Cf", "Cs"}  # control, format (such as right-to-left override), lone surrogates
 

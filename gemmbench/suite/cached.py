@@ -254,15 +254,13 @@ class TunedPresets(_Cache[Preset]):
         others = (other for other in self._rows(device) if other.purpose != preset.purpose)
         return self._write(device, (*others, preset))
 
-    def forget(
-        self, device: DeviceFacts, variants: Sequence[str], dtypes: Sequence[str]
-    ) -> tuple[Preset, ...]:
-        """Delete the tuned presets with one of these variants and data types, and return them.
+    def forget(self, device: DeviceFacts, variant: str | None, dtypes: Sequence[str]) -> tuple[Preset, ...]:
+        """Delete the tuned presets of a variant (None: of every one) and these types, and return them.
 
         If the file cannot be written, a note says so, and the presets are returned anyway.
         """
         rows = self._rows(device)
-        deleted = tuple(each for each in rows if each.variant in variants and each.dtype in dtypes)
+        deleted = tuple(each for each in rows if variant in (None, each.variant) and each.dtype in dtypes)
         if deleted:
             self._write(device, (each for each in rows if each not in deleted))
         return deleted

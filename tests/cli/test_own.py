@@ -218,6 +218,13 @@ def test_no_output_replaces_a_kernel(call: Call, mine: Path, words: tuple[str, .
     assert not Path("mine.toml").exists()
 
 
+def test_tune_forgets_them_without_their_file(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GEMMBENCH_FAKE_GAINS", "TS=32 1.5")
+    assert "The winner is saved" in flat(call("tune", *MINE, "--sizes", "64", "--budget", "5").stdout)
+    assert call("tune", "--forget").stdout == "Forgot mine float: TS=32\n"
+    assert call("tune", "--forget", *MINE).stdout.startswith("Nothing is saved for this in ")
+
+
 def test_kernels_lists_and_describes_them(call: Call) -> None:
     listed = call("kernels", *MINE).stdout
     assert listed.index("own kernels") < listed.index("libraries")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -163,12 +164,21 @@ def again_where_noise_hides_it(folder: Path, scripts: list[tuple[str, bool]]) ->
     return run(folder, scripts)
 
 
-@pytest.mark.parametrize(("server", "broken"), [("github", False), ("gitlab", True)])
-def test_my_kernels(server: str, broken: bool, tmp_path: Path) -> None:
-    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says."""
+@pytest.mark.parametrize(
+    ("server", "broken", "is_new"),
+    [("github", False, False), ("github", False, True), ("gitlab", True, False), ("gitlab", False, True)],
+)
+def test_my_kernels(server: str, broken: bool, is_new: bool, tmp_path: Path) -> None:
+    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says.
+
+    New: the change adds the kernel.
+    """
     for folder in ("kernels", "before/kernels"):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "mine.cl").write_text(MINE, encoding="utf-8")
+        (tmp_path / folder / "part.h").write_text("#define PART 1\n", encoding="utf-8")
+        (tmp_path / folder / "mine.cl").write_text(f'{MINE}#include "part.h"\n', encoding="utf-8")
+    if is_new:
+        shutil.rmtree(tmp_path / "before" / "kernels")
     if broken:
         (tmp_path / "kernels" / "mine.cl").write_text(MINE.replace("= sum;", "= sum + 1;"), encoding="utf-8")
     judge(server, "my-kernels", tmp_path, "mine" if broken else "", "broken")

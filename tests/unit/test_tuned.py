@@ -88,8 +88,8 @@ def test_the_newest_wins_and_the_others_stay(tmp_path: Path) -> None:
 def test_what_is_forgotten_is_gone_and_the_rest_is_not(tmp_path: Path) -> None:
     double = replace(PRESET, dtype="double")
     store = kept(tmp_path, PRESET, double)
-    assert store.forget(fake.CPU, ("tiled",), ("float",)) == ()
-    assert store.forget(fake.CPU, ("register", "tiled"), ("float",)) == (PRESET,)
+    assert store.forget(fake.CPU, "tiled", ("float",)) == ()
+    assert store.forget(fake.CPU, None, ("float",)) == (PRESET,)
     assert store.find(fake.CPU, REGISTER, "float") is None
     assert store.find(fake.CPU, REGISTER, "double")
 
@@ -100,7 +100,7 @@ def test_a_corrupt_file_costs_a_note_and_the_next_winner_mends_it(tmp_path: Path
     assert store.find(fake.CPU, REGISTER, "float") is None
     (note,) = store.notes
     assert note.startswith("cannot read tuned presets, so the shipped ones are used: ")
-    assert store.forget(fake.CPU, ("register",), ("float",)) == ()
+    assert store.forget(fake.CPU, "register", ("float",)) == ()
     assert store.path(fake.CPU).read_text() == "{"
     assert store.keep(fake.CPU, PRESET)
     assert TunedPresets(tmp_path).find(fake.CPU, REGISTER, "float")

@@ -130,6 +130,17 @@ def test_sizes_over_the_time_limit_are_reported(tmp_path: Path) -> None:
     assert len(found.comparisons) == 4
 
 
+def test_time_that_the_search_leaves_is_for_the_finals(tmp_path: Path) -> None:
+    """All of a small space is measured long before the budget ends."""
+    whole = rules.space(REGISTER, fake.CPU, (PROBLEM,))
+    few = replace(whole, configurations=tuple(sorted(whole.configurations, key=tuner.speed)[-8:]))
+    machine = Machine()
+    found = run(tmp_path / "t.jsonl", machine, budget_s=40.0, space=few)
+    assert len(of_search(machine)) <= 9
+    assert [one.reason for one in found.comparisons] == ["", "", "", ""]
+    assert machine.now <= 40.0 * 1.1
+
+
 def test_the_shipped_preset_stays_where_it_is_the_best(tmp_path: Path) -> None:
     shipped = REGISTER.preset("cpu-intel")
     machine = Machine(gflops=lambda case: 50.0 if case.parameters == shipped else 20.0)
