@@ -174,7 +174,7 @@ def test_show_is_what_the_command_printed(scope: str) -> None:
     assert shown.startswith(text(workloads(run, scope, fake.ORDER)))
     assert ("in the kernel alone" in shown) == (scope == "kernel")
     verbose = text(show(run, fake.ORDER, verbose=True))
-    assert "* best of its problem" in verbose
+    assert "* fastest of its problem" in verbose
 
 
 def test_a_table_for_each_device_and_type() -> None:
