@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import time
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
@@ -38,6 +39,7 @@ from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
 LOOKS = 2  # further measurements of a suspicious row
+_AA_SHARE = 0.95  # of the rows, for the conclusion
 _CONTROL_LIMIT = 1.5  # a control row that changed by more than this shows nothing about other rows
 
 
@@ -60,6 +62,10 @@ class Job:
     options: CheckOptions = field(default_factory=CheckOptions)
     file: RunFile | None = None
     rows: list[Row] = field(default_factory=list)
+
+    @cached_property
+    def patience_s(self) -> float:
+        return PATIENCE_S if self.options.patience is None else self.options.patience
 
     @cached_property
     def steps(self) -> session.Steps:
@@ -253,8 +259,7 @@ def _alternate(
     A slower row is measured until it was slower in two more rounds, and a row that cannot be judged until the
     patience of the command is used up. After a failure, the candidate is not measured again.
     """
-    patience_s = job.options.patience
-    end_s = time.monotonic() + (PATIENCE_S if patience_s is None else patience_s)
+    end_s = time.monotonic() + job.patience_s
 
     def is_open(each: Candidate) -> bool:
         line = _final_line(job, each)
@@ -461,7 +466,8 @@ class AAReport:
     @property
     def min_threshold(self) -> float | None:
         """The difference, as a fraction, that 95 % of the rows do not exceed; None without rows."""
-        return verdicts.usual_spread([row.min_threshold for row in self.rows])
+        ordered = sorted(row.min_threshold for row in self.rows)
+        return ordered[math.ceil(_AA_SHARE * len(ordered)) - 1] if ordered else None
 
 
 def aa_report(runs: Sequence[Run], rules: Rules) -> AAReport:
@@ -505,7 +511,7 @@ def aa_sheets(report: AAReport) -> list[Sheet]:
     text = "No row was measured twice: run-to-run variation is unknown."
     if report.min_threshold is not None:
         threshold, rows = rounded_percent(report.min_threshold), counted(len(report.rows), "row")
-        text = f"95 % of {rows} differ by at most {threshold} from run to run."
+        text = f"{rounded_percent(_AA_SHARE)} of {rows} differ by at most {threshold} from run to run."
     unfit = verdicts.why_unfit([row.min_threshold for row in report.rows])
     advice = unfit or "With these runs as baselines, check adds a row's difference to its --threshold."
     notes = (Note("", text, "bold"), *([Note("", advice, "yellow" if unfit else "")] if report.rows else []))

@@ -34,7 +34,6 @@ ROW_LIMIT = 1.5  # a row of a GPU fails above this, as does a row that `check` m
 CPU_LIMIT = 2.0  # a row of a CPU, if no other program ran
 _LEAST_PAIRS = 12  # interleaved: six samples are the fewest whose range encloses the median with 95 %
 _CONTROL = 0.05  # control bursts that differ by more than this show another program
-_USUAL = 0.95  # of the rows, for how much runs differ
 
 Verdict = Literal[
     "slower", "broken", "resources changed", "possibly slower", "missing", "not comparable", "cannot tell",
@@ -247,22 +246,17 @@ def _counted_ratio(line: ComparedRow) -> float:
     return line.ratio.smaller if line.ratio and is_above else 1.0
 
 
-def usual_spread(spreads: Sequence[float]) -> float | None:
-    """The difference between runs, as a fraction, that 95 % of the rows do not exceed; None without rows."""
-    return sorted(spreads)[math.ceil(_USUAL * len(spreads)) - 1] if spreads else None
-
-
 def why_unfit(spreads: Sequence[float]) -> str:
-    """Why times of another run show nothing on a machine whose unchanged runs differ this much, or "".
+    """Why stored times show nothing on a machine whose unchanged runs differ by these fractions, or "".
 
-    They do if the differences are as large as the change at which a row fails.
+    They do if half of the rows differ by less than the change at which a row fails.
     """
-    usual = usual_spread(spreads)
-    if usual is None or usual <= ROW_LIMIT - 1:
+    typical = median(spreads or [0.0])
+    if typical <= ROW_LIMIT - 1:
         return ""
     return (
-        f"Unchanged runs differ by up to {percent(usual)}: this machine is unfit for stored times. Use check "
-        "--against."
+        f"Unchanged runs differ by {percent(typical)} or more in half of the rows: this machine is unfit for "
+        "stored times. Use check --against."
     )
 
 

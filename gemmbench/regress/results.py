@@ -63,13 +63,14 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
     """Build the table of a device: its changed rows with a ratio, the worst first. Notes sum up the others.
 
     It has a column of intervals if they are known. With `every`, unchanged rows are in the table instead, and
-    it has columns for thresholds and, between runs, for ratios of minima.
+    it has columns for the ratios of minima between runs and for different thresholds.
     """
     order, typed = list(VERDICTS), _is_typed(comparison)
     shown = [line for line in lines if line.ratio and (every or line.verdict not in SUMMED_UP)]
     shown.sort(key=lambda line: (order.index(line.verdict), -_size(line)))
     has_interval = any(map(interval, shown))
-    between_runs = every and not comparison.rules.interleaved
+    has_minima = every and not comparison.rules.interleaved
+    has_thresholds = every and len({line.threshold for line in shown}) > 1
 
     def cells(line: ComparedRow) -> Iterator[Cell]:
         style = STYLES[line.verdict]
@@ -78,11 +79,11 @@ def _sheet(comparison: Comparison, lines: Sequence[ComparedRow], every: bool) ->
         yield from (Cell(row_name(line.row, typed)), *(Cell(mark + time(value)) for mark, value in times))
         yield Cell(change(line.ratio.median) if line.ratio else "", style=style)
         yield from [Cell(interval(line), style=style)] if has_interval else []
-        yield Cell(_counted([line]) if line.verdict == "within" else line.verdict, style=style)
-        yield from [Cell(change(line.ratio.minima) if line.ratio else "")] if between_runs else []
-        yield from [Cell(units.percent(line.threshold))] if every else []
+        yield Cell(_words(line), style=style)
+        yield from [Cell(change(line.ratio.minima) if line.ratio else "")] if has_minima else []
+        yield from [Cell(units.percent(line.threshold))] if has_thresholds else []
 
-    more = [*(["by minima"] if between_runs else []), *(["threshold"] if every else [])]
+    more = [*(["by minima"] if has_minima else []), *(["threshold"] if has_thresholds else [])]
     columns = (*_labels(comparison), "change", *(["interval"] if has_interval else []), "result")
     return Sheet(
         heading=tuple(map(clean, lines[0].device.split(" | ", 1))),
@@ -131,6 +132,11 @@ def _summed_up(lines: Sequence[ComparedRow], are_more: bool, typed: bool) -> Ite
             largest = max(alike, key=_size)
             changed = change(largest.ratio.median) if largest.ratio else ""
             yield f"{rows} {what}, the largest {changed} ({row_name(largest.row, typed)})"
+
+
+def _words(line: ComparedRow) -> str:
+    """The verdict as a reader sees it: ``slower``, ``within 10 %``."""
+    return _within([line]) if line.verdict == "within" else line.verdict
 
 
 def _within(lines: Sequence[ComparedRow]) -> str:
@@ -257,7 +263,7 @@ def sentence(line: ComparedRow) -> str:
     changes = clean(line.resources) if line.verdict != "resources changed" else ""
     more = (clean(line.reason), _would_find(smallest) if smallest is not None else "", changes)
     ends, times = interval(line), f"{time(line.base_s)} to {time(line.new_s)}"
-    shown = f"{line.verdict}: {change(line.ratio.median)}{f' ({ends})' if ends else ''}"
+    shown = f"{_words(line)}: {change(line.ratio.median)}{f' ({ends})' if ends else ''}"
     return "; ".join(filter(None, (f"{shown}, {times}, threshold {units.percent(line.threshold)}", *more)))
 
 
