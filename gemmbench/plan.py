@@ -512,7 +512,7 @@ def rebuild(
             known = probes.get(position, {})  # of the host there are none
             step = known.get(replace(row, device=0).key) or _unknown(row, f"probe {row.variant} so")
         if isinstance(step, Skip):
-            steps.append(Skip(replace(step.row, device=position)))
+            steps.append(Skip(replace(step.row, device=position, given=row.given)))
             continue
         values = row.parameters if former and row.parameters != step.parameters else None
         step = replace(step, device=position, former=former, given=row.given, former_parameters=values)

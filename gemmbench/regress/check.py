@@ -370,11 +370,9 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
         min(each.smaller for each in ratios),
     )
     line = verdicts.with_times(line, old, new)
-    why = verdicts.doubt([*rows[0], *rows[1]], is_strict=False)
-    line = verdicts.judge(
-        rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT, why and f"{why}: stop other programs"
-    )
-    return replace(line, verdict="cannot tell") if line.reason else line
+    why = verdicts.disturbance([pair for pair in (*rows[0], *rows[1]) if is_on_cpu(*pair)])
+    why = why and f"{why}: stop other programs"
+    return verdicts.judge(rules, line, every, verdicts.spread(old), verdicts.ROW_LIMIT, why)
 
 
 def _as_broken(line: ComparedRow, row: Row) -> ComparedRow:

@@ -392,9 +392,10 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
     line = with_times(line, old, new)
     line = replace(line, uncertain=(any_uncertain(sides[0]), any_uncertain(sides[1])))
     limit = CPU_LIMIT if is_on_cpu(first.run, first.rows[key]) else ROW_LIMIT
-    why = doubt([*sides[0], *sides[1]], is_strict=rules.given_threshold(line.row) is None)
-    why = why and f"{why}: measure again with gemmbench check BASE"
-    return judge(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, why)
+    rows = [(run, row) for side in sides for run, row in side if is_on_cpu(run, row)]
+    doubts = disturbance(rows), doubt(rows) if rules.given_threshold(line.row) is None else ""
+    why = (each and f"{each}: measure again with gemmbench check BASE" for each in doubts)
+    return judge(rules, line, ratio(median_cost(old), median_cost(new)), spread(old), limit, *why)
 
 
 def with_times(line: ComparedRow, old: Sequence[Cost], new: Sequence[Cost]) -> ComparedRow:
@@ -425,33 +426,39 @@ def any_uncertain(rows: Sequence[tuple[Run, Row]]) -> bool:
     return any(is_uncertain(run, row) for run, row in rows)
 
 
-def doubt(rows: Sequence[tuple[Run, Row]], is_strict: bool) -> str:
-    """Why rows on a CPU may be slow because of other programs, or "". Other rows do not count.
+def disturbance(rows: Sequence[tuple[Run, Row]]) -> str:
+    """Why a change of rows on a CPU is probably that of other programs, or "": control bursts over 5 % apart.
 
-    The reasons are control bursts over 5 % apart, or (if strict) missing ones or an uncertain figure. A
-    control burst is a short run of a fixed kernel before and after a row.
+    A control burst is a short run of a fixed kernel before and after a row.
     """
-    rows = [(run, row) for run, row in rows if is_on_cpu(run, row)]
-    bursts = [row.conditions.control_s if row.conditions else () for _, row in rows]
-    every = [seconds for several in bursts for seconds in several]
-    if is_strict and any_uncertain(rows):
+    bursts = [seconds for _, row in rows if row.conditions for seconds in row.conditions.control_s]
+    is_disturbed = bursts and max(bursts) > (1 + _CONTROL) * min(bursts)
+    return f"control bursts differ by more than {percent(_CONTROL)}" if is_disturbed else ""
+
+
+def doubt(rows: Sequence[tuple[Run, Row]]) -> str:
+    """Why a change of rows on a CPU may be that of other programs, or ""."""
+    if any_uncertain(rows):
         return "an uncertain figure"
-    if is_strict and not all(bursts):
-        return "no control bursts show whether other programs ran"
-    if every and max(every) > (1 + _CONTROL) * min(every):
-        return f"control bursts differ by more than {percent(_CONTROL)}"
-    return ""
+    has_bursts = all(row.conditions and row.conditions.control_s for _, row in rows)
+    return "" if has_bursts else "no control bursts show whether other programs ran"
 
 
 def judge(
-    rules: Rules, line: ComparedRow, ratio: Ratio, spread: float, limit: float, doubt: str
+    rules: Rules,
+    line: ComparedRow,
+    ratio: Ratio,
+    spread: float,
+    limit: float,
+    disturbance: str,
+    doubt: str = "",
 ) -> ComparedRow:
     """Give a line of two runs the verdict of its ratio, new time over old. `spread` widens the interval.
 
-    A row that is slower fails if both ratios exceed `limit` (or the given threshold, with `spread`), and
-    other programs cannot be the reason (`doubt`). With a single baseline, other rows differ or do not, and
-    "faster" needs ratios as far below 1 as `limit` is above. Their intervals are unknown, because runs
-    differ by more than the samples of each show. Any earlier reason is replaced.
+    A row that is slower fails if both ratios exceed `limit` (or the given threshold, with `spread`) and
+    nothing raises a doubt. After a disturbance nobody can tell. With a single baseline, other rows differ or
+    do not, and "faster" needs ratios as far below 1 as `limit` is above. Their intervals are unknown, because
+    runs differ by more than the samples of each show. Any earlier reason is replaced.
     """
     threshold, several = rules.threshold(line.row), line.runs[0] > 1
     is_given = rules.given_threshold(line.row) is not None
@@ -460,18 +467,21 @@ def judge(
     would_fail = ratio.smaller > (above if is_given else max(limit, above))
     verdict: Verdict = widened.finding(threshold)
     reason = ""
-    if verdict == "slower" and (doubt or not would_fail):
+    if verdict in ("slower", "faster") and disturbance:
+        verdict, reason = "cannot tell", disturbance
+    elif verdict == "slower" and (doubt or not would_fail):
         verdict, reason = "possibly slower" if several else "differs", doubt if would_fail else ""
-    elif verdict == "faster" and several:
-        verdict, reason = "cannot tell" if doubt else "faster", doubt
-    elif verdict == "faster" and (doubt or max(ratio.median, ratio.minima) >= 2 - limit):
+    elif verdict == "faster" and several and doubt:
+        verdict, reason = "cannot tell", doubt
+    elif verdict == "faster" and not several and (doubt or max(ratio.median, ratio.minima) >= 2 - limit):
         verdict = "differs"
     elif verdict == "unchanged" and not several:
         verdict = "within"
     elif verdict == "cannot tell" and not several:
         reason = "its samples spread too much"
-    shown = widened if several else replace(ratio, low=math.nan, high=math.nan)
-    return replace(line, verdict=verdict, reason=reason, threshold=threshold, ratio=shown, spread=spread)
+    ends = (widened.low, widened.high) if several else (math.nan, math.nan)
+    ratio = replace(ratio, low=ends[0], high=ends[1])
+    return replace(line, verdict=verdict, reason=reason, threshold=threshold, ratio=ratio, spread=spread)
 
 
 def judge_interleaved(rules: Rules, line: ComparedRow, rows: Sequence[Row]) -> ComparedRow | None:

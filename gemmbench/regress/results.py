@@ -169,7 +169,7 @@ def _counted(lines: Sequence[ComparedRow]) -> str:
 
 def _would_find(slowdown: float) -> str:
     """The smallest slowdown that a row's interval could show: ``a slowdown of 23 % would be found``."""
-    return f"a slowdown of {math.ceil(100 * slowdown)} % would be found"
+    return f"a slowdown of {math.ceil(100 * slowdown):,} % would be found"
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:
