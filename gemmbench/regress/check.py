@@ -9,7 +9,7 @@ import contextlib
 import json
 import math
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from functools import cached_property
 from statistics import median
@@ -31,7 +31,7 @@ from gemmbench.plan import rebuild, select
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
-from gemmbench.regress.compare import ComparedRow, Comparison, Ratio
+from gemmbench.regress.compare import ComparedRow, Comparison, Ratio, Verdict
 from gemmbench.regress.results import rounded_percent, row_name, where
 from gemmbench.report.table import Cell, Note, Sheet
 from gemmbench.stats.rates import is_on_cpu, work
@@ -39,6 +39,7 @@ from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
 
 LOOKS = 2  # further measurements of a suspicious row
+_CHANGED: tuple[Verdict, ...] = ("slower", "faster")
 _AA_SHARE = 0.95  # of the rows, for the conclusion
 _CONTROL_LIMIT = 1.5  # a control row that changed by more than this shows nothing about other rows
 
@@ -62,6 +63,7 @@ class Job:
     options: CheckOptions = field(default_factory=CheckOptions)
     file: RunFile | None = None
     rows: list[Row] = field(default_factory=list)
+    clock: Callable[[], float] = time.monotonic
 
     @cached_property
     def patience_s(self) -> float:
@@ -199,12 +201,24 @@ class Candidate:
     control: ComparedRow | None  # a row that alternates with it and shows the speed of the machine
     rows: list[tuple[Row, float]] = field(default_factory=list)  # and how much longer the control took
     failed: dict[RowKey, Row] = field(default_factory=dict)  # of the row itself, or of its control
-    slow_rounds: int = 0  # further measurements in a row after which it was slower
+    finding: Verdict = "cannot tell"  # of all its pairs of batches, if interleaved
+    found_at: int = 0  # how many further measurements came before this finding
 
     @property
     def slowdown(self) -> float:
-        """How much longer the control took than in the baseline, at most; 1 without one."""
-        return max((slowdown for _, slowdown in self.rows), default=1.0)
+        """How many times as long as in the baseline the control took, at its largest change; or 1."""
+        return max((slowdown for _, slowdown in self.rows), default=1.0, key=_change)
+
+    def pooled(self, rules: Rules, start: int | None = None) -> ComparedRow | None:
+        """Judge the interleaved batches of all measurements, or only of the further ones from `start`.
+
+        None without any. The line has the first row with a result.
+        """
+        further = [row for row, _ in self.rows[start:]]
+        rows = [self.line.row, *further] if start is None else further
+        usable = [row for row in rows if cost(row, rules.scope)]
+        line = replace(self.line, row=usable[0]) if usable else self.line
+        return verdicts.judge_interleaved(rules, line, usable)
 
 
 def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
@@ -212,7 +226,7 @@ def _is_suspicious(rules: Rules, line: ComparedRow) -> bool:
     if line.ratio is None:
         return is_too_slow(line.row) and line.verdict != "new"
     if rules.interleaved:
-        return line.verdict in ("slower", "cannot tell")
+        return line.verdict in ("cannot tell", *_CHANGED)
     may_be = line.verdict in ("slower", "possibly slower", "differs", "cannot tell")
     return may_be and line.ratio.smaller > 1 + line.threshold + line.spread
 
@@ -256,27 +270,28 @@ def _alternate(
 ) -> Generator[Event, None, None]:
     """Measure interleaved candidates again, round after round, each in new processes. Yields events.
 
-    A slower row is measured until it was slower in two more rounds, and a row that cannot be judged until the
-    patience of the command is used up. After a failure, the candidate is not measured again.
+    A row that is slower or faster is measured two to four times more, which alone must confirm it. A row that
+    cannot be judged is measured until the patience of the command is used up. After a failure, the candidate
+    is not measured again.
     """
-    end_s = time.monotonic() + job.patience_s
+    rules, end_s = job.baseline.rules, job.clock() + job.patience_s
 
     def is_open(each: Candidate) -> bool:
-        line = _final_line(job, each)
-        if each.failed or line.ratio is None:
-            return not each.failed and len(each.rows) < LOOKS
-        if line.verdict == "slower":
-            return each.slow_rounds < LOOKS
-        return line.verdict == "cannot tell" and time.monotonic() < end_s
+        line = each.pooled(rules)
+        if line is None:
+            return len(each.rows) < LOOKS
+        if line.verdict != each.finding:
+            each.finding, each.found_at = line.verdict, len(each.rows)
+        further = len(each.rows) - each.found_at if line.verdict in _CHANGED else 2 * LOOKS
+        is_patient = further < 2 * LOOKS or job.clock() < end_s
+        return further < LOOKS or (is_patient and _final_line(job, each).verdict == "cannot tell")
 
-    while still_open := [each for each in candidates if is_open(each)]:
+    while still_open := [each for each in candidates if not each.failed and is_open(each)]:
         yield Planned(len(still_open))
         job.worker.stop()
         for each in still_open:
             row = yield from job.measure(cases[each.line.key])
             each.rows.append((row, 1.0))
-            is_slower = _final_line(job, each).verdict == "slower"
-            each.slow_rounds = each.slow_rounds + 1 if is_slower else 0
             if row.status in FAILED:
                 each.failed[each.line.key] = row
 
@@ -332,20 +347,25 @@ def _final_line(job: Job, candidate: Candidate) -> ComparedRow:
 
     Times are first divided by the slowdown of the control. The limit is 1.5 times, or the user's threshold.
     Measurements whose control changed by more than 1.5 times do not count. Without others, or if other
-    programs may have slowed down a CPU, nobody can tell. Interleaved pairs are pooled instead. If no further
-    measurement gave a time, the row is broken if the last one was not ok. Otherwise, or without comparable
-    baseline times, the line stays as it was.
+    programs may have slowed down a CPU, nobody can tell. Interleaved pairs are pooled instead, and further
+    ones alone must confirm that the row is slower or faster. If no further measurement gave a time, the row
+    is broken if the last one was not ok. Otherwise, or without comparable baseline times, the line stays as
+    it was.
     """
     line, rules = candidate.line, job.baseline.rules
     looks = [(line.row, 1.0), *candidate.rows]
     known = [(row, control, now) for row, control in looks if (now := cost(row, rules.scope))]
     if not any(row is not line.row for row, *_ in known):  # over its budget each time
         again = candidate.rows[-1][0] if candidate.rows else line.row
-        is_unknown = line.verdict == "missing" and is_too_slow(again)  # it needs no more than it did
+        is_unknown = line.verdict in ("missing", "cannot tell") and is_too_slow(again)
         return line if again.status == "ok" or is_unknown else _as_broken(line, again)
     line = replace(line, row=known[0][0])
     if rules.interleaved:
-        return verdicts.judge_interleaved(rules, line, [row for row, *_ in known]) or line
+        line = candidate.pooled(rules) or line
+        confirmation = candidate.pooled(rules, candidate.found_at)
+        if line.verdict in _CHANGED and (confirmation is None or confirmation.verdict != line.verdict):
+            return replace(line, verdict="cannot tell", reason="further measurements do not confirm it")
+        return line
     olds = job.baseline.comparable(line.key, Replicate(job.run, {line.key: line.row}))
     old = job.baseline.costs(olds, line.key)
     if not old:

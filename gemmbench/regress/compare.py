@@ -298,20 +298,27 @@ def _line(baseline: BaselineSet, key: RowKey, news: Sequence[Replicate]) -> Comp
 def _not_run(baseline: BaselineSet, line: ComparedRow, now: Replicate) -> ComparedRow:
     """The line of a row that was ok in the baseline, and is skipped or not supported now: "missing".
 
-    A row over its time budget states the time that it needs, with transfers. Unless interleaved, it is
-    "possibly slower" if this exceeds the baseline's by more than the threshold, or "slower" if the user gave
-    the threshold.
+    A row over its time budget states the time that it needs, with transfers. Nobody can tell unless this
+    exceeds the baseline's by more than the limit at which a row fails. Then it is "possibly slower", or
+    "slower" if the user gave the threshold, or "missing" if interleaved.
     """
     row, rules = line.row, baseline.rules
     olds = baseline.comparable(line.key, now)
     costs = [before for each in olds if (before := cost(each.rows[line.key], "host"))]
-    if not is_too_slow(row) or row.needs_s is None or not costs or rules.interleaved:
+    if not is_too_slow(row) or row.needs_s is None or not costs:
         return replace(line, reason=outcome(row))
-    line = replace(line, reason="over its budget; raise --budget")
     predicted = row.needs_s / (median_cost(costs).median * work(baseline.rows[line.key]))
-    if predicted <= 1 + rules.threshold(row):
-        return line
-    return replace(line, verdict="possibly slower" if rules.given_threshold(row) is None else "slower")
+    if predicted <= max(_limit(now.run, row), 1 + rules.threshold(row)):
+        return replace(line, verdict="cannot tell", reason="over its budget; raise --budget")
+    if rules.interleaved:
+        return replace(line, reason=outcome(row))
+    verdict: Verdict = "possibly slower" if rules.given_threshold(row) is None else "slower"
+    return replace(line, verdict=verdict, reason="over its budget; raise --budget")
+
+
+def _limit(run: Run, row: Row) -> float:
+    """How many times as long a row takes that fails without a given threshold."""
+    return CPU_LIMIT if is_on_cpu(run, row) else ROW_LIMIT
 
 
 def _with_resources(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate]) -> ComparedRow:
@@ -391,7 +398,7 @@ def _compared(baseline: BaselineSet, line: ComparedRow, news: Sequence[Replicate
     sides = [[(each.run, each.rows[key]) for each in side] for side in (olds, news)]
     line = with_times(line, old, new)
     line = replace(line, uncertain=(any_uncertain(sides[0]), any_uncertain(sides[1])))
-    limit = CPU_LIMIT if is_on_cpu(first.run, first.rows[key]) else ROW_LIMIT
+    limit = _limit(first.run, first.rows[key])
     rows = [(run, row) for side in sides for run, row in side if is_on_cpu(run, row)]
     doubts = disturbance(rows), doubt(rows) if rules.given_threshold(line.row) is None else ""
     why = (each and f"{each}: measure again with gemmbench check BASE" for each in doubts)
