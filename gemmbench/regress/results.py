@@ -29,6 +29,7 @@ STYLES: dict[Verdict, str] = {
 SUMMED_UP: tuple[Verdict, ...] = ("unchanged", "within")  # in a note below a table
 _REMARKS = 3  # shown below a table
 _NAMES = 3  # listed in a remark
+_USELESS = 2.0  # a smallest slowdown, as a fraction, from which it does not matter how large it is
 _LABEL = 16  # letters of a run's name above a column
 _MOST_ANNOTATIONS = 10  # that GitHub shows of one step
 # Letters that XML 1.0 does not allow, escaped or not.
@@ -168,8 +169,10 @@ def _counted(lines: Sequence[ComparedRow]) -> str:
 
 
 def _would_find(slowdown: float) -> str:
-    """The smallest slowdown that a row's interval could show: ``a slowdown of 23 % would be found``."""
-    return f"a slowdown of {math.ceil(100 * slowdown):,} % would be found"
+    """What the interval of an unchanged row could show, rounded up: ``a slowdown of 23 % would be found``."""
+    if slowdown > _USELESS:
+        return f"a slowdown of {rounded_percent(_USELESS)} would be missed"
+    return f"a slowdown of {math.ceil(100 * slowdown)} % would be found"
 
 
 def _reasons(comparison: Comparison, every: bool) -> tuple[list[Note], list[Note]]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import xml.etree.ElementTree
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
+from gemmbench.model.row import Partner
 from gemmbench.model.run_file import Run
 from gemmbench.options.comparing import Rules
 from gemmbench.regress import results as pages
@@ -147,6 +149,43 @@ def test_only_changed_rows_are_shown_unless_every_row_is_asked_for() -> None:
     assert f"{within - 6} more rows within 10 %, the largest +" in short
     assert "  within 10 %" not in short
     assert whole.count("  within 10 %") == within
+
+
+def uncertain(spread: float) -> Comparison:
+    """One interleaved row of an unchanged kernel; the logarithms of its ratios scatter by this much."""
+    row = next(row for row in again(1).rows if row.variant == "tiled")
+    ratios = [math.exp(spread * (number % 12 - 5.5) / 6) for number in range(48)]
+    sides = [replace(row.samples["kernel"], seconds=tuple(seconds)) for seconds in (ratios, [1.0] * 48)]
+    row = replace(row, samples={"kernel": sides[0]}, former=Partner("before", {"kernel": sides[1]}))
+    run = replace(again(1), rows=(row,))
+    return compare([replace(run, path="base.jsonl")], [run], Rules(0.05, interleaved=True))
+
+
+def test_every_format_has_the_interval_and_the_smallest_change_that_would_be_found() -> None:
+    found = uncertain(0.4)
+    (line,) = found.lines
+    assert line.verdict == "cannot tell"
+    interval = pages.interval(line)
+    assert re.fullmatch(r"-\d\d\.\d to \+\d\d\.\d %", interval)
+    (row,) = json.loads(pages.to_json(found))["rows"]
+    assert row["low"] < 0.95 < 1.05 < row["high"]
+    last = f"1 cannot tell (a slowdown of {math.ceil(100 * row['smallest_slowdown'])} % would be found)."
+    table, markdown = text(stack(pages.sheets(found))), pages.to_markdown(found)
+    assert f"{interval}  cannot tell" in table
+    assert last in table.splitlines()
+    assert f"| {interval} | cannot tell |" in markdown
+    assert markdown.startswith(f"### gemmbench: {last}\n")
+    assert markdown.count("would be found") == 1
+    (case,) = suite(found, strict=True).iter("testcase")
+    (skipped,) = case
+    for said in (skipped.attrib["message"], pages.to_github(found, strict=True).replace("%25", "%")):
+        assert f"({interval})" in said
+        assert "% would be found" in said
+    assert pages.to_github(found, strict=True).startswith("::warning ")
+
+
+def test_a_row_that_shows_nothing_has_no_smallest_change() -> None:
+    assert pages.conclusion(uncertain(4.0)) == "1 cannot tell (a slowdown of 200 % would be missed)."
 
 
 def test_at_most_three_remarks_are_shown() -> None:
