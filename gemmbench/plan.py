@@ -542,7 +542,7 @@ def rebuild(
                 row, f"probe {row.variant} with these parameters"
             )
         if isinstance(step, Skip):
-            steps.append(Skip(replace(step.row, device=position)))
+            steps.append(Skip(replace(step.row, device=position, given=row.given)))
             continue
         values = row.parameters if former and row.parameters != step.parameters else None
         step = replace(step, device=position, former=former, given=row.given, former_parameters=values)

@@ -33,9 +33,9 @@ _COMPARE_HELP = """Compare a saved run with baseline runs.
     The last file is the new run and the others are baselines. For several new runs, use `--`: compare
     base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
     on a CPU without interference. It also fails if it exceeds a --threshold that you give. Without one, a row
-    over 10 % is only possibly slower. The run fails if at least half of its rows take over 1.5 times as long.
-    Exit status: 0 no regression, 1 a regression or a wrong result, 2 nothing compared, 3 possibly slower
-    (with --strict).
+    over 10 % is only possibly slower. With one baseline, it differs. The run fails if at least half of its
+    rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2
+    nothing compared, 3 possibly slower or nobody can tell (with --strict).
     """
 
 
@@ -69,7 +69,7 @@ def finish(
     """Write, print, draw and report a comparison, then exit with 1 for a regression.
 
     --missing fail also exits with 1 for missing rows. Otherwise raise `UsageError` if nothing was compared.
-    --strict exits with 3 for possibly slower rows. If `ends` is false, do not exit or raise for the result.
+    --strict exits with 3 for rows that may be slower. If `ends` is false, do not exit or raise.
     """
     for form, path in options.written:
         running.write(path, _rendered(comparison, form, options), quiet)
@@ -81,7 +81,7 @@ def finish(
         raise click.exceptions.Exit(EXIT_WRONG)
     if not comparison.compared:
         raise UsageError(f"nothing was compared: {why_nothing(comparison)}")
-    if options.strict and any(line.is_possibly_slower for line in comparison.lines):
+    if options.strict and comparison.is_inconclusive:
         raise click.exceptions.Exit(EXIT_INCONCLUSIVE)
 
 
@@ -102,8 +102,9 @@ _CHECK_HELP = """Measure a baseline's cases again and compare the results.
 
     Suspicious rows are measured twice more, alternating with a control row. A row fails if every
     measurement takes over 1.5 times as long, or exceeds a --threshold that you give. --against
-    interleaves each kernel with its old version, which finds much smaller changes. --aa measures how much
-    rows vary from run to run on this machine. The file that it saves (--save) makes a good baseline.
+    interleaves each kernel with its old version, which finds much smaller changes. It samples rows that
+    cannot be judged for up to a minute more. --aa measures how much rows vary from run to run on this
+    machine. The file that it saves (--save) makes a good baseline.
     Devices, budget, --cold and --memory default to the baseline's. The exit status is the same as for
     compare.
     """

@@ -42,7 +42,7 @@ def words(axes: Axes) -> str:
 
 
 def test_changes_and_their_intervals_the_slowest_first() -> None:
-    found = compare([again(1)], [again(2, SLOW)], Rules(0.05))
+    found = compare([again(1), again(3)], [again(2, SLOW)], Rules(0.05))
     device, host = ratios(found)
     axes = painted(device)
     names = [label.get_text() for label in axes.get_yticklabels()]

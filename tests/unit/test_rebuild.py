@@ -14,6 +14,7 @@ from gemmbench.plan import Tuned, gemm_plan, peak_plan, rebuild
 from gemmbench.probes import ALL_DTYPES
 from gemmbench.probes.arithmetic import WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
+from gemmbench.regress.baseline import match_key
 from tests import fake_runs as fake
 
 
@@ -116,3 +117,10 @@ def test_parameters_that_the_tuner_kept_stay() -> None:
     (step,) = rebuild(rows(plan), [one], {0: 0})
     assert isinstance(step, Case)
     assert step.parameters == {"TS": 8}
+
+
+def test_a_row_without_a_case_pairs_with_its_old_row() -> None:
+    gone = replace(fake.gemm_row("gone", Problem(8, 8, 8), 1.0, parameters={"TS": 16}), given=())
+    (step,) = rebuild([gone], placed(fake.CPU), {0: 0})
+    assert isinstance(step, Skip)
+    assert match_key(step.row, 0) == match_key(gone, 0)
