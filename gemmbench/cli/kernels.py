@@ -32,11 +32,11 @@ from gemmbench.model.units import clean, clean_lines
 from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import names
 from gemmbench.options.comparing import DoctorOptions, KernelsOptions
-from gemmbench.plan import gemm_plan, select
+from gemmbench.plan import gemm_plan
 from gemmbench.report import notes, table
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
-from gemmbench.suite.run import every_device, header_of
+from gemmbench.suite.run import every_device, header_of, opened_devices
 
 _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
@@ -209,8 +209,7 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
     """
     policy = Policy()
     with Worker(api.make_machine) as worker:
-        present, host = every_device(worker)
-        devices = select(present, selector)
+        devices, host = opened_devices(worker, selector)
         header = header_of(devices, host, policy, command)
         plan = gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in dtypes])
         rows: list[Row] = []
@@ -293,12 +292,13 @@ def devices(as_json: bool) -> None:
     """``gemmbench devices``."""
     with Worker(api.make_machine) as worker:
         listed, host = every_device(worker)
+        broken = [problem for device in listed if device.type == "cpu" and (problem := worker.open(device))]
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    content = devices_table(listed, host, worker.problems)
+    content = devices_table(listed, host, (*worker.problems, *broken))
     table.stdout().print(stack([content, Text("More: gemmbench devices --json")]))
 
 
