@@ -247,18 +247,18 @@ def test_without_a_library_in_the_process_the_build_names_it(
 def test_a_process_without_a_listed_blas_has_an_unlisted_one(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = {"internal_api": "reference BLAS", "version": "3.11.0"}
     monkeypatch.setattr(machine, "blas_pools", list)
-    monkeypatch.setattr(machine.blas, "unlisted", lambda package: pool)
+    monkeypatch.setattr(blas, "unlisted", lambda package: pool)
     monkeypatch.setattr(machine, "_busy_cores", lambda: 0.0)
     host = machine.host_facts()
     assert host.blas == "reference BLAS 3.11.0"
     assert host.warnings == (
-        "numpy uses the reference BLAS: one thread and no vectors of this CPU, so it may be many times slower. "
-        "Install OpenBLAS (libopenblas0), or numpy from PyPI, which brings it.",
+        "numpy uses the reference BLAS: one thread and no vectors of this CPU, so it may be many times "
+        "slower. Install OpenBLAS (libopenblas0), or numpy from PyPI, which brings it.",
     )
     run = fake_runs.fake_square()
     run = replace(run, header=replace(run.header, host=host))
     assert "warning: numpy uses the reference BLAS" in " ".join(to_markdown(run, fake_runs.ORDER).split())
-    monkeypatch.setattr(machine.blas, "unlisted", lambda package: None)
+    monkeypatch.setattr(blas, "unlisted", lambda package: None)
     host = machine.host_facts()
     assert (host.blas, host.warnings) == ("unknown BLAS", ())
 
