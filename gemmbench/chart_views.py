@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from gemmbench.charts import pane
 from gemmbench.charts.marks import Bar, BarPart, bars_height, draw_bars
-from gemmbench.charts.pane import ChartError, Families, Pane, figure_of, separate_figures, write
+from gemmbench.charts.pane import ChartError, Families, Pane, drawn_as, figure_of, separate_figures, write
 from gemmbench.gemm import gemm_chart
 from gemmbench.model.device import HOST
 from gemmbench.model.row import Row
@@ -141,6 +141,11 @@ def draw(runs: Sequence[Run], kind: str, path: Path, families: Families = _NONE)
     `families` has the family of each variant, in the order of the ladder.
     """
     write(lambda: figure(runs, kind, families), path)
+
+
+def png(runs: Sequence[Run], kind: str, families: Families = _NONE) -> bytes:
+    """Draw saved runs as `draw` does, and return the PNG."""
+    return drawn_as(".png", lambda: figure(runs, kind, families))
 
 
 def figures(runs: Sequence[Run], kind: str, families: Families = _NONE) -> list[Figure]:

@@ -1,13 +1,48 @@
-"""The names of chart files: the suffix selects the format."""
+"""The names of chart files, where the suffix selects the format, and the first import of matplotlib."""
 
 from __future__ import annotations
 
+import logging
+import os
+import sys
+from contextlib import suppress
+from logging.handlers import BufferingHandler
 from pathlib import Path
 
+from gemmbench import UsageError
+
 SUFFIXES: tuple[str, ...] = (".png", ".svg", ".pdf")
+_BACKEND = "MPLBACKEND"
 
 
 def named(path: Path, kind: str) -> Path:
     """The file of one kind among several: ``out.png`` becomes ``out-ladder.png``; ``h200-peak.png`` stays."""
     ends = path.stem == kind or path.stem.endswith(f"-{kind}")
     return path if ends else path.with_name(f"{path.stem}-{kind}{path.suffix}")
+
+
+def load_matplotlib() -> None:
+    """Import matplotlib, if it is not imported yet. Call it before a module that imports it.
+
+    A chart needs no backend, so an unknown one in MPLBACKEND is ignored. A notebook's own is missing in other
+    environments, for example. Raise `UsageError` if matplotlib cannot be imported, as with a matplotlibrc
+    that cannot be read.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop(_BACKEND, None)
+    log, handler = logging.getLogger("matplotlib"), BufferingHandler(sys.maxsize)
+    log.addHandler(handler)
+    try:
+        import matplotlib
+    except Exception as error:
+        is_logged = isinstance(error, UnicodeError) and handler.buffer  # the error itself names no file
+        reason = handler.buffer[-1].getMessage() if is_logged else f"{type(error).__name__}: {error}"
+        raise UsageError(f"no chart can be drawn, because matplotlib does not start: {reason}") from None
+    finally:
+        log.removeHandler(handler)
+        if backend is not None:
+            os.environ[_BACKEND] = backend
+    if backend:
+        with suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend

@@ -11,7 +11,7 @@ import click
 from rich.console import Group, RenderableType
 
 from gemmbench import UsageError, api
-from gemmbench.charts import named
+from gemmbench.charts import load_matplotlib, named
 from gemmbench.cli import EXIT_INCONCLUSIVE, EXIT_INTERRUPTED, EXIT_WRONG, running
 from gemmbench.cli.running import Grouped, click_option, takes
 from gemmbench.exports import records
@@ -21,19 +21,14 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options import CHART, FILE
 from gemmbench.options.comparing import CheckOptions, CompareOptions, ReportOptions
-from gemmbench.options.measuring import PeakOptions
+from gemmbench.options.measuring import PeakOptions, SquareOptions
 from gemmbench.regress import results
 from gemmbench.regress.check import AAReport, Job, aa_json, aa_report, aa_sheets
 from gemmbench.regress.compare import Comparison, outcome, why_nothing
 from gemmbench.report.progress import row_label
 from gemmbench.report.table import Entry, catalogue, markdown, stack
 
-
-@click.command(cls=Grouped)
-@click.argument("files", nargs=-1, type=FILE, metavar="BASE... NEW")
-@takes(CompareOptions)
-def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
-    """Compare a saved run with baseline runs.
+_COMPARE_HELP = """Compare a saved run with baseline runs.
 
     The last file is the new run and the others are baselines. For several new runs, use `--`: compare
     base1 base2 -- new1 new2. A row fails if it takes over 1.5 times as long on a GPU, or over twice as long
@@ -42,6 +37,13 @@ def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
     rows take over 1.5 times as long. Exit status: 0 no regression, 1 a regression or a wrong result, 2
     nothing compared, 3 possibly slower or nobody can tell (with --strict).
     """
+
+
+@click.command(cls=Grouped, help=_COMPARE_HELP)
+@click.argument("files", nargs=-1, type=FILE, metavar="BASE... NEW")
+@takes(CompareOptions)
+def compare(options: CompareOptions, files: tuple[Path, ...]) -> None:
+    """``gemmbench compare``."""
     bases, news = _split(files)
     finish(api.compared(api.runs_of(bases), api.runs_of(news), options), options)
 
@@ -86,19 +88,17 @@ def finish(
 def _rendered(comparison: Comparison, form: str, options: CompareOptions | CheckOptions) -> Any:
     """Render a comparison in one format: text, or a rich table. --verbose adds unchanged rows to tables."""
     every = bool(options.verbose)
-    if form in ("github", "junit"):
-        write = results.to_github if form == "github" else results.to_junit
-        return write(comparison, options.strict, options.missing == "fail")
+    missing_fails = options.missing == "fail"
+    if form == "github":
+        return results.to_github(comparison, options.strict, missing_fails)
+    if form == "junit":
+        return results.to_junit(comparison, options.strict, missing_fails, options.command)
     if form == "markdown":
         return results.to_markdown(comparison, every)
     return results.to_json(comparison) if form == "json" else stack(results.sheets(comparison, every))
 
 
-@click.command(cls=Grouped)
-@click.argument("bases", nargs=-1, required=True, type=FILE, metavar="BASE...")
-@takes(CheckOptions)
-def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
-    """Measure a baseline's cases again and compare the results.
+_CHECK_HELP = """Measure a baseline's cases again and compare the results.
 
     Suspicious rows are measured twice more, alternating with a control row. A row fails if every
     measurement takes over 1.5 times as long, or exceeds a --threshold that you give. --against
@@ -108,9 +108,16 @@ def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
     Devices, budget, --cold and --memory default to the baseline's. The exit status is the same as for
     compare.
     """
+
+
+@click.command(cls=Grouped, help=_CHECK_HELP)
+@click.argument("bases", nargs=-1, required=True, type=FILE, metavar="BASE...")
+@takes(CheckOptions)
+def check(options: CheckOptions, bases: tuple[Path, ...]) -> None:
+    """``gemmbench check``."""
     with api.checked(api.runs_of(bases), options, running.command_words()) as job:
         if options.dry_run:
-            running.print_plan(job.plan, job.header.devices, job.policy)
+            running.print_plan(job.plan, job.header.devices, job.policy, options.aa or 1)
             return
         made = api.follow_check(job, options)
     if job.file:
@@ -149,32 +156,53 @@ def _show_aa(report: AAReport, options: CheckOptions) -> None:
     running.show(forms[options.format])
 
 
-@click.command(cls=Grouped)
-@click.argument("file", required=False, type=FILE)
-@click_option(PeakOptions, "format")
-@click.option("-o", "--out", type=FILE, metavar="FILE", help="Write to this file, replacing it.")
-@click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
-@click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
-def show(file: Path | None, format: str, out: Path | None, schema: str | None, verbose: bool) -> None:
-    """Show a saved run as a table, or in a format for other programs.
+_SHOW_HELP = """Show a saved run as a table, or in a format for other programs.
 
     The schemas describe a saved run's header (line 1), its rows, and the records that --format json prints.
     """
+
+
+@click.command(cls=Grouped, help=_SHOW_HELP)
+@click.argument("file", required=False, type=FILE)
+@click_option(
+    SquareOptions, "kernels", default=None, show_default=False, help="Show only these kernels and libraries."
+)
+@click_option(SquareOptions, "sizes", help="Show only these sizes of a sweep.")
+@click_option(SquareOptions, "scope")
+@click_option(PeakOptions, "format")
+@click.option("-o", "--out", type=FILE, metavar="FILE", help="Write to this file, replacing it.")
+@click.option("--repetitions", is_flag=True, help="With google-benchmark: every batch, not only medians.")
+@click.option("--schema", type=click.Choice(records.NAMES), help="Print a JSON Schema. Takes no FILE.")
+@click.option("-v", "--verbose", is_flag=True, help="Print every row and scope.")
+def show(
+    file: Path | None, format: str, out: Path | None, repetitions: bool, schema: str | None, verbose: bool,
+    **selection: Any,
+) -> None:  # fmt: skip
+    """``gemmbench show``."""
     if schema is not None:
-        if file or format != "table":
-            raise UsageError("--schema takes no FILE and no --format")
+        if file or format != "table" or repetitions or any(selection.values()):
+            raise UsageError("--schema takes no FILE and no other option but --out")
         output: RenderableType = json.dumps(records.schema(schema), indent=2, allow_nan=False) + "\n"
     elif not file:
         raise click.UsageError("Missing argument 'FILE'.", click.get_current_context())
     else:
-        output = running.rendered(api.load(file), format, verbose)
+        run = api.load(file)
+        if any(value is not None for value in selection.values()):
+            run = run.select(**selection)
+        output = running.rendered(run, format, verbose, repetitions=repetitions)
     if out is None:
         running.show(output)
     else:
         running.write(out, output, inputs=[file] if file else ())
 
 
-@click.command(cls=Grouped)
+_PLOT_HELP = """Draw charts of saved runs.
+
+    Sweeps from several runs share a chart. A run of `peak --all` provides peak and bandwidth for the others.
+    """
+
+
+@click.command(cls=Grouped, help=_PLOT_HELP)
 @click.argument("files", nargs=-1, type=FILE)
 @click.option(
     "--kind",
@@ -192,10 +220,8 @@ def show(file: Path | None, format: str, out: Path | None, schema: str | None, v
     help="Chart file.  [default: the first run's name, with .png]",
 )
 def plot(files: tuple[Path, ...], kind: str | None, out: Path | None) -> None:
-    """Draw charts of saved runs.
-
-    Sweeps from several runs share a chart. A run of `peak --all` provides peak and bandwidth for the others.
-    """
+    """``gemmbench plot``."""
+    load_matplotlib()
     from gemmbench import chart_views  # matplotlib takes a second to import
 
     if kind == "list":
@@ -231,13 +257,16 @@ def _draw_all(runs: Sequence[Run], path: Path) -> None:
         running.draw(runs, kind, each)
 
 
-@click.command(cls=Grouped)
-@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE|FOLDER...")
-@takes(ReportOptions)
-def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
-    """Write an HTML report on saved runs, in a single file.
+_REPORT_HELP = """Write an HTML report on saved runs, in a single file.
 
     It starts with a summary, a chart and the fastest kernels. Comparisons of runs on the same device follow,
     then a section for each run. The report makes no network requests. A folder means all .jsonl files in it.
     """
+
+
+@click.command(cls=Grouped, help=_REPORT_HELP)
+@click.argument("files", nargs=-1, required=True, type=FILE, metavar="FILE|FOLDER...")
+@takes(ReportOptions)
+def report(options: ReportOptions, files: tuple[Path, ...]) -> None:
+    """``gemmbench report``."""
     api.say(f"Wrote {api.reported(files, options)}.")

@@ -38,17 +38,21 @@ from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
 from gemmbench.suite.run import every_device, header_of
 
+_DEFAULTS = "These are defaults. A run may use others, for its device or from tune: -v shows them."
 _IDEA = 40  # columns, so that a line has 80
 _SIZE = 1024  # of the problem that groups are shaped for
 
 
-@click.command(cls=Grouped)
-@takes(KernelsOptions)
-def kernels(options: KernelsOptions) -> None:
-    """List the GEMM kernels, or explain one.
+_KERNELS_HELP = """List the GEMM kernels, or explain one.
 
     --device, --kernel and --dtype apply only to --resources.
     """
+
+
+@click.command(cls=Grouped, help=_KERNELS_HELP)
+@takes(KernelsOptions)
+def kernels(options: KernelsOptions) -> None:
+    """``gemmbench kernels``."""
     if new := options.new:
         context = click.get_current_context()
         for param in context.command.params:
@@ -57,7 +61,7 @@ def kernels(options: KernelsOptions) -> None:
                 word = max(param.opts, key=len)
                 raise UsageError(f"--new writes a file, and does nothing else: {word} does not fit")
         path = api.new_kernel(new)
-        click.echo(
+        running.say(
             f"Wrote {path}. Measure it: gemmbench square --kernel-file {path} --kernel {path.stem},tiled"
         )
         return
@@ -110,6 +114,7 @@ def entry(variant: Variant) -> Entry:
         *(("", f"{family}: {text}") for family, text in _needs_of_presets(variant).items()),
         *zip(("passes", *[""] * len(passes)), passes, strict=False),
         *zip(("parameters", *[""] * len(parameters)), parameters, strict=False),
+        *([("", _DEFAULTS)] if parameters else []),
         *zip(("named", *[""] * len(variant.parameters.named)), _named(variant), strict=False),
     ]
     pictures = [opening(step.file) for step in variant.launches.passes if step.role == "multiply"][:1]
@@ -136,7 +141,8 @@ def ladder(variants: Sequence[Variant]) -> RenderableType:
         idea = textwrap.shorten(variant.idea, _IDEA, placeholder=" ...")
         cells = (f"  {variant.name}", ", ".join(dict.fromkeys(needed)), variant.needs.dtypes[0] + more, idea)
         table.add_row(*map(Text, cells))
-    return Group(table, Text("\nKiB are of local memory. Details: gemmbench kernels --describe NAME"))
+    legend = "KiB are of local memory; float +2 is float and two other types"
+    return Group(table, Text(f"\n{legend}.\nDetails: gemmbench kernels --describe NAME"))
 
 
 def _needs_of(variant: Variant, kind: str, dtype: str = "") -> list[str]:
@@ -254,7 +260,9 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     ]
     columns = [("group", "most", "multiple"), ("private", "local")]
     columns += [("registers", "spills")] if reported else []
-    advice = [] if reported else [Note("registers", "this driver does not tell registers and spills", "dim")]
+    advice = (
+        [] if reported else [Note("registers", "this driver does not report registers and spills", "dim")]
+    )
     return Sheet(
         heading=heading(run, device),
         caption=f"{dtype}: kernels as built, with the parameters preset for this device",
@@ -284,10 +292,10 @@ def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-@click.command(cls=Grouped)
+@click.command(cls=Grouped, help="List the OpenCL devices and their drivers.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON array with one object per device.")
 def devices(as_json: bool) -> None:
-    """List the OpenCL devices and their drivers."""
+    """``gemmbench devices``."""
     with Worker(api.make_machine) as worker:
         listed, host = every_device(worker)
     if as_json:
@@ -308,7 +316,7 @@ def devices_table(
     """
     blocks = [_block(*_device_lines(device), *map(clean_lines, device.warnings)) for device in listed]
     if host is not None:
-        title = f"host  {clean(host.cpu)}, {units.counted(host.cores, 'core')}"
+        title = f"host  {host.label}, {units.counted(host.cores, 'core')}"
         system = f"{units.size(host.memory_bytes)}, {clean(host.system)}, Python {clean(host.python)}"
         blocks.append(_block(title, system, f"{BASELINE} {clean(host.numpy)}, {clean(host.blas)}"))
     blocks += [Text(f"{clean(sentence(problem))}.", "yellow") for problem in problems]
@@ -327,8 +335,8 @@ def _device_lines(device: DeviceFacts) -> tuple[str, ...]:
     cache = f", cache {units.size(device.cache_bytes)}" if device.cache_bytes else ""
     local = f"local {units.size(device.local_mem_bytes)}{emulated}"
     return (
-        f"{device.index}  {clean(device.name)}, {clean(device.type)}, {unit} ({device.address})",
-        f"{clean(driver_name(device))}, {clean(device.origin)}",
+        f"{device.index}  {device.label}, {clean(device.type)}, {unit} ({device.address})",
+        f"{driver_name(device)}, {clean(device.origin)}",
         f"{units.size(device.global_mem_bytes)}{shared}, {local}{cache}",
         _types(device),
     )

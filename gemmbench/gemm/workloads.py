@@ -17,7 +17,7 @@ import msgspec
 from gemmbench import UsageError
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.problem import Leading, leading
+from gemmbench.model.problem import LONGEST, Leading, leading
 from gemmbench.model.row import Row
 from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, reason_of, spelt_out
@@ -134,9 +134,9 @@ ODD = (
 
 SETS: dict[str, Workload] = {
     "alexnet": Workload(
-        idea="five convolutions lowered by im2col (m = output channels, n = output pixels, "
-        "k = input channels x filter) and three dense layers (m = images); conv2, conv4 and conv5 as the two "
-        "towers of the original compute them: the shape of one tower, which runs twice",
+        idea="five convolutions lowered by im2col, and three dense layers. Of a convolution, m = output "
+        "channels, n = output pixels and k = input channels x filter; of a dense layer, m = images. conv2, "
+        "conv4 and conv5 have the shape of one of the original's two towers, which runs twice",
         source="Krizhevsky, Sutskever and Hinton, ImageNet Classification with Deep Convolutional Neural "
         "Networks, NIPS 2012; images of 227 x 227, with which its 55 x 55 outputs come out",
         shapes=_alexnet,
@@ -155,7 +155,7 @@ SETS: dict[str, Workload] = {
         shapes=_language_models,
     ),
     "odd": Workload(
-        idea="sizes beside powers of two, primes, tall, wide, deep and shallow shapes, vectors",
+        idea="sizes next to powers of two, primes, tall, wide, deep and shallow shapes, vectors",
         source="the edges that tiles leave over; independent of batch and prompt",
         shapes=lambda _batch, _prompt: ODD,
     ),
@@ -177,8 +177,9 @@ def _joined(names: list[str]) -> str:
 MOST_PROBLEMS = 65_535  # of a batch: what NVIDIA's GPUs take as the third dimension of a launch
 _LONGEST_NAME = 40  # letters
 _MISSING = "Object missing required field"
+_TOO_LONG = "Integer value out of range"  # of 64 bits
 _PLAIN = {"int": "a whole number", "bool": "true or false", "str": "a text", _MISSING: "no value of"}
-Length = Annotated[int, msgspec.Meta(ge=1, le=2**31 - 1)]  # kernels count in 32-bit integers
+Length = Annotated[int, msgspec.Meta(ge=1, le=LONGEST)]
 
 
 class _CsvLine(msgspec.Struct, forbid_unknown_fields=True):
@@ -239,6 +240,8 @@ def _shapes(path: Path, lines: csv.DictReader[str], trans_a: bool, trans_b: bool
         except msgspec.ValidationError as error:
             what, _, column = str(error).replace("`", "").replace(" | null", "").partition(" - at $.")
             value = f"{column}: {given[column][:_LONGEST_NAME]!r}: " if column else ""
+            if what == _TOO_LONG:
+                what = f"Expected int <= {MOST_PROBLEMS if column == 'batch' else LONGEST}"
             for technical, words in _PLAIN.items():
                 what = what.replace(technical, words)
             raise UsageError(f"{where}: {value}{what[0].lower()}{what[1:].partition(', got ')[0]}") from None

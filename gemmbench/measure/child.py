@@ -61,6 +61,7 @@ _STOP_LOOK_S, _STOP_LIMIT_S = 1e-4, 1.0  # for a process to be stopped; one that
 _CAN_STOP = sys.platform == "linux"  # elsewhere a stopped process would outlive a parent that is killed
 _DEAF_S = 1.0  # at most between two moments at which Ctrl-C is heard
 _DRIVER_WORDS = 300  # of the driver's own output, kept with a crash
+_IGNORED = "CPU_CU_AFFINITY: Value is ignored"  # Intel's runtime warns of it in every process
 
 _T = TypeVar("_T")
 
@@ -88,6 +89,27 @@ def _scratch_file() -> IO[bytes]:
         return os.fdopen(os.memfd_create("gemmbench"), "w+b")
 
 
+POCL_CACHE = "POCL_CACHE_DIR"
+
+
+@contextlib.contextmanager
+def _scratch_folder() -> Iterator[dict[str, str]]:
+    """A folder for what PoCL writes, which is deleted; a variable that names it. {} if there is none.
+
+    Without its compile cache PoCL leaves every program that a killed process has built in the user's folder.
+    If the user chose another folder, it is made there.
+    """
+    try:
+        folder = tempfile.TemporaryDirectory(
+            prefix="gemmbench-", dir=os.environ.get(POCL_CACHE) or None, ignore_cleanup_errors=True
+        )
+    except OSError:
+        yield {}
+        return
+    with folder:
+        yield {POCL_CACHE: folder.name}
+
+
 class WorkerError(UsageError):
     """The child could not list the devices; the message is for the user."""
 
@@ -102,7 +124,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     a call. So the processes of devices are stopped while the BLAS works, and the other way round.
     """
 
-    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang while the devices are listed
+    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang, and devices without a context
     problems: tuple[drivers.Problem, ...] = ()  # these, and other drivers that show no device
 
     def __init__(
@@ -119,6 +141,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         self._process: subprocess.Popen[bytes] | None = None
         self._pipe: Pipe | None = None
         self._output = _scratch_file()  # what drivers print; lives as long as this
+        self._scratch = contextlib.ExitStack()  # of the process: what it leaves behind
         self._is_host = is_host
         self._is_active = False  # whether its process may run; a new one does until it is first used
         self._is_cold = False  # whether its process was stopped since its last batch
@@ -167,7 +190,8 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         key = device.index if device else None
         if key not in self._monitors:
             self._monitors[key] = Monitor(device)
-        return Handle(self, number, prepared, watch=self._monitors[key])
+        load = "" if case.dtype == "float" else f"{case.variant} {case.dtype}"
+        return Handle(self, number, prepared, watch=self._monitors[key], load=load)
 
     @property
     def _group(self) -> Sequence[Worker]:
@@ -395,6 +419,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
             env={
                 **for_threads(),
                 **{name: value for name, value in os.environ.items() if name != BUILD_OPTIONS},
+                **({} if self._is_host else self._scratch.enter_context(_scratch_folder())),
                 **self._environment,
                 "PYTHONPATH": os.pathsep.join(filter(None, [str(self._checkout or ""), *sys.path])),
             },
@@ -419,10 +444,10 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         return f"{how}: {words}" if words else how
 
     def last_words(self) -> str:
-        """The end of what the child's libraries printed."""
+        """The end of what the child's libraries printed, without what `for_threads` makes them print."""
         self._output.seek(0)
-        text = self._output.read().decode("utf-8", "replace")
-        return " ".join(text.split())[-_DRIVER_WORDS:]
+        lines = self._output.read().decode("utf-8", "replace").splitlines()
+        return " ".join(" ".join(line for line in lines if _IGNORED not in line).split())[-_DRIVER_WORDS:]
 
     def stop(self) -> None:
         """End this process, and those that belong to it; the next request starts another."""
@@ -441,6 +466,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
                 process.wait()
         if pipe is not None:
             pipe.close()
+        self._scratch.close()
 
     def kill(self) -> None:
         """End the process from another thread; the thread that waits for an answer cleans up."""
@@ -472,6 +498,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
         opened = self._listed()
+        self.failing += tuple(problem for device in opened.devices for problem in device.problems)
         self.problems = (*self.failing, *opened.problems)
         host = self._host.opened().host
         assert host is not None
@@ -591,7 +618,7 @@ def matching_device(former: str, device: DeviceFacts, devices: Sequence[DeviceFa
                 return other
         elif (other.platform, other.name) == (device.platform, device.name):
             return other
-    raise NotMeasuredError("unsupported", f"{former} has no such device as {device.title}")
+    raise NotMeasuredError("unsupported", f"{former} does not have the device {device.title}")
 
 
 def named(make: Maker) -> tuple[str, ...]:

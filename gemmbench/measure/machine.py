@@ -27,6 +27,7 @@ import threadpoolctl
 from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
+from gemmbench.model.units import clean
 from gemmbench.opencl import drivers
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
@@ -286,9 +287,9 @@ def cores() -> int:
 def _cpu_name() -> str:
     """The CPU's name from /proc/cpuinfo, else what Python reports."""
     with suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
-            if line.startswith("model name"):
-                return " ".join(line.split(":", 1)[1].split())
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name") and (name := clean(line.partition(":")[2])):
+                return name
     return platform.processor() or platform.machine()
 
 

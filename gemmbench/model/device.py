@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from gemmbench.model.units import MIB
+from gemmbench.model.units import MIB, clean
 
 # In a platform's name or version; the first that is there is the maker's key in presets, up to a space.
 _MAKERS = ("pocl", "intel", "nvidia", "amd", "qualcomm", "arm platform", "apple")
@@ -54,6 +54,10 @@ class DeviceFacts:
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
+    trouble: tuple[str, str] | None = None  # why it has no context, and what to do; tried on CPUs only
+
+    def __repr__(self) -> str:
+        return f"DeviceFacts({self.index}, {self.title!r}, {self.type!r}, {self.compute_units} compute units)"
 
     @property
     def address(self) -> str:
@@ -66,6 +70,11 @@ class DeviceFacts:
         return 32 * self.vector_widths.get("float", 0)
 
     @property
+    def largest_buffer_bytes(self) -> int:
+        """The largest buffer that it allocates. NVIDIA's driver exceeds the limit that it reports."""
+        return self.global_mem_bytes if self.family == "gpu-nvidia" else self.max_alloc_bytes
+
+    @property
     def family(self) -> str:
         """Type and driver, the key of presets: ``cpu-intel``, ``gpu-nvidia``, ``cpu-other``."""
         words = f"{self.platform} {self.version}".lower()
@@ -73,16 +82,29 @@ class DeviceFacts:
         return f"{self.type}-{maker}"
 
     @property
+    def label(self) -> str:
+        """Its name in one line; its vendor's if the driver gives it no name."""
+        return clean(self.name) or clean(self.vendor) or "unnamed device"
+
+    @property
+    def problems(self) -> tuple[tuple[str, str], ...]:
+        """That it cannot be used, with a fix; empty if it can."""
+        if self.trouble is None:
+            return ()
+        why, fix = self.trouble
+        return ((f"device {self.index} ({self.title}) cannot be used: {why}", fix),)
+
+    @property
     def title(self) -> str:
-        return f"{' '.join(self.name.split())} | {driver_name(self)}"
+        return f"{self.label} | {driver_name(self)}"
 
 
 def driver_name(device: DeviceFacts) -> str:
     """The driver for people: ``Intel OpenCL 2026.22``, ``PoCL 3.1+debian``."""
-    if "pocl" in device.version.lower():
-        return f"PoCL {device.driver}"
-    platform = " ".join(device.platform.replace("(R)", "").replace("(TM)", "").split())
-    return device.driver if device.driver.startswith(platform) else f"{platform} {device.driver}"
+    version = clean(device.driver)
+    platform = clean(device.platform.replace("(R)", "").replace("(TM)", ""))
+    platform = "PoCL" if "pocl" in device.version.lower() else platform
+    return f"{'' if version.startswith(platform) else platform} {version}".strip() or "unnamed driver"
 
 
 BUSY_CORES = 0.3  # that other programs use: from here on rates are low and noisy
@@ -101,6 +123,11 @@ class HostFacts:
     blas: str  # name, version and threads of numpy's BLAS
     busy: float = 0.0  # cores that other programs used just before the run
     environment: dict[str, str] = field(default_factory=dict)  # variables that change what is measured
+
+    @property
+    def label(self) -> str:
+        """The processor's name in one line."""
+        return clean(self.cpu) or "unnamed processor"
 
 
 HOST = -1  # the position of the host where a device's is asked for
@@ -133,6 +160,10 @@ POWER, THERMAL, HARDWARE = "power", "thermal", "hardware"
 """What can limit a clock: the power cap, the temperature, a brake of the board's own."""
 
 
+INSTANT, MEAN = "instant", "mean"
+"""What a reading of power is: that of the moment, or the mean of the last second."""
+
+
 @dataclass(frozen=True)
 class Reading:
     """What a device said at one moment; None where it does not say."""
@@ -143,6 +174,7 @@ class Reading:
     power_w: float | None = None
     celsius: float | None = None
     limits: tuple[str, ...] = ()
+    power: str = ""  # what `power_w` is: INSTANT or MEAN
 
 
 @dataclass(frozen=True)
@@ -170,6 +202,7 @@ class Conditions:
     power_limited: bool = False  # the samples were taken under a power or thermal limit
     control_s: tuple[float, ...] = ()  # for 10^9 operations of a control burst on a CPU, before and after
     max_mhz: float | None = None  # that the device's clock can have
+    power: str = ""  # what the readings of power are: INSTANT or MEAN; "" if none, or not known
     cores: int = 0  # of the host that this process may use; 0 where not known
     windows: dict[str, Readings] = field(default_factory=dict)  # by the clock that timed the batches
 

@@ -9,6 +9,7 @@ from msgspec import UnsetType
 from gemmbench.model.dtypes import DTYPES, DType
 
 Leading = tuple[int, int, int]  # lda, ldb, ldc: elements from row to row of A, B and C
+LONGEST = 2**31 - 1  # of m, n, k, lda, ldb and ldc: kernels and libraries count in 32-bit integers
 
 
 class Dimensions:
@@ -113,7 +114,7 @@ def leading(
     widths = {"lda": (lda, *a), "ldb": (ldb, *b), "ldc": (ldc, n, "C has n")}
     for name, (given, width, whose) in widths.items():
         if given is not None and given < width:
-            raise ValueError(f"{name} {given} is less than the row that it leads: {whose} = {width} columns")
+            raise ValueError(f"{name} {given} is less than a row: {whose} = {width} columns")
     every = tuple(width if given is None else given for given, width, _ in widths.values())
     return None if every == (a[0], b[0], n) else (every[0], every[1], every[2])
 

@@ -109,6 +109,7 @@ class Run:
     header: Header
     rows: tuple[Row, ...]
     path: str = ""
+    whole: Run | None = None  # the run that these rows were selected from; its control bursts count
 
     def device(self, row: Row) -> DeviceFacts | None:
         return self.header.devices[row.device] if row.device >= 0 else None
@@ -201,6 +202,10 @@ def _decode(path: Path, number: int, line: bytes, kind: type[_T]) -> _T:
         return msgspec.json.decode(line, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OverflowError) as error:
         text = str(error)
+        if kind is Row and _is_run(line):
+            raise RunFileError(
+                f"{path}: line {number} starts a second run: pass the runs as separate files"
+            ) from None
         if b"NaN" in line or b"Infinity" in line:
             text = "NaN and Infinity are not allowed: " + text
         raise RunFileError(f"{path}: line {number}: {text}") from None

@@ -347,7 +347,10 @@ def skip_failing(limit_s: float) -> tuple[Problem, ...]:
     if failures:
         os.environ[SKIP] = os.pathsep.join([*skipped, *failures])
     return tuple(
-        (f"{all_drivers[library].title} {how}, so it is left out", f"{SKIP}={library} leaves it out at once")
+        (
+            f"{all_drivers[library].title} {how}, so it is excluded",
+            f"{SKIP}={library} excludes it from the start",
+        )
         for library, how in failures.items()
     )
 
@@ -399,6 +402,19 @@ def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, .
                 fix = "Check that its hardware and kernel driver are there"
                 listed.append((f"{driver.title} can be loaded but shows no device", fix))
     return tuple(listed)
+
+
+def no_context(library: str, error: object) -> Problem:
+    """What a failure to create a context on a listed device means, by the driver's library.
+
+    Intel's CPU runtime finds its own files only if no folder in its path has a space.
+    """
+    folders = {str(Path(path).parent) for path in (library, os.path.realpath(library)) if _is_path(library)}
+    spaced = next((folder for folder in folders if len(folder.split()) > 1), "")
+    if spaced and _LIBRARIES["intel"] in Path(library).name:
+        why = f"Intel's runtime does not work from a folder whose path has a space, {spaced}"
+        return why, "Install it, with gemmbench, in a folder without one"
+    return f"the driver lists it, but {error}", "Choose another --device, or install its driver again"
 
 
 def no_device_message(problems: Iterable[Problem]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, TypeVar
 import click
 
 from gemmbench import UsageError, charts
+from gemmbench.model.problem import LONGEST
 from gemmbench.options import names
 
 
@@ -34,14 +35,17 @@ class Text(click.types.StringParamType):
 
 
 class Whole(click.IntRange):
-    """A whole number. Refuse fractions, which click truncates."""
+    """A whole number, at most `LONGEST` unless a lower maximum is given. Click would truncate fractions."""
 
     metavar = "N"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, float):
             self.fail(f"{value!r} is not a valid {self.name}.", param, ctx)
-        return int(super().convert(value, param, ctx))
+        number = int(super().convert(value, param, ctx))
+        if self.max is None and number > LONGEST:
+            self.fail(names.too_large(number), param, ctx)
+        return number
 
 
 class Number(click.types.FloatParamType):
@@ -87,10 +91,15 @@ class Output(File):
         self.metavar, self._suffixes, self._what = metavar, suffixes, what
 
     def check(self, option: str, path: Path) -> None:
-        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission."""
+        """Raise `UsageError` if the file cannot be written: wrong suffix, bad folder, no permission.
+
+        Also raise it if the file has charts, and matplotlib cannot be imported.
+        """
         if self._suffixes and path.suffix.lower() not in self._suffixes:
             raise UsageError(f"{option} {path}: {self._what}")
         names.check_folder(option, path)
+        if self._suffixes:
+            charts.load_matplotlib()
 
 
 class Flag(click.types.BoolParamType):
@@ -242,6 +251,7 @@ class Options:
     """The options of one command."""
 
     command: ClassVar[str]
+    help: ClassVar[str]  # of the command; no docstring, because python -OO drops those
 
     def __post_init__(self) -> None:
         """Raise `UsageError` if the options contradict each other, or an output file cannot be written."""

@@ -348,9 +348,9 @@ class CheckOptions(ComparisonOptions, measuring.MeasurementOptions):
             why = f"it has no {', '.join(lacking)}" if path.is_dir() else "there is no such folder"
             raise UsageError(f"--against {path} is no folder of kernels: {why}")
         if self.aa:
-            raise UsageError("--aa compares nothing: it takes no --against")
+            raise UsageError("--aa cannot be combined with --against")
         if self.energy:
-            raise UsageError("--against interleaves two kernels: it takes no --energy")
+            raise UsageError("--against cannot be combined with --energy")
 
 
 _Item = TypeVar("_Item")
@@ -503,13 +503,14 @@ class ReportOptions(Options):
 
 @dataclass(frozen=True, kw_only=True)
 class DoctorOptions(Options):
-    """Find what is slowing this machine down and how to fix it.
+    """The options of ``doctor``."""
+
+    command: ClassVar[str] = "doctor"
+    help: ClassVar[str] = """Find what is slowing this machine down and how to fix it.
 
     Doctor checks clocks, limits, other programs, drivers, numpy's BLAS and NVIDIA boards. It changes nothing
     and measures nothing. The exit status is 0, with or without warnings.
     """
-
-    command: ClassVar[str] = "doctor"
 
     device: str = measuring.device_option(group=DEVICE)
     json: bool = flag("Print a JSON object.", shell=True, common=True)

@@ -13,6 +13,7 @@ from gemmbench.ladder.own import own_kernel
 from gemmbench.ladder.variant import Variant
 from gemmbench.model.case import KERNEL
 from gemmbench.model.device import DeviceFacts, broad_type
+from gemmbench.model.problem import LONGEST
 from gemmbench.model.units import reason_of
 
 _ALIASES = {"int8": "char"}  # other names of data types
@@ -97,6 +98,18 @@ def named_kernels(text: str, user_kernels: Sequence[Variant] = ()) -> tuple[str,
     return tuple(dict.fromkeys(word for word in words if word not in _groups(user_kernels)))
 
 
+def choose_measured(text: str, measured: Sequence[str]) -> set[str]:
+    """Return which of the `measured` kernels and libraries a list of names and groups selects.
+
+    Raise `UsageError` if the list is empty, or a name or all kernels of a group were not measured.
+    """
+    members = {word: {*_MEMBERS.get(word, (word,))} & {*measured} for word in split(text)}
+    for word, chosen in (members or {repr(text): set[str]()}).items():
+        if not chosen:
+            raise UsageError(f"--kernel {word} was not measured; there are {', '.join(measured)}")
+    return set().union(*members.values())
+
+
 def choose_baselines(text: str) -> tuple[str, ...]:
     """Return the libraries in a comma-separated list.
 
@@ -106,7 +119,7 @@ def choose_baselines(text: str) -> tuple[str, ...]:
     words = choose(text, BASELINES, "baseline")
     if _NONE in words:
         if len(words) > 1:
-            raise UsageError(f"--baseline {text}: none stands alone")
+            raise UsageError(f"--baseline {text}: none cannot be combined with other names")
         return ()
     return ladder.BASELINES if {"all", DEFAULT} & {*words} else words
 
@@ -132,14 +145,15 @@ def choose_params(texts: Iterable[str]) -> dict[str, tuple[int, ...]]:
     for text in texts:
         name, equals, values = text.partition("=")
         words = [word.strip() for word in values.split(",")]
-        if not equals or not all(map(_is_number, words)):
+        if not equals or not all(map(str.isdecimal, words)):
             raise UsageError(
                 f"--param takes NAME=VALUE with a whole number, or several with commas, not {text!r}"
             )
+        numbers = _numbers(f"--param {name}", words)
         if (name := name.strip()) in chosen:
             both = dict.fromkeys([*map(str, chosen[name]), *words])
             raise UsageError(f"--param {name} is given twice: write --param {name}={','.join(both)}")
-        chosen[name] = tuple(dict.fromkeys(map(int, words)))
+        chosen[name] = tuple(dict.fromkeys(numbers))
     return chosen
 
 
@@ -154,6 +168,15 @@ def check_grid(variants: Iterable[Variant], params: Mapping[str, Sequence[int]])
             )
 
 
+def listed_sizes(text: str) -> tuple[int, ...]:
+    """Return the sizes in a comma-separated list, sorted. Raise `UsageError` if one is invalid."""
+    words = split(text)
+    sizes = _numbers("--sizes", words) if all(map(str.isdecimal, words)) else []
+    if not all(sizes) or not sizes:
+        raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+    return tuple(sorted(set(sizes)))
+
+
 def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int) -> tuple[int, ...]:
     """Return the sizes in a list, sorted; or `low`, `high` and the powers of two between them.
 
@@ -161,12 +184,10 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
     size is invalid, the range is empty, or both a list and a range are given.
     """
     if text is not None:
-        words = split(text)
-        if not all(_is_number(word) and int(word) > 0 for word in words) or not words:
-            raise UsageError(f"--sizes takes whole numbers of 1 or more with commas, not {text!r}")
+        sizes = listed_sizes(text)
         if (low, high) != (None, None):
-            raise UsageError("--sizes takes the place of a range: leave out its smallest and largest size")
-        return tuple(sorted({int(word) for word in words}))
+            raise UsageError("use either --sizes or a smallest and largest size")
+        return sizes
     high = usual if high is None else high
     low = min(64, high) if low is None else low
     if low > high:
@@ -175,9 +196,17 @@ def choose_sizes(text: str | None, low: int | None, high: int | None, usual: int
     return tuple(sorted({low, *powers, high}))
 
 
-def _is_number(word: str) -> bool:
-    """Whether a word is a whole number; nothing that is counted here has more than 18 digits."""
-    return word.isdecimal() and len(word) <= 18
+def _numbers(option: str, words: Sequence[str]) -> list[int]:
+    """The numbers that words of digits are. `UsageError` if one is above `LONGEST`."""
+    for word in words:
+        if len(word.lstrip("0")) > len(str(LONGEST)) or int(word) > LONGEST:
+            raise UsageError(f"{option}: {too_large(word)}")
+    return [int(word) for word in words]
+
+
+def too_large(number: object) -> str:
+    """A sentence on a number above `LONGEST`."""
+    return f"{number} is above the maximum, {LONGEST}"
 
 
 def split(text: str) -> list[str]:

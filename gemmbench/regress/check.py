@@ -27,13 +27,13 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import by_key, clean, counted
 from gemmbench.options.comparing import DEFAULT_THRESHOLD, PATIENCE_S, CheckOptions, Rules
-from gemmbench.plan import rebuild, select
+from gemmbench.plan import rebuild, select, usable
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
 from gemmbench.regress.compare import ComparedRow, Comparison, Ratio, Verdict
 from gemmbench.regress.results import rounded_percent, row_name, where
-from gemmbench.report.table import Cell, Note, Sheet
+from gemmbench.report.table import Cell, Note, Sheet, html
 from gemmbench.stats.rates import is_on_cpu, work
 from gemmbench.suite import session
 from gemmbench.suite.run import Listen, Outcome, every_device, header_of
@@ -462,7 +462,8 @@ def _selected_devices(
         if different := baselines.device_difference(base_devices[slot], device, baseline.rules.across):
             across = "device,driver" if different[0] == "device" else "driver"
             raise UsageError(f"{different[1]} (--across {across} compares anyway)")
-    return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
+    chosen = usable(tuple(device for _, device in pairs))
+    return chosen, {slot: number for number, (slot, _) in enumerate(pairs)}
 
 
 @dataclass(frozen=True)
@@ -480,6 +481,13 @@ class AAReport:
     """How much the rows of an A/A measurement differ between runs."""
 
     rows: tuple[AARow, ...]
+
+    def __repr__(self) -> str:
+        return f"<AAReport: {counted(len(self.rows), 'row')}, min_threshold {self.min_threshold}>"
+
+    def _repr_html_(self) -> str:
+        """The table of ``check --aa``, for a notebook."""
+        return html(aa_sheets(self))
 
     @property
     def min_threshold(self) -> float | None:

@@ -11,7 +11,7 @@ from pathlib import PurePath
 
 from gemmbench.model import units
 from gemmbench.model.device import HOST
-from gemmbench.model.row import MATH, Row
+from gemmbench.model.row import MATH, Row, exported
 from gemmbench.model.units import by_key, clean, clean_lines, counted, listed
 from gemmbench.regress.compare import FAILING, LOST, VERDICTS, ComparedRow, Comparison, Verdict
 from gemmbench.report.notes import shape
@@ -291,6 +291,7 @@ def _flat(line: ComparedRow) -> dict[str, object]:
     identity = ("kind", "variant", "dtype", "parameters", "label")
     return {
         **{field: getattr(row, field) for field in identity},
+        "parameters": exported(row.parameters),
         "device": line.device,
         **problem_fields(row.problem, "m", "n", "k", "trans_a", "trans_b", "alpha", "beta"),
         **{field: getattr(line, field) for field in ("verdict", "reason", "resources")},
@@ -344,19 +345,23 @@ def _command(level: str, title: str, message: str) -> str:
     return f"::{level} title={title}::{message}"
 
 
-def to_junit(comparison: Comparison, strict: bool = False, missing_fails: bool = False) -> str:
+def to_junit(
+    comparison: Comparison, strict: bool = False, missing_fails: bool = False, command: str = "compare"
+) -> str:
     """A JUnit report as XML text, with a test for each row. `strict` and `missing_fails` as for `to_github`.
 
+    The suite is named after the `command`. A class is a device, without dots, which would separate packages.
     Failing rows are failures. Rows with a result that is not slower pass, all others are skipped.
     """
     # Imported here because it takes a tenth of a second.
     from junitparser import Failure, JUnitXml, Skipped, TestCase, TestSuite
 
-    suite = TestSuite("gemmbench compare")
+    suite = TestSuite(f"gemmbench {command}")
     suite.add_property("conclusion", _text(conclusion(comparison)))
     failures = _failing_lines(comparison, strict, missing_fails)
     for line in comparison.lines:
-        case = TestCase(_text(row_name(line.row)), classname=_text(f"gemmbench.{clean(line.device)}"))
+        device = clean(line.device).replace(" | ", ", ").replace(".", "_")
+        case = TestCase(_text(row_name(line.row)), classname=_text(device))
         case.time = line.new_s or 0.0
         text = _text(sentence(line))
         if line in failures:

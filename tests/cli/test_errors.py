@@ -8,14 +8,18 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import click
 import numpy as np
 import pytest
 
 from gemmbench import api
+from gemmbench.cli import COMMANDS, load_command
 from gemmbench.model.run_file import load
+from gemmbench.options import Whole
 from tests.cli import fake_machine
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import repetitions, save
@@ -154,6 +158,17 @@ def test_one_sentence_and_nothing_overwritten(
     golden(name, "\n".join(lines))
 
 
+@pytest.mark.parametrize("number", [2**31, 2**63, 2**64, 10**30])
+def test_every_whole_number_has_a_maximum_that_is_named(number: int) -> None:
+    commands = map(load_command, COMMANDS)
+    types = [param.type for command in commands for param in command.params]
+    numbers = [kind for kind in types if isinstance(kind, Whole)]
+    assert len(numbers) > 20
+    for kind in numbers:
+        with pytest.raises(click.BadParameter, match=rf"{number} is .*(2147483647|65535|8)\.?$"):
+            kind.convert(str(number), None, None)
+
+
 def test_no_device_says_what_to_install(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "")
     monkeypatch.setattr(
@@ -182,6 +197,24 @@ def test_drivers_that_fail_while_they_are_listed(
     assert (result.exit_code, result.stdout) == (2, "")
 
 
+def test_a_device_without_a_context_is_named_and_another_is_measured(
+    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = load("plots/cpu-intel-square.jsonl")
+    device = replace(run.header.devices[0], trouble=("it failed", "Mend it"))
+    save(str(tmp_path / "broken.jsonl"), replace(run, header=replace(run.header, devices=(device,))))
+    sentence = f"device 0 ({device.title}) cannot be used: it failed. Mend it"
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", f"{tmp_path}/broken.jsonl pocl")
+    assert sentence in " ".join(call("devices").stdout.split())
+    assert sentence[1:] in " ".join(call("doctor").stdout.split())
+    result = call("square", *QUICK)
+    assert result.stderr.startswith(f"{sentence}.\n")
+    assert "PoCL" in result.stdout
+    for command in ("square", "tune", "kernels --resources"):
+        result = call(*command.split(), "--kernel", "naive", "--device", "0")
+        assert (result.stderr, result.exit_code) == (f"gemmbench: {sentence}\n", 2)
+
+
 def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(api, "make_machine", fake_machine.make_nothing)
     result = call("devices")
@@ -190,7 +223,7 @@ def test_a_child_that_cannot_start(call: Call, monkeypatch: pytest.MonkeyPatch) 
     assert result.exit_code == 2
 
 
-def test_an_unsupported_type_is_rows_beside_others(call: Call) -> None:
+def test_an_unsupported_type_has_rows_and_others_are_measured(call: Call) -> None:
     result = call("square", "--device", "pocl", "--dtype", "float,half", *QUICK)
     assert result.exit_code == 0
     assert "not supported" in result.stdout

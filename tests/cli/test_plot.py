@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +13,7 @@ import pytest
 from gemmbench import chart_views
 from gemmbench.model.run_file import Run, encode
 from tests import fake_runs
-from tests.cli.conftest import Call
+from tests.cli.conftest import ROOT, Call
 
 
 @pytest.fixture(autouse=True)
@@ -75,3 +78,39 @@ def test_two_runs_are_compared(call: Call) -> None:
     save("later.jsonl", fake_runs.fake_square())
     assert call("plot", "square.jsonl", "later.jsonl", "--kind", "compare", "--out", "x.svg").exit_code == 0
     assert "change of the time" in Path("x.svg").read_text(encoding="utf-8")
+
+
+def run(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, which imports matplotlib for the first time."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **variables}
+    command = [sys.executable, *words]
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize("backend", ["module://matplotlib_inline.backend_inline", "nosuch"])
+def test_a_chart_needs_no_backend(backend: str) -> None:
+    done = run("-m", "gemmbench", "plot", "square.jsonl", "--out", "out.svg", MPLBACKEND=backend)
+    assert (done.returncode, done.stderr) == (0, "Drew out.svg.\n")
+
+
+def test_the_users_backend_is_kept_for_other_programs() -> None:
+    code = "from gemmbench.charts import load_matplotlib as load; load(); import matplotlib as m, os; "
+    done = run("-c", f"{code} print(m.get_backend(), os.environ['MPLBACKEND'])", MPLBACKEND="svg")
+    assert done.stdout == "svg svg\n", done.stderr
+
+
+@pytest.mark.parametrize(
+    "words", ["plot --kind list", "report square.jsonl", "square --sizes 32 --plot out.svg"]
+)
+def test_settings_that_matplotlib_cannot_read_are_one_sentence_before_anything_else(words: str) -> None:
+    Path("matplotlibrc").write_bytes(b"font.family: \xff\xfe\n")
+    done = run("-m", "gemmbench", *words.split())
+    assert (done.returncode, done.stdout) == (2, "")
+    start = "gemmbench: no chart can be drawn, because matplotlib does not start: "
+    assert done.stderr == f"{start}Cannot decode configuration file 'matplotlibrc' as utf-8.\n"
+
+
+def test_settings_that_matplotlib_does_not_know_change_nothing() -> None:
+    Path("matplotlibrc").write_text("backend: nosuch\nlines.linewidth: wide\nno.such.key: 1\nno colon\n")
+    done = run("-m", "gemmbench", "plot", "square.jsonl", "--out", "out.svg")
+    assert (done.returncode, done.stderr) == (0, "Drew out.svg.\n")

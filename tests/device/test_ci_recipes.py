@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -152,12 +153,21 @@ def run(folder: Path, scripts: list[tuple[str, bool]]) -> tuple[int, str]:
     return status, printed
 
 
-@pytest.mark.parametrize(("server", "broken"), [("github", False), ("gitlab", True)])
-def test_my_kernels(server: str, broken: bool, tmp_path: Path) -> None:
-    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says."""
+@pytest.mark.parametrize(
+    ("server", "broken", "is_new"),
+    [("github", False, False), ("github", False, True), ("gitlab", True, False), ("gitlab", False, True)],
+)
+def test_my_kernels(server: str, broken: bool, is_new: bool, tmp_path: Path) -> None:
+    """Broken: the kernel of the change is wrong; whether a slower one fails, test_check.py says.
+
+    New: the change adds the kernel.
+    """
     for folder in ("kernels", "before/kernels"):
         (tmp_path / folder).mkdir(parents=True)
-        (tmp_path / folder / "mine.cl").write_text(MINE, encoding="utf-8")
+        (tmp_path / folder / "part.h").write_text("#define PART 1\n", encoding="utf-8")
+        (tmp_path / folder / "mine.cl").write_text(f'{MINE}#include "part.h"\n', encoding="utf-8")
+    if is_new:
+        shutil.rmtree(tmp_path / "before" / "kernels")
     if broken:
         (tmp_path / "kernels" / "mine.cl").write_text(MINE.replace("= sum;", "= sum + 1;"), encoding="utf-8")
     judge(server, "my-kernels", tmp_path, "mine" if broken else "", "broken")
@@ -336,9 +346,7 @@ def test_reframe_fails_for_a_row_that_could_not_run(measured: Run, tmp_path: Pat
     rows = [replace(row, variant="gone") if row.variant == "tiled" else row for row in measured.rows]
     status, printed = reframe(tmp_path, replace(measured, rows=tuple(rows)))
     assert status == 1
-    assert re.search(r"gone float 16: missing unsupported: this gemmbench has no kernel gone", printed), (
-        printed
-    )
+    assert re.search(r"gone float 16: missing unsupported: this version has no kernel gone", printed), printed
 
 
 def test_reframe_without_a_base_says_so(measured: Run, tmp_path: Path) -> None:

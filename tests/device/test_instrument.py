@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from gemmbench.gemm.opencl_bench import GemmBench
 from gemmbench.ladder import BY_NAME
+from gemmbench.measure import machine
+from gemmbench.measure.child import POCL_CACHE, Worker
 from gemmbench.measure.sampling import alone, in_turn
 from gemmbench.model.case import Case, Policy
 from gemmbench.model.device import DeviceFacts
@@ -58,7 +61,7 @@ def test_batches_run_behind_each_other(device: DeviceFacts) -> None:
 
 
 @pytest.mark.usefixtures("queued")
-def test_sampling_ahead_alone_and_in_turn_leaves_the_right_answer(device: DeviceFacts) -> None:
+def test_sampling_ahead_alone_and_interleaved_leaves_the_right_answer(device: DeviceFacts) -> None:
     first = prepared(device)
     second = prepared(device, first)
     assert first.verify("before").check.verdict == "ok"
@@ -95,3 +98,16 @@ def test_the_hosts_clock_holds_the_devices_batch(device: DeviceFacts) -> None:
     batch = handle.batch("device", 4)
     assert begin <= batch.begin < batch.end <= time.perf_counter()
     assert batch.wall_s == pytest.approx((batch.end - batch.begin) / 4)
+
+
+@pytest.mark.every_driver
+def test_the_measuring_process_leaves_no_file(
+    device: DeviceFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(POCL_CACHE, str(tmp_path))
+    with Worker(machine.default) as worker:
+        here = next(each for each in worker.devices()[0] if each.address == device.address)
+        (case,) = gemm_plan([here], [BY_NAME["naive"]], [Gemm(32, 32, 32)])
+        assert isinstance(case, Case)
+        worker.prepare(case, here, QUICK).batch("device", 1)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]

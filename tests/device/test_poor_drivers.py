@@ -75,6 +75,35 @@ def test_zeros_and_empty_lists_mean_the_minimum_of_the_specification(device: Dev
         gemm_plan([facts], [variant], [Gemm(256, 256, 256)])  # a row or a case for each, and no exception
 
 
+@pytest.mark.every_driver
+def test_a_device_that_makes_no_context_says_so_in_the_list_and_in_its_rows(
+    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: object) -> None:
+        raise cl.RuntimeError("Context failed: DEVICE_NOT_AVAILABLE")
+
+    assert device.trouble is None
+    monkeypatch.setattr("pyopencl.Context", fail)
+    listed = discovery.devices()[device.index]
+    assert listed.trouble is not None
+    assert listed.trouble[0].startswith("the driver lists it, but Context failed: DEVICE_NOT_AVAILABLE")
+    with pytest.raises(NotMeasuredError, match=r"but Context failed: DEVICE_NOT_AVAILABLE.*Choose another"):
+        Runtime(device)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        (b"Radeon\xae Pro", "Radeon\N{REPLACEMENT CHARACTER} Pro"),
+        (b"\xb9\xdc\xc0\xed", 4 * "\N{REPLACEMENT CHARACTER}"),
+        (b" \0", ""),
+    ],
+)
+def test_a_name_that_is_not_utf_8_is_read_as_far_as_it_is(name: bytes, text: str) -> None:
+    thing: Any = SimpleNamespace(get_info=lambda key: name.decode())
+    assert discovery._text(thing, "NAME") == text
+
+
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [

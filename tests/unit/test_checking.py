@@ -318,7 +318,7 @@ def test_interleaved_a_change_that_further_measurements_do_not_confirm_is_none(f
     assert counts[0] == 1 + 2 * check.LOOKS
 
 
-def test_interleaved_a_row_without_a_former_self_is_missing() -> None:
+def test_interleaved_a_row_without_an_old_kernel_is_missing() -> None:
     def change(row: Row, times: int) -> Row:
         return replace(row, status="unsupported", reason="the kernel in old is wrong", samples={})
 
@@ -345,7 +345,7 @@ def test_a_row_that_was_too_slow_has_the_figures_of_its_second_looks(rules: Rule
     assert mine.new_s is not None
 
 
-def test_equal_kernels_are_told() -> None:
+def test_equal_kernels_are_reported() -> None:
     found = checked(
         lambda row, _: replace(row, source="before", former=Partner("before", row.samples)),
         rules=Rules(0.05, interleaved=True),

@@ -589,7 +589,7 @@ def test_a_preset_that_became_slower_is_slower() -> None:
 
 
 @pytest.mark.parametrize("math", ["strict", "fast"])
-def test_a_preset_beside_a_math_is_no_other_kernel_source(math: str) -> None:
+def test_a_preset_with_a_math_is_the_same_kernel_source(math: str) -> None:
     kernel = BY_NAME["tiled"].with_math(math)
     before, after = (
         replace(preset(size, 1).rows[0], parameters={"TS": size, "math": math}, source=source)

@@ -63,6 +63,18 @@ def test_changes_and_their_intervals_the_slowest_first() -> None:
     assert "OpenBLAS" in words(painted(host))
 
 
+def test_a_long_device_is_whole_in_the_title() -> None:
+    """On two lines: a title that is cut does not say which driver was slower."""
+    run = fake.fake_square()
+    device = replace(run.header.devices[0], driver="2026.22.10.0.01_160000 for a server with many sockets")
+    run = replace(run, header=replace(run.header, devices=(device,)))
+    pane, _ = ratios(compare([again(1, run=run)], [again(2, SLOW, run=run)]))
+    charts.set_style()
+    title = painted(pane).get_title(loc="left")
+    assert title.replace("\n", " ") == f"Change, {device.title.replace(' | ', ', ')}"
+    assert max(map(len, title.split("\n"))) <= 70
+
+
 def test_small_changes_are_left_out_and_counted() -> None:
     run = fake.fake_square()
     many = replace(run, rows=tuple(replace(row, label=str(n)) for n in range(3) for row in run.rows))

@@ -8,6 +8,7 @@ import re
 import xml.etree.ElementTree
 from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -89,7 +90,7 @@ def test_json_of_a_row() -> None:
     assert mine["new_s"] / mine["base_s"] == pytest.approx(mine["ratio"])
 
 
-def suite(comparison: Comparison, **options: bool) -> xml.etree.ElementTree.Element:
+def suite(comparison: Comparison, **options: Any) -> xml.etree.ElementTree.Element:
     (found,) = xml.etree.ElementTree.fromstring(to_junit(comparison, **options))
     return found
 
@@ -103,6 +104,17 @@ def test_junit(name: str) -> None:
     passed = sum(line.verdict in ("unchanged", "within", "faster") for line in found.lines)
     passed += sum(line.verdict == "differs" and not line.is_inconclusive for line in found.lines)
     assert root.attrib["skipped"] == str(len(found.lines) - passed - sum(line.fails for line in found.lines))
+
+
+def test_junit_is_named_after_the_command_and_its_classes_are_no_packages() -> None:
+    """Readers split the name of a class at its dots."""
+    found = good()
+    assert suite(found).attrib["name"] == "gemmbench compare"
+    made = suite(found, command="check")
+    assert made.attrib["name"] == "gemmbench check"
+    classes = {case.attrib["classname"] for case in made.iter("testcase")}
+    assert classes == {line.device.replace(" | ", ", ").replace(".", "_") for line in found.lines}
+    assert not any("." in name or "|" in name for name in classes)
 
 
 def test_junit_of_strict_and_missing() -> None:

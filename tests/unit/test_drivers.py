@@ -114,7 +114,7 @@ def test_nothing_to_do_leaves_the_environment_alone(machine: Machine) -> None:
     assert list(machine.temporary.iterdir()) == []
 
 
-def test_intel_is_shown_beside_the_system(machine: Machine) -> None:
+def test_intel_is_shown_with_the_system(machine: Machine) -> None:
     machine.icd("nvidia.icd", "libnvidia-opencl.so.1\n")
     machine.icd("pocl.icd", "libpocl.so.2.10.0")
     intel = machine.install_intel()
@@ -403,3 +403,31 @@ def test_it_does_not_import_pyopencl() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "gemmbench.opencl.drivers" in done.stdout.split()
     assert "pyopencl" not in done.stdout.split()
+
+
+@pytest.mark.parametrize(
+    ("library", "sentence"),
+    [
+        (
+            "/a b/lib/libintelocl.so",
+            "Intel's runtime does not work from a folder whose path has a space, /a b/lib",
+        ),
+        (
+            "/a\tb/libintelocl.so.2",
+            "Intel's runtime does not work from a folder whose path has a space, /a\tb",
+        ),
+        ("/ab/lib/libintelocl.so", "the driver lists it, but Context failed: OUT_OF_RESOURCES"),
+        ("/a b/libpocl.so.2", "the driver lists it, but Context failed: OUT_OF_RESOURCES"),
+        ("libintelocl.so", "the driver lists it, but Context failed: OUT_OF_RESOURCES"),
+        ("", "the driver lists it, but Context failed: OUT_OF_RESOURCES"),
+    ],
+)
+def test_why_a_listed_device_makes_no_context(library: str, sentence: str) -> None:
+    problem, fix = drivers.no_context(library, "Context failed: OUT_OF_RESOURCES")
+    assert (problem, fix != "") == (sentence, True)
+
+
+def test_a_link_into_a_folder_with_a_space_is_followed(tmp_path: Path) -> None:
+    (tmp_path / "my bench").mkdir()
+    (tmp_path / "libintelocl.so").symlink_to(tmp_path / "my bench" / "libintelocl.so")
+    assert "has a space" in drivers.no_context(str(tmp_path / "libintelocl.so"), "")[0]

@@ -277,6 +277,26 @@ def test_why_a_board_has_no_joules(library: Library, why: str, monkeypatch: pyte
     assert measure_energy(lambda count: None, fake.GPU) == Energy(None, f"not measured: {why}")
 
 
+@pytest.mark.parametrize(
+    "function", ["nvmlInit", "nvmlDeviceGetCount", "nvmlDeviceGetName", "nvmlDeviceGetTotalEnergyConsumption"]
+)
+@pytest.mark.parametrize(
+    "error",
+    [UnicodeDecodeError("utf-8", b"\xae", 0, 1, "invalid start byte"), AttributeError("no such function")],
+    ids=["name-in-latin-1", "old-binding"],
+)
+def test_an_error_of_the_binding_is_a_reason_too(
+    function: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    install(monkeypatch, Library(H200))
+    monkeypatch.setattr(pynvml, function, fail)
+    energy = measure_energy(lambda count: None, replace(fake.GPU, pci=""))
+    assert energy == Energy(None, f"not measured: NVML failed: {type(error).__name__}: {error}")
+
+
 def test_each_kind_of_device_has_its_counter(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, Library(H200))
     assert isinstance(open_counter(fake.CPU, tree), Rapl)

@@ -146,6 +146,6 @@ def test_markdown_tables_have_as_many_cells_in_each_line(name: str) -> None:
 
 def test_markdown_escapes_what_drivers_say() -> None:
     text = to_markdown(fake.fake_troubled())
-    assert '\\[bold\\]x\\[/\\], &lt;b&gt;&amp;"\\$x^2\\$\\`' in text
+    assert '\\[bold\\]x\\[/\\] \\| &lt;b&gt;&amp;"\\$x^2\\$\\`' in text
     assert "<b>" not in text
     assert "\x1b" not in text

@@ -75,7 +75,7 @@ def test_what_this_version_does_not_have_says_so() -> None:
     assert all(isinstance(step, Skip) for step in steps)
     found = [step.row for step in steps if isinstance(step, Skip)]
     assert {row.status for row in found} == {"unsupported"}
-    assert all(row.reason.startswith("this gemmbench has no ") for row in found)
+    assert all(row.reason.startswith("this version has no ") for row in found)
     assert [row.key for row in found] == [row.key for row in rows_]
 
 
@@ -98,7 +98,7 @@ def test_a_preset_is_measured_as_it_is_today_and_what_the_user_gave_as_it_was() 
     assert step.parameters == {"TS": 8}
 
 
-def test_in_turn_the_old_kernel_runs_with_the_presets_of_its_time() -> None:
+def test_interleaved_the_old_kernel_uses_its_old_presets() -> None:
     (one,) = placed(fake.CPU)
     tiled = next(variant for variant in VARIANTS if variant.name == "tiled")
     (today,) = gemm_plan([one], [tiled], [Gemm(64, 64, 64)])

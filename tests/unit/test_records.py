@@ -329,6 +329,22 @@ def test_a_line_cut_short_is_named_by_its_number_in_the_file(tmp_path: Path) -> 
         load(path)
 
 
+@pytest.mark.parametrize(
+    ("lost", "between"),
+    [(0, b""), (0, b"\n"), (0, b"\xef\xbb\xbf"), (1, b""), (1, b"\r\n"), (9, b"")],
+    ids=["cat", "empty line", "byte order mark", "no newline", "carriage return", "cut short"],
+)
+def test_two_runs_in_one_file_are_two_runs(lost: int, between: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "all.jsonl"
+    one = b"".join([encode(HEADER), *map(encode, ROWS)])
+    path.write_bytes(one[: len(one) - lost] + between + one)
+    line = 1 + path.read_bytes()[:-100].count(b"\n") - len(ROWS)
+    sentence = f"line {line} starts a second run: pass the runs as separate files$"
+    for read in (load, lambda file: RunFile.resume(file, HEADER)):
+        with pytest.raises(RunFileError, match=sentence):
+            read(path)
+
+
 def test_a_line_holds_no_rate() -> None:
     assert b"gflops" not in encode(ROWS[0])
 

@@ -91,3 +91,30 @@ def test_unknown_devices_are_one_sentence(selector: str) -> None:
 def test_no_devices() -> None:
     with pytest.raises(UsageError, match="no OpenCL device"):
         select((), "all")
+
+
+@pytest.mark.parametrize(
+    ("broken", "selector", "expected"),
+    [
+        ([3], "", [4]),
+        ([3, 4], "", [2]),
+        ([2], "cpu", [1]),
+        ([2, 3], "all", [0, 1, 4]),
+        ([3], "nvidia", [4]),
+        ([3], "h200", "device 3 (NVIDIA H200 | NVIDIA CUDA 580.95) cannot be used: it failed. Mend it"),
+        ([2], "intel,pocl", "device 2 (Intel(R) Xeon(R) Processor @ 2.80GHz | Intel OpenCL 2026.22"),
+        ([0, 1, 2, 3, 4], "", "device 3 (NVIDIA H200"),
+        ([0, 1, 2, 3, 4], "all", "device 0 (pthread-Intel"),
+    ],
+)
+def test_a_device_without_a_context_is_used_for_nothing(
+    broken: list[int], selector: str, expected: list[int] | str
+) -> None:
+    trouble = "it failed", "Mend it"
+    devices = tuple(replace(each, trouble=trouble) if each.index in broken else each for each in EVERY)
+    if isinstance(expected, list):
+        assert chosen(selector, devices) == expected
+    else:
+        with pytest.raises(UsageError) as caught:
+            chosen(selector, devices)
+        assert str(caught.value).startswith(expected)

@@ -4,7 +4,7 @@
 
 ``--distribute=all`` makes it one test for each node. The base is a saved run on one node, of all its devices:
 
-    gemmbench square --sizes 1024,4096 --kernel best --device all --no-peak --budget 1 --save once.jsonl
+    gemmbench square --sizes 1024,4096 --kernel best --device all --budget 1 --no-peak --save once.jsonl
     gemmbench check once.jsonl --aa 10 --device all --save base.jsonl
 
 `gemmbench check` decides: the test fails for rows that are slower, wrong or without a result, not for rows
@@ -38,7 +38,7 @@ HOST = -1  # the device of a row that ran on the host: numpy's
 
 
 def row_name(row, position):
-    """A row for people, in letters that ReFrame allows: ``naive_float_1024``, ``1_flops_float_width8``."""
+    """A row for people, as ReFrame takes it: ``naive_float_1024``, ``1_flops_float_vector_width8``."""
     sides = [row[side] for side in "mnk"] if row["m"] is not None else []
     shape = "x".join(map(str, sides[:1] if len(set(sides)) == 1 else sides))
     # A GEMM's other parameters are presets, and may be others today.
