@@ -34,12 +34,12 @@ from gemmbench.model.case import KERNEL
 from gemmbench.model.device import BUSY_CORES, DeviceFacts, HostFacts
 from gemmbench.model.kernel_files import SCAFFOLD, raw
 from gemmbench.model.units import clean, counted, reason_of, size, wrapped
-from gemmbench.opencl.drivers import sentence
+from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import CHART, PAGE, Options, Text, build, command_line, comparing, measuring, specs
 from gemmbench.options.comparing import DoctorOptions, TuneOptions
 from gemmbench.options.measuring import DEVICE_VARIABLE, MeasurementOptions
 from gemmbench.options.names import check_folder, check_overwriting, choose, choose_measured, listed_sizes
-from gemmbench.plan import matching
+from gemmbench.plan import select
 from gemmbench.regress import check as checking
 from gemmbench.regress import compare as comparisons
 from gemmbench.regress.baseline import BaselineSet
@@ -370,17 +370,20 @@ def examined(selector: str) -> tuple[Diagnosis, ExaminedMachine]:
     trouble = missing = ""
     listed: tuple[DeviceFacts, ...] = ()
     chosen: tuple[DeviceFacts, ...] = ()
+    broken: tuple[Problem, ...] = ()
     with Worker(make_machine) as worker:
         try:
             listed, _ = worker.devices()
-            chosen = matching(listed, selector) if listed else ()
+            chosen = select(listed, selector) if listed else ()
+            broken = tuple(problem for device in chosen if (problem := worker.open(device)))
         except WorkerError as error:
             trouble = str(error)
         except UsageError as error:
             if selector != os.environ.get(DEVICE_VARIABLE):
                 raise
             missing = str(error)
-    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=worker.problems)
+    problems = (*worker.problems, *broken)
+    machine = make_patient(devices=listed, chosen=chosen, trouble=trouble, problems=problems)
     report = examine(machine)
     if missing:
         finding = Finding(f"{DEVICE_VARIABLE}: {missing}.", "Correct the variable", "gemmbench devices")

@@ -21,7 +21,6 @@ from gemmbench.model.dtypes import DTYPES
 from gemmbench.model.problem import LONGEST, Gemm
 from gemmbench.model.row import MATH, Row
 from gemmbench.model.units import clean, listed, size
-from gemmbench.opencl.drivers import sentence
 from gemmbench.probes import ALL_DTYPES, PROBES, QUICK
 from gemmbench.probes.arithmetic import FLOPS, WIDTHS
 from gemmbench.probes.memory import FAMILIES, memory_plan
@@ -427,18 +426,6 @@ _SIMULATORS = ("oclgrind", "emulat", "simulat")  # right answers, meaningless ti
 
 
 def select(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
-    """Return the devices that a selector names, as `matching` does. `UsageError` if one cannot be used."""
-    return usable(matching(devices, selector))
-
-
-def usable(devices: tuple[DeviceFacts, ...]) -> tuple[DeviceFacts, ...]:
-    """Return the devices. `UsageError` if no context can be made on one of them."""
-    for problem in (problem for device in devices for problem in device.problems):
-        raise UsageError(sentence(problem))
-    return devices
-
-
-def matching(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts, ...]:
     """Return the devices that a selector names, in its order, none twice. `UsageError` if a term names none.
 
     Terms are separated by commas, each one of
@@ -452,7 +439,7 @@ def matching(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts
 
     Empty: the best device. GPUs come before accelerators and CPUs, discrete GPUs before integrated ones, the
     maker's driver before another one, and simulators last. Of a CPU's drivers those with the fewest warnings
-    come first, then Intel's, then PoCL. Devices that cannot be used come last, and are not part of ``all``.
+    come first, then Intel's, then PoCL.
     """
     if not devices:
         raise UsageError("there is no OpenCL device to select from")
@@ -464,8 +451,13 @@ def matching(devices: Sequence[DeviceFacts], selector: str) -> tuple[DeviceFacts
     return tuple({device.index: device for device in chosen}.values())
 
 
-def _rank(device: DeviceFacts) -> tuple[bool, bool, int, bool, int, int]:
-    """Return the sort key that orders devices from best to worst, as documented in `matching`."""
+def leaves_open(selector: str) -> bool:
+    """Whether a selector names only types, or nothing: then another device will do if the best is broken."""
+    return all(term.strip().lower() in ("", "all", *_KINDS) for term in selector.split(","))
+
+
+def _rank(device: DeviceFacts) -> tuple[bool, int, bool, int, int]:
+    """Return the sort key that orders devices from best to worst, as documented in `select`."""
     maker = f"{device.platform} {device.version}".lower()
     words = f"{maker} {device.name}".lower()
     kind = _KINDS.index(device.type) if device.type in _KINDS else len(_KINDS)
@@ -474,12 +466,11 @@ def _rank(device: DeviceFacts) -> tuple[bool, bool, int, bool, int, int]:
     else:
         family = int(any(word in maker for word in _OTHERS_DRIVERS))
     is_integrated = device.type == "gpu" and device.unified_memory
-    is_simulator = any(word in words for word in _SIMULATORS)
-    return bool(device.trouble), is_simulator, kind, is_integrated, len(device.warnings), family
+    return any(word in words for word in _SIMULATORS), kind, is_integrated, len(device.warnings), family
 
 
 def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: str) -> Sequence[DeviceFacts]:
-    """Return the device that a term names as `matching` says; `all` names several. `UsageError` if none."""
+    """Return the device that a term names as `select` says; `all` names several. `UsageError` if none."""
 
     def driver_words(device: DeviceFacts) -> str:
         version = re.sub(r"^OpenCL [\d.]+", "", device.version)  # every driver of a year has the same
@@ -487,7 +478,6 @@ def _named(devices: Sequence[DeviceFacts], ranked: Sequence[DeviceFacts], term: 
 
     if term.lower() == "all":
         best = {device.pci or str(device.index): device for device in reversed(ranked)}
-        devices = [device for device in devices if not device.trouble] or devices
         return [device for device in devices if best[device.pci or str(device.index)] is device]
     matches = [device for device in devices if term in (str(device.index), device.address)]
     if not matches and term.lower() in _KINDS:

@@ -32,11 +32,11 @@ from gemmbench.model.units import clean, clean_lines
 from gemmbench.opencl.drivers import Problem, sentence
 from gemmbench.options import names
 from gemmbench.options.comparing import DoctorOptions, KernelsOptions
-from gemmbench.plan import gemm_plan, select
+from gemmbench.plan import gemm_plan
 from gemmbench.report import notes, table
 from gemmbench.report.progress import Progress
 from gemmbench.report.table import Cell, Entry, Note, Sheet, entry_page, heading, stack
-from gemmbench.suite.run import every_device, header_of
+from gemmbench.suite.run import every_device, header_of, opened_devices
 
 _DEFAULTS = "These are defaults. A run may use others, for its device or from tune: -v shows them."
 _IDEA = 40  # columns, so that a line has 80
@@ -212,8 +212,7 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
     """
     policy = Policy()
     with Worker(api.make_machine) as worker:
-        present, host = every_device(worker)
-        devices = select(present, selector)
+        devices, host = opened_devices(worker, selector)
         header = header_of(devices, host, policy, command)
         plan = gemm_plan(devices, chosen, [Gemm(_SIZE, _SIZE, _SIZE, dtype) for dtype in dtypes])
         rows: list[Row] = []
@@ -232,7 +231,8 @@ def built(selector: str, chosen: Sequence[Variant], dtypes: Sequence[str], comma
 _LEGEND = {
     "group": "work-items in a work-group as launched, of the most that the built kernel can have",
     "multiple": "work-group sizes should be a multiple of it",
-    "private": "memory of each work-item; local: of each work-group",
+    "private": "memory of each work-item",
+    "local": "memory of each work-group",
 }
 
 
@@ -245,24 +245,25 @@ def sheets(run: Run) -> list[Sheet]:
 def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
     """Build the resource table of a device and data type, with a line for each kernel as built.
 
-    Registers and spills appear only if the driver reports them.
+    Registers and spills appear only if the driver reports them. Private memory does not appear for a CPU:
+    Intel's runtime reports that of a vector of work-items and one more, and PoCL the same for every kernel.
     """
     every = [kernel for row in rows for kernel in row.resources]
     reported = any(kernel.registers is not None for kernel in every)
+    memory = ("local",) if run.header.devices[device].type == "cpu" else ("private", "local")
+    legend = {name: text for name, text in _LEGEND.items() if name != "private" or name in memory}
     lines = [
         (
             Cell("" if index else clean(row.variant)),
             Cell(clean(kernel.kernel), style="" if kernel.role == "multiply" else "dim"),
-            *_cells(kernel, reported),
+            *_cells(kernel, reported, memory),
         )
         for row in rows
         for index, kernel in enumerate(row.resources)
     ]
-    columns = [("group", "most", "multiple"), ("private", "local")]
+    columns = [("group", "most", "multiple"), memory]
     columns += [("registers", "spills")] if reported else []
-    advice = (
-        [] if reported else [Note("registers", "this driver does not report registers and spills", "dim")]
-    )
+    advice = [] if reported else [Note("registers", "this driver reports no registers and spills", "dim")]
     return Sheet(
         heading=heading(run, device),
         caption=f"{dtype}: kernels as built, with the parameters preset for this device",
@@ -271,20 +272,20 @@ def _sheet(run: Run, device: int, dtype: str, rows: Sequence[Row]) -> Sheet:
         rows=tuple(lines),
         left=frozenset({"kernel"}),
         notes=(
-            *(Note(name, text, "dim") for name, text in _LEGEND.items()),
+            *(Note(name, text, "dim") for name, text in legend.items()),
             *advice,
             *notes.failures_by_reason(rows, lambda row: row.dtype),
         ),
     )
 
 
-def _cells(kernel: Resources, reported: bool) -> tuple[Cell, ...]:
-    """Format the group sizes and memory of a kernel.
+def _cells(kernel: Resources, reported: bool, memory: Sequence[str]) -> tuple[Cell, ...]:
+    """Format the group sizes and the named sorts of memory of a kernel.
 
     Registers and spills are added if `reported`; missing values show -.
     """
     cells = [Cell(str(figure)) for figure in (kernel.group, kernel.most, kernel.multiple)]
-    cells += [Cell(units.size(kernel.private_bytes)), Cell(units.size(kernel.local_bytes))]
+    cells += [Cell(units.size(getattr(kernel, f"{name}_bytes"))) for name in memory]
     if reported:
         registers = "-" if kernel.registers is None else str(kernel.registers)
         spilled = "-" if kernel.spill_bytes is None else units.size(kernel.spill_bytes)
@@ -298,12 +299,13 @@ def devices(as_json: bool) -> None:
     """``gemmbench devices``."""
     with Worker(api.make_machine) as worker:
         listed, host = every_device(worker)
+        broken = [problem for device in listed if device.type == "cpu" and (problem := worker.open(device))]
     if as_json:
         import msgspec
 
         click.echo(msgspec.json.format(msgspec.json.encode(listed), indent=2).decode())
         return
-    content = devices_table(listed, host, worker.problems)
+    content = devices_table(listed, host, (*worker.problems, *broken))
     table.stdout().print(stack([content, Text("More: gemmbench devices --json")]))
 
 

@@ -63,7 +63,8 @@ def page(report: Diagnosis, devices: Sequence[DeviceFacts], verbose: bool = Fals
         first, *rest = finding.problem.split("\n")
         command = f": {finding.command}" if finding.command else ""
         parts.append(_line("WARN", "\n".join([first + of, *rest]), "yellow"))
-        parts.append(Text(f"      {finding.fix}{command}", no_wrap=True, overflow="ignore"))
+        fix = f"      {finding.fix}{command}"
+        parts += [Text(fix, no_wrap=True, overflow="ignore")] if finding.fix else []
         parts += [_line("", each, "dim") for each in finding.seen if verbose]
     if verbose:
         parts += [_line("OK", each, "green") for each in report.passed]

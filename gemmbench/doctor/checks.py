@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeVar
 
 from gemmbench.doctor.machine import CPU, NEAR, ExaminedMachine, Finding, NotSeenError, ranges
+from gemmbench.measure import blas
 from gemmbench.measure.machine import pool_title
 from gemmbench.model.device import BUSY_CORES, DeviceFacts
 from gemmbench.model.units import by_key, clean, counted, listed, number, percent
@@ -149,6 +150,26 @@ def driver_target(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Fin
             *((f"environment: {_INTEL_TARGET}={clean(forced)}",) if forced else ()),
             f"/proc/cpuinfo: {offered} bits",
         ),
+    )
+
+
+@check("cpu")
+def driver_threads(machine: ExaminedMachine, device: DeviceFacts) -> Iterator[Finding]:
+    """Report a CPU driver with fewer threads than allowed cores. The cost is the fraction of missing threads.
+
+    The fix unsets the variables that limit its threads.
+    """
+    threads, cores = device.compute_units, _allowed_cores(machine)
+    if threads >= cores:
+        return
+    names = [name for names in drivers.THREAD_VARIABLES.values() for name in names]
+    given = {name: machine.environ[name] for name in names if machine.environ.get(name)}
+    yield Finding(
+        f"The driver has {counted(threads, 'thread')} on {counted(cores, 'core')}: up to "
+        f"{percent(1 - threads / cores)} slower.",
+        "Unset the variable" if given else "Look for a limit in the driver's settings",
+        " ".join(["env", *(f"-u {name}" for name in given), "gemmbench peak"]) if given else "",
+        (f"compute units: {threads}", *([f"environment: {listed(given)}"] if given else [])),
     )
 
 
@@ -297,6 +318,10 @@ def _cpuset(machine: ExaminedMachine) -> tuple[int, ...] | None:
     return None
 
 
+def _allowed_cores(machine: ExaminedMachine) -> int:
+    return machine.cores(machine.allowed) if _has_smt(machine) else len(machine.allowed)
+
+
 def _has_smt(machine: ExaminedMachine) -> bool:
     return machine.optional(f"{CPU}/smt/active") == "1"
 
@@ -401,10 +426,11 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
     The fix unsets the environment variables that are set. If none is, it sets the library's own variable to
     the number of cores. Raise NotSeenError if threadpoolctl does not know the BLAS.
     """
-    if machine.blas is None:
-        raise NotSeenError("threadpoolctl does not know numpy's BLAS")
-    threads, processors = int(machine.blas.get("num_threads") or 1), len(machine.allowed)
-    cores = machine.cores(machine.allowed) if _has_smt(machine) else processors
+    if machine.blas is None or not machine.blas.get("num_threads"):
+        name = f": {pool_title(machine.blas)}" if machine.blas else ""
+        raise NotSeenError(f"threadpoolctl does not know numpy's BLAS{name}")
+    threads, processors = int(machine.blas["num_threads"]), len(machine.allowed)
+    cores = _allowed_cores(machine)
     if cores <= threads <= processors:
         return
     fewer = threads < cores
@@ -418,6 +444,27 @@ def blas_threads(machine: ExaminedMachine) -> Iterator[Finding]:
         "Unset the variable" if given else "Set the threads",
         f"{setting} gemmbench square --kernel numpy",
         (f"threadpoolctl: {title}", *([f"environment: {listed(given)}"] if given else [])),
+    )
+
+
+@check("host")
+def blas_target(machine: ExaminedMachine) -> Iterator[Finding]:
+    """Report the reference BLAS, and a BLAS whose kernels do not use all vectors of the processor.
+
+    Raise NotSeenError if the name of numpy's BLAS is not known.
+    """
+    if machine.blas is None:
+        raise NotSeenError("the name of numpy's BLAS is not known")
+    trouble = blas.trouble(machine.blas, machine.optional("proc/cpuinfo"), machine.environ)
+    if trouble is None:
+        return
+    is_set = "=" in trouble.setting
+    setting = trouble.setting if is_set else f"env -u {trouble.setting}"
+    yield Finding(
+        trouble.problem,
+        trouble.fix,
+        f"{setting} gemmbench square --kernel numpy" if trouble.setting else "",
+        (f"numpy's BLAS: {pool_title(machine.blas)}, {machine.blas.get('filepath') or 'file not known'}",),
     )
 
 

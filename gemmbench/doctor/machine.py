@@ -16,16 +16,8 @@ from typing import Any
 
 import pynvml
 
-from gemmbench.measure.machine import (
-    ControlGroup,
-    Pool,
-    Usage,
-    control_groups,
-    family,
-    pool_of,
-    processes,
-    usage,
-)
+from gemmbench.measure.blas import Pool
+from gemmbench.measure.machine import ControlGroup, Usage, control_groups, family, pool_of, processes, usage
 from gemmbench.measure.sensors import CounterError, board_of, is_nvidia, nvml_errors
 from gemmbench.model.device import DeviceFacts
 from gemmbench.model.units import reason_of

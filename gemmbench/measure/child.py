@@ -27,6 +27,7 @@ from typing import IO, Any, TypeVar, get_args
 import msgspec
 
 from gemmbench import UsageError
+from gemmbench.measure.machine import PINNING, THREADS
 from gemmbench.measure.sensors import Monitor
 from gemmbench.model import instrument as wire
 from gemmbench.model.case import DRIVER, Case, Policy, Staged, checkout_of
@@ -77,8 +78,7 @@ def for_threads() -> dict[str, str]:
     CPU drivers pin each thread to a core: two threads that share one would halve the rate of whole rows.
     """
     is_ours = len(usable_cores() or ()) == os.cpu_count()
-    pinned = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread"} if is_ours else {}
-    return {"OPENBLAS_THREAD_TIMEOUT": "24", **pinned}
+    return {name: value for name, value in THREADS.items() if is_ours or name not in PINNING}
 
 
 def _scratch_file() -> IO[bytes]:
@@ -124,7 +124,7 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
     a call. So the processes of devices are stopped while the BLAS works, and the other way round.
     """
 
-    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang, and devices without a context
+    failing: tuple[drivers.Problem, ...] = ()  # drivers that crash or hang, and devices that do not open
     problems: tuple[drivers.Problem, ...] = ()  # these, and other drivers that show no device
 
     def __init__(
@@ -498,11 +498,18 @@ class Worker(contextlib.AbstractContextManager["Worker"]):
         with contextlib.suppress(OSError):  # reported below
             self._host._start()  # which imports its modules while the devices are listed
         opened = self._listed()
-        self.failing += tuple(problem for device in opened.devices for problem in device.problems)
         self.problems = (*self.failing, *opened.problems)
         host = self._host.opened().host
         assert host is not None
         return opened.devices, host
+
+    def open(self, device: DeviceFacts) -> drivers.Problem | None:
+        """Open a device in the measuring process. Return a problem if that fails, crashes or hangs."""
+        try:
+            self._call(wire.Open(device=device), wire.Opened)
+        except NotMeasuredError as error:
+            return f"device {device.index} ({device.title}) cannot be used: {error.reason}", ""
+        return None
 
     def _listed(self) -> wire.Opened:
         """List the devices in 10 s. If that crashes or hangs, leave out drivers that do so alone and retry.

@@ -83,6 +83,9 @@ class Machine(Protocol):
         """What runs a case."""
 
 
+_ANY_KERNEL = Case("gemm", 0, "naive", "float", {})  # whose executor opens a device
+
+
 class Server:
     """Answers requests with a machine, which is made when it is first needed."""
 
@@ -119,7 +122,12 @@ class Server:
         """
         self._made = machine = self._made or self._make()
         if isinstance(request, wire.Open):
-            devices, host = ((), machine.host()) if request.host else (machine.devices(), None)
+            devices: tuple[DeviceFacts, ...] = ()
+            host = machine.host() if request.host else None
+            if request.device:
+                machine.executor(_ANY_KERNEL, request.device)
+            elif host is None:
+                devices = machine.devices()
             return wire.Opened(devices, host, wire.PROTOCOL, __version__, machine.problems)
         if isinstance(request, wire.Build):
             return machine.executor(request.case, request.device).build(request.case)

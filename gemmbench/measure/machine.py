@@ -25,13 +25,18 @@ import psutil
 import threadpoolctl
 
 from gemmbench.ladder import BASELINE, CLBLAST, CUBLAS, variant_of
+from gemmbench.measure import blas
+from gemmbench.measure.blas import Pool
 from gemmbench.model.case import Case
 from gemmbench.model.device import DeviceFacts, HostFacts, usable_cores
-from gemmbench.model.units import clean
+from gemmbench.model.units import clean, counted
 from gemmbench.opencl import drivers
 
 # Build times are a result, so that no cache may answer for the compiler. Read when libraries are loaded.
 _NO_CACHES = {"PYOPENCL_NO_CACHE": "1", "POCL_KERNEL_CACHE": "0", "CUDA_CACHE_DISABLE": "1"}
+# What a measuring process gets, unless the user has set it. Without places Intel's runtime prints a warning.
+PINNING = {"POCL_AFFINITY": "1", "DPCPP_CPU_CU_AFFINITY": "spread", "DPCPP_CPU_PLACES": "threads"}
+THREADS = {"OPENBLAS_THREAD_TIMEOUT": "24", **PINNING}
 _BUSY = ("user", "nice", "system", "irq", "softirq")  # of psutil's times; a system has some of them
 
 EXECUTORS = {
@@ -126,8 +131,6 @@ def caching(folder: str) -> OpenCLMachine:
 
 _LOOK_S = 0.2
 
-Pool = dict[str, Any]  # what threadpoolctl says of a library: its file, its version, its threads
-
 
 def blas_pools() -> list[Pool]:
     """Every BLAS that this process has loaded."""
@@ -135,9 +138,10 @@ def blas_pools() -> list[Pool]:
 
 
 def pool_of(package: ModuleType = np) -> Pool | None:
-    """The loaded BLAS that numpy or scipy most likely uses; None if threadpoolctl finds no BLAS.
+    """The loaded BLAS that numpy or scipy most likely uses; None if nothing names it.
 
-    Each may bring its own: first comes a file in the package's folder, then in .libs, then any other.
+    Each may bring its own: first comes a file in the package's folder, then in .libs, then any other. If
+    threadpoolctl lists none, it is one of `blas.unlisted`.
     """
     folder = str(Path(str(package.__file__)).resolve().parent)  # a wheel's libraries are in numpy.libs
 
@@ -145,7 +149,7 @@ def pool_of(package: ModuleType = np) -> Pool | None:
         file = str(pool.get("filepath"))
         return not file.startswith(folder), ".libs" in file
 
-    return min(blas_pools(), key=order, default=None)
+    return min(blas_pools(), key=order, default=None) or blas.unlisted(package)
 
 
 @cache
@@ -178,10 +182,10 @@ def limit_blas_threads() -> None:
 
 
 def pool_title(pool: Pool) -> str:
-    """A library with version, threads and kernels: ``openblas 0.3.30, 2 threads, SkylakeX``."""
-    threads, kernels = pool.get("num_threads"), str(pool.get("architecture") or "")
+    """A library with version, threads and kernels, if known: ``openblas 0.3.30, 2 threads, SkylakeX``."""
     library = f"{pool.get('internal_api')} {pool.get('version') or ''}".strip()
-    return ", ".join(filter(None, (library, f"{threads} thread{'s' if threads != 1 else ''}", kernels)))
+    threads = counted(pool["num_threads"], "thread") if pool.get("num_threads") else ""
+    return ", ".join(filter(None, (library, threads, str(pool.get("architecture") or ""))))
 
 
 def host_facts() -> HostFacts:
@@ -197,18 +201,34 @@ def host_facts() -> HostFacts:
         system=f"{platform.system()} {platform.release().split('-')[0]}",
         python=platform.python_version(),
         numpy=np.__version__,
-        blas=pool_title(pool) if pool else "unknown BLAS",
+        blas=pool_title(pool) if pool else blas.UNKNOWN,
+        warnings=_blas_warnings(pool),
         busy=_busy_cores(),
         environment={
             name: value
             for name, value in sorted(os.environ.items())
-            if _VARIABLES.match(name) and _OURS.get(name) != value
+            if _VARIABLES.match(name) and THREADS.get(name) != value
         },
     )
 
 
-_VARIABLES = re.compile("(PYOPENCL|POCL|CUDA|OCL|OMP|OPENBLAS|MKL|RUSTICL|CL_CONFIG)_")
-_OURS = {"OPENBLAS_THREAD_TIMEOUT": "24", "POCL_AFFINITY": "1"}  # `for_threads` sets these
+def _blas_warnings(pool: Pool | None) -> tuple[str, ...]:
+    """A sentence on a BLAS that is slower than the processor allows."""
+    cpuinfo = ""
+    with suppress(OSError):
+        cpuinfo = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
+    trouble = blas.trouble(pool, cpuinfo, os.environ) if pool else None
+    return (f"{trouble.problem} {trouble.advice}.",) if trouble else ()
+
+
+_CPU_DRIVERS = "POCL|CL_CONFIG|DPCPP|SYCL"
+_VARIABLES = re.compile(f"({_CPU_DRIVERS}|PYOPENCL|CUDA|OCL|OMP|OPENBLAS|BLIS|MKL|VECLIB|RUSTICL)_")
+_OF_CPU_DRIVERS = re.compile(f"({_CPU_DRIVERS})_")
+
+
+def cpu_driver_variables() -> dict[str, str]:
+    """The user's environment variables that drivers of a CPU read: for threads, vectors and processors."""
+    return {name: value for name, value in sorted(os.environ.items()) if _OF_CPU_DRIVERS.match(name)}
 
 
 def free_memory_bytes(root: Path = Path("/")) -> int:

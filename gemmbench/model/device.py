@@ -54,7 +54,6 @@ class DeviceFacts:
     processor: str = ""  # of a CPU, as its system calls it: "x86_64", "aarch64"
     chip: str = ""  # which of its model a GPU is: a hash of its UUID, if known
     libraries: tuple[str, ...] = ()  # installed BLAS libraries for a GPU: "cublas", "clblast"
-    trouble: tuple[str, str] | None = None  # why it has no context, and what to do; tried on CPUs only
 
     def __repr__(self) -> str:
         return f"DeviceFacts({self.index}, {self.title!r}, {self.type!r}, {self.compute_units} compute units)"
@@ -87,14 +86,6 @@ class DeviceFacts:
         return clean(self.name) or clean(self.vendor) or "unnamed device"
 
     @property
-    def problems(self) -> tuple[tuple[str, str], ...]:
-        """That it cannot be used, with a fix; empty if it can."""
-        if self.trouble is None:
-            return ()
-        why, fix = self.trouble
-        return ((f"device {self.index} ({self.title}) cannot be used: {why}", fix),)
-
-    @property
     def title(self) -> str:
         return f"{self.label} | {driver_name(self)}"
 
@@ -123,6 +114,7 @@ class HostFacts:
     blas: str  # name, version and threads of numpy's BLAS
     busy: float = 0.0  # cores that other programs used just before the run
     environment: dict[str, str] = field(default_factory=dict)  # variables that change what is measured
+    warnings: tuple[str, ...] = ()  # why its BLAS is slower than the processor allows
 
     @property
     def label(self) -> str:

@@ -27,9 +27,10 @@ after: what the last batch left, and one more problem."""
 
 @dataclass(frozen=True)
 class Open:
-    """List the devices, or describe the host and its BLAS. Answered by `Opened`."""
+    """List the devices, or describe the host and its BLAS, or open a device. Answered by `Opened`."""
 
     host: bool = False  # describe the host: no driver is loaded
+    device: DeviceFacts | None = None  # open this one, and list nothing
 
 
 @dataclass(frozen=True)

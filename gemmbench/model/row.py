@@ -151,7 +151,7 @@ class Resources:
     group: int  # work-items in a work-group, as launched
     most: int  # work-items in the largest work-group that it can have
     multiple: int  # work-group sizes should be a multiple of this
-    private_bytes: int  # of each work-item
+    private_bytes: int  # of each work-item on a GPU; on CPUs of a vector (Intel), or a constant (PoCL)
     local_bytes: int  # of each work-group
     registers: int | None = None  # of each work-item
     spill_bytes: int | None = None  # stored to memory for want of registers

@@ -149,19 +149,8 @@ def _facts(
         chip=_chip(device) if set(extensions) >= _NVIDIA_UUID else "",
         dtypes=tuple(name for name in DEVICE_DTYPES if _has_dtype(device, name, extensions)),
         **_limits(device),
-        trouble=_trouble(device, driver.library),
         **_kind_of_processor(device, platform, warnings),
     )
-
-
-def _trouble(device: Any, library: str) -> drivers.Problem | None:
-    """Why no context can be made on a CPU, and what to do; None if one can. A GPU's would take seconds."""
-    if _number(device, "TYPE") & cl.device_type.CPU:
-        try:
-            cl.Context([device])
-        except cl.Error as error:
-            return drivers.no_context(library, error)
-    return None
 
 
 def _limits(device: Any) -> dict[str, Any]:
@@ -184,17 +173,20 @@ def _limits(device: Any) -> dict[str, Any]:
 def _kind_of_processor(device: Any, platform: Any, warnings: tuple[str, ...]) -> dict[str, Any]:
     """The device's type, with the fields of `DeviceFacts` that depend on it: units, memory, caches, warnings.
 
-    A CPU's local memory counts as emulated and its memory as shared. Only CPUs have caches, from the system.
+    A CPU has as many units as it may use threads: PoCL counts all cores, and Intel's runtime the allowed ones
+    whatever its variables. Its local memory counts as emulated and its memory as shared. Only CPUs have
+    caches, from the system.
     A warning about PoCL's generic target precedes the given `warnings`.
     """
     bits = _number(device, "TYPE")
     kind = next((name for bit, name in _TYPES if bits & bit), "custom")
     is_cpu = kind == "cpu"
     cores = len(usable_cores() or ()) if is_cpu else 1
+    limits = [cores, *drivers.thread_limits(_text(platform, "NAME"))] if is_cpu and cores else []
     warning = drivers.target_warning(_text(platform, "VERSION"), _text(device, "VERSION")) if is_cpu else ""
     return {
         "type": kind,
-        "compute_units": _number(device, "MAX_COMPUTE_UNITS", cores or 1),
+        "compute_units": min([_number(device, "MAX_COMPUTE_UNITS", cores or 1), *limits]),
         # Drivers for a CPU claim local memory of its own, and give a piece of the ordinary one.
         "local_mem_emulated": is_cpu or _number(device, "LOCAL_MEM_TYPE") != cl.device_local_mem_type.LOCAL,
         "unified_memory": is_cpu or bool(_number(device, "HOST_UNIFIED_MEMORY")),

@@ -404,6 +404,20 @@ def problems(registered: Registered, shown: Collection[str]) -> tuple[Problem, .
     return tuple(listed)
 
 
+THREAD_VARIABLES = {
+    "intel": ("DPCPP_CPU_NUM_CUS", "SYCL_CPU_NUM_CUS", "CL_CONFIG_CPU_TBB_NUM_WORKERS"),
+    "portable": ("POCL_MAX_PTHREAD_COUNT", "POCL_CPU_MAX_CU_COUNT", "POCL_MAX_COMPUTE_UNITS"),
+}
+"""The variables that limit the threads of CPU drivers, by a part of the platform's name."""
+
+
+def thread_limits(platform: str) -> list[int]:
+    """The limits that the environment sets for the threads of a platform's CPU driver."""
+    names = (name for part, names in THREAD_VARIABLES.items() if part in platform.lower() for name in names)
+    values = (os.environ.get(name, "") for name in names)
+    return [int(value) for value in values if value.isdecimal() and int(value)]
+
+
 def no_context(library: str, error: object) -> Problem:
     """What a failure to create a context on a listed device means, by the driver's library.
 

@@ -9,9 +9,10 @@ from functools import cached_property
 
 from gemmbench.ladder import BY_NAME
 from gemmbench.ladder.variant import laid_out
+from gemmbench.measure.blas import UNKNOWN
 from gemmbench.model.case import Case, saved_problem
 from gemmbench.model.device import HOST, DeviceFacts
-from gemmbench.model.row import MATH, Row, RowKey, row_key
+from gemmbench.model.row import BLAS, MATH, Row, RowKey, row_key
 from gemmbench.model.run_file import Header, Run
 from gemmbench.model.units import clean, counted
 from gemmbench.options.comparing import DIFFERENCES, Kind, Rules
@@ -231,7 +232,11 @@ def _facts(base: tuple[Run, Row], latest: tuple[Run, Row], scope: str | None) ->
             yield "device", "other device", cores[0], cores[1]
     else:
         yield "device", "other device", hosts[0].cpu, hosts[1].cpu
-        yield "driver", "other BLAS or BLAS threads", hosts[0].blas, hosts[1].blas
+        scipy = [str(row.choice.get(BLAS, "")) for row in (before, after)]
+        for blas in ((hosts[0].blas, hosts[1].blas), scipy):
+            yield "driver", "other BLAS or BLAS threads", *blas
+            if UNKNOWN in blas[1]:
+                yield "driver", "BLAS that may be another one", "a known BLAS", blas[1]
     if not only_preset_differs(before, after):
         yield "source", "other kernel source", before.source, after.source
     warmth = {True: "--cold", False: "warm caches"}

@@ -27,7 +27,7 @@ from gemmbench.model.row import FAILED, Row, RowKey
 from gemmbench.model.run_file import Header, Run, RunFile, RunFileError, is_tuning
 from gemmbench.model.units import by_key, clean, counted
 from gemmbench.options.comparing import DEFAULT_THRESHOLD, PATIENCE_S, CheckOptions, Rules
-from gemmbench.plan import rebuild, select, usable
+from gemmbench.plan import rebuild, select
 from gemmbench.regress import baseline as baselines
 from gemmbench.regress import compare as verdicts
 from gemmbench.regress.baseline import BaselineSet, Cost, Replicate, cost
@@ -462,8 +462,7 @@ def _selected_devices(
         if different := baselines.device_difference(base_devices[slot], device, baseline.rules.across):
             across = "device,driver" if different[0] == "device" else "driver"
             raise UsageError(f"{different[1]} (--across {across} compares anyway)")
-    chosen = usable(tuple(device for _, device in pairs))
-    return chosen, {slot: number for number, (slot, _) in enumerate(pairs)}
+    return tuple(device for _, device in pairs), {slot: number for number, (slot, _) in enumerate(pairs)}
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,8 @@ def remarks(
         cells = counted(len(slow), "cell" if each == "size" else "result")
         text = f"{cells} over budget: --budget {budget} runs {them}, about {about} more."
         lines.append(Note("", text, "dim"))
-    return [*lines, *warnings(run, device)]
+    hosts = warnings(run, HOST) if device != HOST and any(map(rates.on_host, rows)) else []
+    return [*lines, *warnings(run, device), *hosts]
 
 
 def _above_peak(run: Run, rows: Iterable[Row], scope: str) -> list[Note]:
@@ -202,8 +203,8 @@ def row_notes(rows: Iterable[Row], where: Where, each: str = "size") -> list[Not
 
 
 def warnings(run: Run, device: int) -> list[Note]:
-    """Notes with the warnings about a device's driver. The host has none."""
-    texts = run.header.devices[device].warnings if device != HOST else ()
+    """Notes with the warnings about a device's driver, or about the host's BLAS."""
+    texts = run.header.devices[device].warnings if device != HOST else run.header.host.warnings
     return [Note("warning", clean_lines(text), "yellow") for text in dict.fromkeys(texts)]
 
 

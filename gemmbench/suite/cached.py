@@ -19,8 +19,9 @@ import platformdirs
 from gemmbench import UsageError, __version__
 from gemmbench.ladder.gpu import EDGE_FILE
 from gemmbench.ladder.variant import ParameterError, Variant
+from gemmbench.measure.machine import cpu_driver_variables
 from gemmbench.model.case import Case, Plan, Skip
-from gemmbench.model.device import DeviceFacts
+from gemmbench.model.device import DeviceFacts, usable_cores
 from gemmbench.model.kernel_files import fingerprint
 from gemmbench.model.row import Problem, Row, RowKey
 from gemmbench.model.run_file import SCHEMA_VERSION, Run, replace_file
@@ -113,11 +114,14 @@ def subfolder(name: str) -> Path:
 def device_key(device: DeviceFacts) -> str:
     """Sixteen hex digits of a device and its driver, for the names of files.
 
-    The compute units are part of it, because a CPU driver only has the cores that its process may use. Twins
-    without a PCI address differ by their position.
+    Of a CPU also the cores that this process may use, and the variables that its driver reads: they change
+    the number of threads or the width of vectors. Twins without a PCI address differ by their position.
     """
     position = device.pci or device.device_index
-    words = (device.platform, device.name, device.version, device.driver, position, device.compute_units)
+    words: tuple[object, ...] = (
+        *(device.platform, device.name, device.version, device.driver, position, device.compute_units),
+        *((sorted(usable_cores() or ()), cpu_driver_variables()) if device.type == "cpu" else ()),
+    )
     return hashlib.sha256(repr(words).encode()).hexdigest()[:16]
 
 

@@ -15,10 +15,10 @@ from gemmbench.model.device import DeviceFacts, HostFacts
 from gemmbench.model.row import Row, RowKey, current
 from gemmbench.model.run_file import SCHEMA_VERSION, Header, Run, RunFile, RunFileError, essential
 from gemmbench.model.units import spelt_out
-from gemmbench.opencl.drivers import no_device_message
+from gemmbench.opencl.drivers import Problem, no_device_message, sentence
 from gemmbench.options import command_line
 from gemmbench.options.measuring import GemmCommandOptions, MeasurementOptions
-from gemmbench.plan import select
+from gemmbench.plan import leaves_open, select
 from gemmbench.suite import session
 from gemmbench.suite.cached import CachedPeaks, TunedPresets
 
@@ -90,8 +90,7 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
     as long as the context. Raise `UsageError` if no device matches or the plan cannot be made.
     """
     with Worker(make_machine) as worker:
-        all_devices, host = every_device(worker)
-        devices = select(all_devices, options.device)
+        devices, host = opened_devices(worker, options.device)
         peaks, presets = CachedPeaks(), TunedPresets()
         ladder = options if isinstance(options, GemmCommandOptions) else None
         plan = options.plan(devices, presets.find if ladder and ladder.tuned else lambda *_: None)
@@ -104,6 +103,26 @@ def prepared(options: MeasurementOptions, make_machine: Maker) -> Iterator[Measu
             more = ladder.more_kernels(devices, plan)
             header = replace(header, scope=ladder.scope or "", named=ladder.named, more_kernels=more)
         yield Measurement(options, header, plan, peaks, presets, worker)
+
+
+def opened_devices(worker: Worker, selector: str) -> tuple[tuple[DeviceFacts, ...], HostFacts]:
+    """The devices that a selector names, each open in the measuring process, and the host.
+
+    If one does not open and the selector names no particular device, another one is used, and the problem is
+    added to `Worker.failing`. Otherwise raise `UsageError`, also if no device matches.
+    """
+    every, host = every_device(worker)
+    problems: dict[int, Problem] = {}
+    while True:
+        devices = select(every, selector)
+        broken = {device.index: problem for device in devices if (problem := worker.open(device))}
+        if not broken:
+            worker.failing += tuple(problems.values())
+            return devices, host
+        problems |= broken
+        every = tuple(device for device in every if device.index not in broken)
+        if not every or not leaves_open(selector):
+            raise UsageError(sentence(next(iter(problems.values()))))
 
 
 def every_device(worker: Worker) -> tuple[tuple[DeviceFacts, ...], HostFacts]:

@@ -25,9 +25,8 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Parameters, Problem, Row, RowKey, Status
 from gemmbench.model.run_file import TUNE_VIEW, BusyError, Header, Run, RunFile, RunFileError
 from gemmbench.options.comparing import TuneOptions
-from gemmbench.plan import select
 from gemmbench.suite.cached import Preset, TunedPresets, device_key, source, subfolder
-from gemmbench.suite.run import Listen, Outcome, every_device, header_of
+from gemmbench.suite.run import Listen, Outcome, header_of, opened_devices
 from gemmbench.tune import result as facts
 from gemmbench.tune import space as rules
 from gemmbench.tune.result import TRIAL, Attempt
@@ -159,8 +158,7 @@ def selected(selector: str, make_machine: Maker) -> Iterator[tuple[Worker, Devic
     Yields process, device and host. Raises `UsageError` if the selector matches no device or several.
     """
     with Worker(make_machine) as worker:
-        devices, host = every_device(worker)
-        chosen = select(devices, selector)
+        chosen, host = opened_devices(worker, selector)
         if len(chosen) > 1:
             raise UsageError(f"tune takes one --device at a time, not {len(chosen)}")
         yield worker, chosen[0], host

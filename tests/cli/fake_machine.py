@@ -9,6 +9,7 @@ The environment reaches the child process, so it says what happens there:
   of a fault ``former-sigsegv`` its former self died;
 - ``GEMMBENCH_FAKE_GAINS``: ``NAME=VALUE FACTOR`` with semicolons, what parameters do to rates: ``TM=8 1.5``;
 - ``GEMMBENCH_FAKE_LOG``: a file that gets a line for each case that is run;
+- ``GEMMBENCH_FAKE_CLOSED``: a platform whose devices do not open;
 - ``GEMMBENCH_FAKE_PID``: a file for the process id of a child that hangs.
 """
 
@@ -101,6 +102,8 @@ class FakeMachine:
         return replace(row, device=case.device, dtype=case.dtype, parameters=case.parameters)
 
     def executor(self, case: Case, device: DeviceFacts | None) -> FakeMachine:
+        if device and device.platform == os.environ.get("GEMMBENCH_FAKE_CLOSED"):
+            raise NotMeasuredError("failed", "it failed. Mend it", restart=True)
         self.device = device
         return self
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import gemmbench as gb
 from gemmbench import api
 from gemmbench.doctor.machine import ExaminedMachine
 from tests.cli.conftest import Call
-from tests.fake_patient import Patient
+from tests.fake_patient import CORES, Patient
 
 
 @pytest.fixture
@@ -21,7 +22,8 @@ def patient(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Patient:
     made.write(f"sys/bus/pci/devices/{'0000:17:00.0'}/vendor", "0x1a03\n")  # the child lists no GPU
 
     def look_at(**values: Any) -> ExaminedMachine:
-        return made.machine(**{"devices": (), "chosen": (), **values})
+        chosen = [replace(device, compute_units=CORES) for device in values.pop("chosen", ())]
+        return made.machine(**{"devices": (), "chosen": chosen, **values})
 
     monkeypatch.setattr(api, "make_patient", look_at)
     return made

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from gemmbench import api
 from gemmbench.cli import COMMANDS, load_command
 from gemmbench.model.run_file import load
 from gemmbench.options import Whole
+from tests import fake_runs
 from tests.cli import fake_machine
 from tests.cli.conftest import ROOT, Call
 from tests.compare_runs import repetitions, save
@@ -197,16 +197,14 @@ def test_drivers_that_fail_while_they_are_listed(
     assert (result.exit_code, result.stdout) == (2, "")
 
 
-def test_a_device_without_a_context_is_named_and_another_is_measured(
-    call: Call, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_device_that_does_not_open_is_named_and_another_is_measured(
+    call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = load("plots/cpu-intel-square.jsonl")
-    device = replace(run.header.devices[0], trouble=("it failed", "Mend it"))
-    save(str(tmp_path / "broken.jsonl"), replace(run, header=replace(run.header, devices=(device,))))
-    sentence = f"device 0 ({device.title}) cannot be used: it failed. Mend it"
-    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", f"{tmp_path}/broken.jsonl pocl")
-    assert sentence in " ".join(call("devices").stdout.split())
-    assert sentence[1:] in " ".join(call("doctor").stdout.split())
+    monkeypatch.setenv("GEMMBENCH_FAKE_DEVICES", "cpu pocl")
+    monkeypatch.setenv("GEMMBENCH_FAKE_CLOSED", "Intel(R) OpenCL")
+    sentence = f"device 0 ({fake_runs.CPU.title}) cannot be used: it failed. Mend it"
+    for command in ("devices", "doctor"):
+        assert sentence[1:] in " ".join(call(command).stdout.split())
     result = call("square", *QUICK)
     assert result.stderr.startswith(f"{sentence}.\n")
     assert "PoCL" in result.stdout

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +131,35 @@ def test_the_fields_make_sense(found: dict[str, Any]) -> None:
         if device["type"] == "cpu":
             assert device["local_mem_emulated"]
             assert device["unified_memory"]
+
+
+@pytest.mark.parametrize(
+    ("variable", "concerns"),
+    [
+        ("DPCPP_CPU_NUM_CUS", is_intel),
+        ("SYCL_CPU_NUM_CUS", is_intel),
+        ("CL_CONFIG_CPU_TBB_NUM_WORKERS", is_intel),
+        ("POCL_MAX_PTHREAD_COUNT", is_pocl),
+    ],
+)
+def test_a_cpu_has_as_many_units_as_its_driver_has_threads(
+    variable: str, concerns: Callable[[Mapping[str, Any]], bool], found: dict[str, Any]
+) -> None:
+    """Intel's runtime reports all units though a variable limits its threads."""
+    for before, now in zip(found["devices"], discover(**{variable: "1"})["devices"], strict=True):
+        assert now["compute_units"] == (1 if concerns(before) else before["compute_units"])
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="this system has no affinity")
+def test_a_cpu_has_no_more_units_than_cores_that_this_process_may_use() -> None:
+    """PoCL counts all cores."""
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {min(before)})
+    try:
+        devices = discover()["devices"]
+    finally:
+        os.sched_setaffinity(0, before)
+    assert {device["compute_units"] for device in devices if device["type"] == "cpu"} == {1}
 
 
 def test_every_platform_has_its_library(found: dict[str, Any]) -> None:

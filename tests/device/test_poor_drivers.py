@@ -76,17 +76,11 @@ def test_zeros_and_empty_lists_mean_the_minimum_of_the_specification(device: Dev
 
 
 @pytest.mark.every_driver
-def test_a_device_that_makes_no_context_says_so_in_the_list_and_in_its_rows(
-    device: DeviceFacts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_device_that_makes_no_context_says_so(device: DeviceFacts, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: object) -> None:
         raise cl.RuntimeError("Context failed: DEVICE_NOT_AVAILABLE")
 
-    assert device.trouble is None
     monkeypatch.setattr("pyopencl.Context", fail)
-    listed = discovery.devices()[device.index]
-    assert listed.trouble is not None
-    assert listed.trouble[0].startswith("the driver lists it, but Context failed: DEVICE_NOT_AVAILABLE")
     with pytest.raises(NotMeasuredError, match=r"but Context failed: DEVICE_NOT_AVAILABLE.*Choose another"):
         Runtime(device)
 

@@ -69,6 +69,30 @@ def test_twins_have_caches_of_their_own() -> None:
     assert device_key(replace(CARD, index=7, device_index=3)) == device_key(CARD)  # known by its PCI address
 
 
+def test_what_changes_the_threads_or_vectors_of_a_cpu_has_caches_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {0, 1}, raising=False)
+    before, card = device_key(CPU), device_key(CARD)
+    for name in (
+        "DPCPP_CPU_NUM_CUS", "SYCL_CPU_NUM_CUS", "CL_CONFIG_CPU_TBB_NUM_WORKERS", "CL_CONFIG_CPU_TARGET_ARCH",
+        "CL_CONFIG_CPU_VECTORIZER_MODE", "POCL_MAX_PTHREAD_COUNT", "POCL_LLVM_CPU_NAME",
+    ):  # fmt: skip
+        with monkeypatch.context() as patch:
+            patch.setenv(name, "1")
+            assert device_key(CPU) != before, name
+            assert device_key(CARD) == card
+    with monkeypatch.context() as patch:
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")  # nothing to an OpenCL driver
+        assert device_key(CPU) == before
+    keys = set()
+    for cores in ({0, 1}, {0}, {1}):
+        monkeypatch.setattr("os.sched_getaffinity", lambda _, cores=cores: cores, raising=False)
+        keys.add(device_key(CPU))
+        assert device_key(CARD) == card
+    assert len(keys) == 3
+
+
 @pytest.mark.parametrize("error", [PermissionError, AttributeError, OSError])
 def test_affinity_that_the_system_refuses_means_all_cores(
     error: type[Exception], monkeypatch: pytest.MonkeyPatch

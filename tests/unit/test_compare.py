@@ -360,6 +360,44 @@ def test_another_blas_or_processor_is_another_host() -> None:
     assert line(compare([again(1)], [new]), "tiled", 512).ratio is not None
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ("unknown BLAS", "unknown BLAS", "BLAS that may be another one: unknown BLAS, not a known BLAS"),
+        (
+            "unknown BLAS libx.so",
+            "unknown BLAS libx.so",
+            "BLAS that may be another one: unknown BLAS libx.so",
+        ),
+        ("unknown BLAS", "BLIS", "other BLAS or BLAS threads: BLIS, not unknown BLAS"),
+        ("reference BLAS 3.11.0", "BLIS", "other BLAS or BLAS threads: BLIS, not reference BLAS 3.11.0"),
+        ("BLIS", "BLIS", ""),
+    ],
+)
+def test_two_blas_libraries_are_the_same_only_if_both_have_a_name(old: str, new: str, reason: str) -> None:
+    """The reference BLAS and BLIS were both "unknown BLAS": 20 times slower, and a failure."""
+    runs = [
+        replace(run, header=replace(run.header, host=replace(run.header.host, blas=blas)))
+        for run, blas in ((again(1), old), (again(2), new))
+    ]
+    made = line(compare(runs[:1], runs[1:]), "numpy", 512)
+    assert made.reason.startswith(reason)
+    assert (made.verdict == "not comparable") == bool(reason)
+    assert (
+        line(compare(runs[:1], runs[1:], Rules(across=frozenset({"driver"}))), "numpy", 512).ratio is not None
+    )
+
+
+def test_another_blas_of_scipy_is_another_driver() -> None:
+    def by_scipy(run: Run, title: str) -> Run:
+        rows = (replace(row, choice={"blas": title}) if row.variant == "numpy" else row for row in run.rows)
+        return replace(run, rows=tuple(rows))
+
+    old, new = by_scipy(again(1), "scipy (OpenBLAS 0.3.30)"), by_scipy(again(2), "scipy (MKL 2025)")
+    made = line(compare([old], [new]), "numpy", 512)
+    assert made.reason.startswith("other BLAS or BLAS threads: scipy (MKL 2025), not scipy (OpenBLAS 0.3.30)")
+
+
 def test_devices_pair_by_what_they_are_and_not_by_their_place() -> None:
     both, swapped = fake.header((), (fake.CPU, fake.GPU)), fake.header((), (fake.GPU, fake.CPU))
     assert device_map(both, swapped) == (1, 0)

@@ -10,6 +10,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ import threadpoolctl
 
 from gemmbench.gemm import numpy_blas, opencl
 from gemmbench.gemm.numpy_blas import NumpyExecutor
-from gemmbench.measure import machine
+from gemmbench.measure import blas, machine
 from gemmbench.measure.child import Worker
 from gemmbench.measure.machine import all_cores
 from gemmbench.model.case import Case, Policy
@@ -25,6 +26,7 @@ from gemmbench.model.device import DeviceFacts
 from gemmbench.model.problem import Gemm
 from gemmbench.opencl import discovery
 from gemmbench.opencl.discovery import last_level_cache_bytes
+from gemmbench.views import to_markdown
 from tests import fake_runs
 
 CASE = Case("gemm", -1, "numpy", "float", {}, Gemm(64, 64, 64))
@@ -179,6 +181,129 @@ def test_a_blas_is_named_with_its_threads_and_kernels() -> None:
     pool = {"internal_api": "openblas", "version": "0.3.31", "num_threads": 2, "architecture": "Haswell"}
     assert machine.pool_title(pool) == "openblas 0.3.31, 2 threads, Haswell"
     assert machine.pool_title({**pool, "architecture": ""}) == "openblas 0.3.31, 2 threads"
+
+
+LIBRARIES = {
+    "/usr/lib/x86_64-linux-gnu/blas/libblas.so.3.11.0": "reference BLAS 3.11.0",  # Debian
+    "/usr/lib64/libblas.so.3.12.0": "reference BLAS 3.12.0",  # Fedora
+    "/usr/lib/x86_64-linux-gnu/blis-pthread/libblas.so.3": "BLIS",
+    "/usr/lib64/libblis.so.4.0.0": "BLIS 4.0.0",
+    "/usr/lib/x86_64-linux-gnu/atlas/libblas.so.3.10.3": "ATLAS 3.10.3",
+    "/usr/lib64/atlas/libtatlas.so.3.10": "ATLAS",
+    "/usr/lib64/flexiblas/libflexiblas_netlib.so": "reference BLAS",
+    "/usr/lib64/libflexiblas.so.3.4": "FlexiBLAS",
+    "/opt/arm/lib/libarmpl_lp64_mp.so": "Arm Performance Libraries",
+    "/usr/lib/libgslcblas.so.0": "GSL's CBLAS",
+    "/home/atlas/lib/libblas.so": "unknown BLAS libblas.so",  # the user's name says nothing
+    "/home/u/lib/libmyblas.so.1": "unknown BLAS libmyblas.so.1",
+}
+
+
+@pytest.mark.parametrize(("file", "title"), LIBRARIES.items())
+def test_a_blas_that_threadpoolctl_does_not_list_is_named_by_its_file(
+    file: str, title: str, tmp_path: Path
+) -> None:
+    others = ["/usr/lib/libcublas.so.12", "/usr/lib/libclblast.so.1", "/usr/lib/libc.so.6", "[heap]"]
+    lines = (f"7f00-7f10 r-xp 00001000 fe:00 1234   {name}" for name in (*others, file, file))
+    (tmp_path / "maps").write_text("\n".join([*lines, "7f20-7f30 rw-p 00000000 00:00 0", ""]))
+    pool = blas.unlisted(np, tmp_path / "maps")
+    assert pool is not None
+    assert machine.pool_title(pool) == title
+    assert pool["filepath"] == file
+
+
+def test_a_library_with_a_name_comes_before_one_without(tmp_path: Path) -> None:
+    files = "libcblas.so.3", "blis/libblas.so.3", "liblapack.so.3"
+    (tmp_path / "maps").write_text("".join(f"0-1 r-xp 0 fe:00 1 /usr/lib/{file}\n" for file in files))
+    assert (blas.unlisted(np, tmp_path / "maps") or {})["internal_api"] == "BLIS"
+
+
+def described(name: str, found: bool = True) -> object:
+    blas_of = {"name": name, "found": found}
+    return SimpleNamespace(show_config=lambda mode: {"Build Dependencies": {"blas": blas_of}})
+
+
+@pytest.mark.parametrize(
+    ("package", "name"),
+    [
+        (described("accelerate"), "Accelerate"),
+        (described("scipy-openblas"), "OpenBLAS"),
+        (described("auto", found=False), "numpy's own loops"),
+        (described("blas"), None),
+        (SimpleNamespace(__config__=SimpleNamespace(blas_opt_info={"libraries": ["mkl_rt"]})), "MKL"),
+        (SimpleNamespace(__config__=SimpleNamespace(blas_opt_info={})), "numpy's own loops"),
+        (SimpleNamespace(), None),
+    ],
+)
+def test_without_a_library_in_the_process_the_build_names_it(
+    package: Any, name: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "maps").write_text("0-1 r-xp 0 fe:00 1 /usr/lib/libc.so.6\n")
+    for maps in (tmp_path / "maps", tmp_path / "none"):
+        pool = blas.unlisted(package, maps)
+        assert (pool and machine.pool_title(pool)) == name
+
+
+def test_a_process_without_a_listed_blas_has_an_unlisted_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = {"internal_api": "reference BLAS", "version": "3.11.0"}
+    monkeypatch.setattr(machine, "blas_pools", list)
+    monkeypatch.setattr(blas, "unlisted", lambda package: pool)
+    monkeypatch.setattr(machine, "_busy_cores", lambda: 0.0)
+    host = machine.host_facts()
+    assert host.blas == "reference BLAS 3.11.0"
+    assert host.warnings == (
+        "numpy uses the reference BLAS: one thread and no vectors of this CPU, so it may be many times "
+        "slower. Install OpenBLAS (libopenblas0), or numpy from PyPI, which brings it.",
+    )
+    run = fake_runs.fake_square()
+    run = replace(run, header=replace(run.header, host=host))
+    assert "warning: numpy uses the reference BLAS" in " ".join(to_markdown(run, fake_runs.ORDER).split())
+    monkeypatch.setattr(blas, "unlisted", lambda package: None)
+    host = machine.host_facts()
+    assert (host.blas, host.warnings) == ("unknown BLAS", ())
+
+
+def flags(words: str) -> str:
+    return f"processor : 0\nmodel name : avx512f\nflags\t\t: fpu {words} ht\n"
+
+
+AVX512 = flags("sse2 avx avx2 fma avx512f")
+AVX2 = flags("sse2 avx avx2 fma")
+
+
+@pytest.mark.parametrize(
+    ("library", "core", "cpuinfo", "variable", "times", "advice"),
+    [
+        ("openblas", "Prescott", AVX512, "", "8", "OPENBLAS_CORETYPE=SkylakeX"),
+        ("openblas", "Katmai", AVX512, "Prescott", "8", "Unset the variable: OPENBLAS_CORETYPE"),
+        ("openblas", "Haswell", AVX512, "", "2", "OPENBLAS_CORETYPE=SkylakeX"),
+        ("openblas", "Nehalem", AVX2, "", "4", "OPENBLAS_CORETYPE=Haswell"),
+        ("openblas", "Sandybridge", AVX2, "", "2", "OPENBLAS_CORETYPE=Haswell"),
+        ("openblas", "Core2", flags("sse2 avx"), "", "2", "OPENBLAS_CORETYPE=Sandybridge"),
+        ("openblas", "Prescott", flags("sse2"), "", None, ""),
+        ("openblas", "SkylakeX", AVX512, "", None, ""),
+        ("openblas", "SapphireRapids", AVX512, "", None, ""),
+        ("openblas", "Zen", AVX2, "", None, ""),
+        ("openblas", "Zen9", AVX512, "", None, ""),  # newer than this list
+        ("openblas", "neoversen1", "Features : fp asimd", "", None, ""),
+        ("openblas", "Prescott", "", "", None, ""),
+        ("blis", "generic", AVX512, "", "8", "Update numpy"),
+        ("blis", "haswell", AVX512, "haswell", "2", "Unset the variable: BLIS_ARCH_TYPE"),
+        ("blis", "skx", AVX512, "", None, ""),
+        ("mkl", "", AVX512, "", None, ""),
+    ],
+)
+def test_kernels_for_another_processor_are_trouble(
+    library: str, core: str, cpuinfo: str, variable: str, times: str | None, advice: str
+) -> None:
+    name = {"openblas": "OPENBLAS_CORETYPE", "blis": "BLIS_ARCH_TYPE"}.get(library, "NONE")
+    pool = {"internal_api": library, "architecture": core}
+    trouble = blas.trouble(pool, cpuinfo, {name: variable})
+    assert (trouble is None) == (times is None)
+    if trouble:
+        assert f"kernels for {core}, " in trouble.problem
+        assert f"up to {times} times slower" in trouble.problem
+        assert advice in trouble.advice
 
 
 @pytest.mark.parametrize(("device", "limits"), [(fake_runs.CPU, 1), (fake_runs.GPU, 0)], ids=["cpu", "gpu"])

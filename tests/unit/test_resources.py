@@ -19,7 +19,7 @@ from gemmbench.model.problem import Gemm
 from gemmbench.model.row import Resources
 from gemmbench.opencl.runtime import BuiltProgram, Runtime, errors, registers_and_spills
 from gemmbench.plan import gemm_plan
-from tests.fake_runs import fake_square
+from tests.fake_runs import CPU, GPU, POCL, fake_square
 from tests.unit.test_plan import DEVICE
 
 LOG = """(): Warning: Function pad is a kernel, so overriding noinline attribute.
@@ -89,6 +89,22 @@ def built_for(
     programs = dict.fromkeys(BY_NAME[name].files, BuiltProgram(None, 0.5, ""))
     smaller = executor._smaller_groups(case, programs)
     return executor._built(case, programs, smaller), smaller_notes(smaller)
+
+
+@pytest.mark.parametrize(("device", "has_private"), [(CPU, False), (POCL, False), (GPU, True)])
+def test_private_memory_is_shown_where_it_is_that_of_a_work_item(
+    device: DeviceFacts, has_private: bool
+) -> None:
+    """Intel's runtime reported 4.25 KiB for an array of 256 bytes, and PoCL 1 KiB for every kernel."""
+    run = fake_square()
+    row = next(row for row in run.rows if row.kind == "gemm" and row.device == 0)
+    row = replace(row, status="ok", resources=(Resources("priv", "multiply", 64, 128, 32, 4352, 2048),))
+    (sheet,) = sheets(replace(run, header=replace(run.header, devices=(device,)), rows=(row,)))
+    texts = [cell.text for cell in sheet.rows[0]]
+    assert len(texts) == len(sheet.columns)
+    assert ("4.25 KiB" in texts, "private" in sheet.columns) == (has_private, has_private)
+    assert any(note.label == "private" for note in sheet.notes) == has_private
+    assert texts[sheet.columns.index("local")] == "2.00 KiB"
 
 
 def test_a_kernel_is_launched_in_the_groups_that_its_driver_takes(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,13 +1,15 @@
 """What ``--device`` means."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from gemmbench import UsageError
 from gemmbench.model.device import DeviceFacts
 from gemmbench.plan import select
-from tests.fake_runs import CPU
+from gemmbench.suite.run import opened_devices
+from tests.fake_runs import CPU, HOST
 
 
 def device(index: int, platform: str, name: str, kind: str, **changes: object) -> DeviceFacts:
@@ -96,25 +98,38 @@ def test_no_devices() -> None:
 @pytest.mark.parametrize(
     ("broken", "selector", "expected"),
     [
+        ([], "", [3]),
         ([3], "", [4]),
         ([3, 4], "", [2]),
         ([2], "cpu", [1]),
         ([2, 3], "all", [0, 1, 4]),
-        ([3], "nvidia", [4]),
-        ([3], "h200", "device 3 (NVIDIA H200 | NVIDIA CUDA 580.95) cannot be used: it failed. Mend it"),
+        ([3], "gpu,cpu", [4, 2]),
+        ([3], "h200", "device 3 (NVIDIA H200 | NVIDIA CUDA 580.95) cannot be used: it fails. Mend it"),
         ([2], "intel,pocl", "device 2 (Intel(R) Xeon(R) Processor @ 2.80GHz | Intel OpenCL 2026.22"),
+        ([2], "cpu,2", "device 2 (Intel"),
         ([0, 1, 2, 3, 4], "", "device 3 (NVIDIA H200"),
         ([0, 1, 2, 3, 4], "all", "device 0 (pthread-Intel"),
     ],
 )
-def test_a_device_without_a_context_is_used_for_nothing(
+def test_a_device_that_does_not_open_is_used_for_nothing(
     broken: list[int], selector: str, expected: list[int] | str
 ) -> None:
-    trouble = "it failed", "Mend it"
-    devices = tuple(replace(each, trouble=trouble) if each.index in broken else each for each in EVERY)
+    class Stub:
+        failing: tuple[tuple[str, str], ...] = ()
+
+        def devices(self) -> object:
+            return EVERY, HOST
+
+        def open(self, device: DeviceFacts) -> tuple[str, str] | None:
+            sentence = f"device {device.index} ({device.title}) cannot be used: it fails"
+            return (sentence, "Mend it") if device.index in broken else None
+
+    worker: Any = Stub()
     if isinstance(expected, list):
-        assert chosen(selector, devices) == expected
+        devices, _ = opened_devices(worker, selector)
+        assert [device.index for device in devices] == expected
+        assert bool(worker.failing) == bool(broken)
     else:
         with pytest.raises(UsageError) as caught:
-            chosen(selector, devices)
+            opened_devices(worker, selector)
         assert str(caught.value).startswith(expected)
