@@ -17,7 +17,7 @@ from gemmbench.model.run_file import Run
 from gemmbench.model.units import by_key, clean
 from gemmbench.report import notes
 from gemmbench.report.notes import WORDS
-from gemmbench.report.table import Cell, Note, Sheet, heading
+from gemmbench.report.table import NOTHING, Cell, Note, Sheet, heading
 from gemmbench.stats import claims, rates
 
 _NAME = 16  # letters of a name in a line, so that a line fits 80 columns
@@ -78,6 +78,21 @@ class _ShapeLine:
             self.ratio,
         )
 
+    def doubts(self, run: Run, scope: str) -> tuple[bool, ...]:
+        """Whether each of `figures` is uncertain."""
+
+        def unsure(row: Row | None, each: str) -> bool:
+            return row is not None and rates.is_uncertain(run, row, rates.shown_samples(row, each))
+
+        own, with_transfers, host = (
+            unsure(self.best, scope),
+            unsure(self.best, "host"),
+            unsure(self.host, "host"),
+        )
+        top = rates.peak_of_row(run, self.best) if self.best else None
+        of_peak = own or (top is not None and rates.is_uncertain(top.run, top.row))
+        return own, with_transfers, of_peak, host, with_transfers or host
+
     @property
     def cells(self) -> tuple[Cell, ...]:
         lengths = (self.problem.m, self.problem.n, self.problem.k)
@@ -121,9 +136,15 @@ def _workloads_sheet(
 
     forms = {inner: rate_text, "transfers": rate_text, "of peak": units.share, BASELINE: rate_text}
     forms[f"x {BASELINE}"] = units.number
+    doubts = zip(*(line.doubts(run, inner) for line in lines), strict=True)
     columns = {
-        name: [sweep_table.known(value, form) for value in (*values, _mean(values))]
-        for (name, form), values in zip(forms.items(), zip(*figures, strict=True), strict=True)
+        name: [
+            NOTHING if value is None else Cell(f"{notes.UNCERTAIN if unsure else ''}{form(value)}")
+            for value, unsure in zip((*values, _mean(values)), (*unsures, any(unsures)), strict=True)
+        ]
+        for (name, form), values, unsures in zip(
+            forms.items(), zip(*figures, strict=True), doubts, strict=True
+        )
         if any(values)
     }
     best = [line.best for line in lines]

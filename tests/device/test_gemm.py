@@ -200,7 +200,7 @@ def test_shared_virtual_memory_brings_the_right_answer_back(
     ("memory", "has", "reason"),
     [
         ("svm", 0, "the device has no shared virtual memory"),
-        ("svm-fine", 1, "the device has no fine-grained shared virtual memory: --memory svm"),
+        ("svm-fine", 1, "the device has no fine-grained shared virtual memory: use --memory svm"),
     ],
 )
 def test_a_device_without_shared_virtual_memory_is_unsupported(memory: str, has: int, reason: str) -> None:

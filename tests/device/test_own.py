@@ -196,7 +196,7 @@ def test_the_walk_of_the_page(tmp_path: Path, one: DeviceFacts, monkeypatch: pyt
     details = " ".join(
         CliRunner().invoke(main, ["show", "-v", "gate.jsonl"], prog_name="gemmbench").stdout.split()
     )
-    assert "verified for alpha = 1, beta = 0 alone" in details
+    assert "verified only for alpha = 1, beta = 0" in details
     assert checked.exit_code == 0, checked.output
     assert "batches alternate between old and new kernels" in " ".join(checked.stdout.split())
 
@@ -205,7 +205,7 @@ def test_arguments_that_do_not_fit_are_named(tmp_path: Path, runs: GemmExecutor)
     swapped = [('"k", "alpha", "A"', '"k", "A", "alpha"')]
     with pytest.raises(NotMeasuredError, match="argument 4 of sgemm is not A, which is a buffer"):
         measured(tmp_path, runs, swapped, Gemm(8, 8, 8))
-    with pytest.raises(NotMeasuredError, match="sgemm takes 11 arguments, and arguments names 10"):
+    with pytest.raises(NotMeasuredError, match="sgemm has 11 arguments, but arguments names 10"):
         measured(tmp_path, runs, [('"C", "ldc"', '"C"')], Gemm(8, 8, 8))
 
 

@@ -208,7 +208,9 @@ def test_what_was_written_while_kernels_took_turns_is_said_of_neither(
         assert bench.verify("before").check.verdict == "ok"
         bench.start("device", 2)
     scribble(present, "C", 4 * SIZE * SIZE)
-    with pytest.raises(NotMeasuredError, match="were written, by it or by the kernel in turn") as caught:
+    with pytest.raises(
+        NotMeasuredError, match="were written, by it or by the kernel interleaved with it"
+    ) as caught:
         present.verify("after")
     assert caught.value.status == "failed"
     assert former.verify("after").check.reasons == ()

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gemmbench import pages, views
+from gemmbench.ladder import order_of
 from gemmbench.model.device import Conditions
 from gemmbench.model.row import Problem, Row
-from gemmbench.model.run_file import Run
+from gemmbench.model.run_file import Run, load
+from gemmbench.regress.compare import compare
 from gemmbench.stats import claims, rates
 from gemmbench.stats.claims import Evidence
 from gemmbench.stats.intervals import summarize
 from tests import fake_runs as fake
 from tests.unit.test_tables import text
 
+NOISY = Path(__file__).parents[1] / "data" / "noisy"
 KERNELS = ("naive", "tiled", "register", "cpu-packed")
 SIZES = (64, 128, 256, 512)
 QUIET_S = 0.001  # of a control burst
@@ -183,3 +187,21 @@ def test_a_share_of_an_uncertain_peak_is_marked_and_one_above_it_explained() -> 
     assert re.search(
         r"^tiled .* ~\d+ %$", text(views.show(run_of((doubtful, fast), "gemm")), 200), re.MULTILINE
     )
+
+
+@pytest.mark.parametrize("name", ["square", "sweep-k", "workloads"])
+def test_nothing_is_claimed_of_a_run_beside_a_busy_loop(name: str) -> None:
+    """Recorded while other programs kept both cores busy: every row is uncertain."""
+    run = load(NOISY / f"{name}.jsonl")
+    assert all(rates.is_uncertain(run, row) for row in run.rows if row.status == "ok")
+    shown = text(views.show(run, order_of(run)), 80)
+    assert not re.search(r"Fastest|Best single kernel|beats numpy (from|at)|no kernel beats|\*", shown)
+    figures = [
+        line for line in shown.splitlines() if re.match(r"(cpu-packed|numpy|wide|geometric).*  ", line)
+    ]
+    assert all("~" in line for line in figures)
+    page = pages.page([run], pages.Wanted(charts=("ladder", "throughput")))
+    assert "is the fastest" not in " ".join(page.summary)
+    assert not any(cell.best for row in (page.table.rows if page.table else ()) for cell in row)
+    (again,) = {line.verdict for line in compare([run], [run]).lines}
+    assert again not in ("faster", "slower", "unchanged")
